@@ -53,7 +53,8 @@ test-cluster: $(STAMP)
 
 # The tests against apache-flink, which is installed into a venv of its own first.
 test-pyflink: $(STAMP)
-	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/test_parity.py tests/unit/test_flink_cli.py tests/spark/test_pyflink_examples.py
+	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/test_parity.py tests/unit/test_flink_cli.py \
+		tests/unit/test_flink_sql_client.py tests/spark/test_pyflink_examples.py
 
 # Every answer over REST against Flink's OpenAPI file, with schemathesis, which is installed into a venv of its own first.
 test-openapi: $(STAMP)
@@ -74,7 +75,7 @@ sql-oracle: $(STAMP)
 
 # The API reference as a site, in site/: what users import, from its docstrings.
 FORMATS := avro change_json csv json orc parquet
-CONNECTORS := base cdc datagen dynamic_kafka file_system http_source hybrid_source jdbc jdbc_source kafka lookup number_seq redis \
+CONNECTORS := base cdc datagen dynamic_kafka elasticsearch file_system http_source hybrid_source jdbc jdbc_source kafka lookup number_seq redis \
 	socket_source sql
 DOCUMENTED := cep common common.serialization common.typeinfo common.types common.watermark_strategy \
 	datastream datastream.checkpoint_config datastream.checkpoint_storage datastream.functions datastream.state \
@@ -108,6 +109,10 @@ chaos: $(STAMP)
 	$(BIN)/python -m tests.faults --seeds 3
 	$(BIN)/python -m tests.faults --seeds 3 --job sql
 	$(BIN)/python -m tests.faults --seeds 3 --job kafka
+
+# The cookbook's program of SQL with change data capture, Kafka and upserts, on Spark, killed at random; ten minutes.
+chaos-cookbook: $(STAMP)
+	$(BIN)/python tests/cookbook_runs.py 600
 
 # A mixed job with kills for so many minutes: memory, files, descriptors, threads and latency must stay flat.
 MINUTES ?= 60

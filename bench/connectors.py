@@ -2,11 +2,11 @@
 
 Kafka beside the bare client and PyFlink, files beside pyarrow's own readers, change data capture beside pg_recvlogical.
 
-    python bench/connectors.py [--records 1000000] [--only pass,count,csv,parquet,cdc] [--without pyflink,process]
+    python bench/connectors.py [--records 1000000] [--only pass,pass2,count,csv,parquet,cdc] [--without pyflink,process]
 
-Each has one worker. The bare client reads, writes and commits a transaction every second in one process, with the
-settings that millstream has. Prints records a second and ratios, and, from Kafka to Kafka, where the CPU time goes: the
-broker is on the same cores.
+Each has one worker, but for pass2, where all have two, and the topics two partitions. The bare client reads, writes and
+commits a transaction every second in one process (in two), with the settings that millstream has. Prints records a
+second and ratios, and, from Kafka to Kafka, where the CPU time goes: the broker is on the same cores.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +42,18 @@ from millstream.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from millstream.testing.kafka import KafkaBroker
 
 # What is to be reached: of what, and at least.
-GOALS = {"pass": [("bare", 0.7), ("pyflink thread", 20.0)], "cdc": [("pg_recvlogical", 0.3)]}
+GOALS = {
+    "pass": [("bare", 0.7), ("pyflink thread", 20.0)],
+    "pass2": [("bare", 0.7), ("pyflink thread", 20.0)],
+    "cdc": [("pg_recvlogical", 0.3)],
+}
+# For how many workers each of the parts from Kafka to Kafka is.
+PASSES = {"pass": 1, "pass2": 2}
 # So many that what Java takes to warm up is a small part.
 PYFLINK_RECORDS = 100_000
 KEYS = 1000
+# What millstream's transactions have.
+LINGER = 5
 PAYLOAD = "x" * 88
 Rates = dict[str, float]
 
@@ -55,8 +65,12 @@ def value(i: int) -> str:
 # --- millstream
 
 
-def environment() -> StreamExecutionEnvironment:
-    settings = {"parallelism.default": "1", "millstream.quiet": "true", "execution.checkpointing.interval": "1 s"}
+def environment(parallelism: int = 1) -> StreamExecutionEnvironment:
+    settings = {
+        "parallelism.default": str(parallelism),
+        "millstream.quiet": "true",
+        "execution.checkpointing.interval": "1 s",
+    }
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
 
 
@@ -77,8 +91,8 @@ def run(env: StreamExecutionEnvironment, records: int) -> float:
     return records / (env.execute("bench").get_net_runtime() / 1000)
 
 
-def passed(bootstrap: str, source: str, sink: str, records: int) -> float:
-    env = environment()
+def passed(bootstrap: str, source: str, sink: str, records: int, parallelism: int) -> float:
+    env = environment(parallelism)
     stream = env.from_source(kafka_source(bootstrap, source), WatermarkStrategy.no_watermarks(), "in")
     stream.map(lambda v: v).sink_to(kafka_sink(bootstrap, sink))
     return run(env, records)
@@ -101,17 +115,31 @@ def read(source: Source[Any], records: int) -> float:
 # --- the bare client
 
 
-def bare_pass(bootstrap: str, source: str, sink: str, records: int) -> float:
+def bare_pass(bootstrap: str, source: str, sink: str, records: int, parallelism: int) -> float:
+    if parallelism == 1:
+        began, ended = bare_partition(bootstrap, source, sink, 0, records)
+        return records / (ended - began)
+    with ProcessPoolExecutor(parallelism, get_context("spawn")) as pool:
+        # So that all of them are there.
+        list(pool.map(time.sleep, [1] * parallelism))
+        share = records // parallelism
+        running = [pool.submit(bare_partition, bootstrap, source, sink, p, share) for p in range(parallelism)]
+        times = [r.result() for r in running]
+    return records / (max(ended for _, ended in times) - min(began for began, _ in times))
+
+
+def bare_partition(bootstrap: str, source: str, sink: str, partition: int, records: int) -> tuple[float, float]:
+    """Pass one partition on; return when that began and ended."""
     from confluent_kafka import Producer
 
     common = {"bootstrap.servers": bootstrap, "log_level": 0}
-    settings = {"transactional.id": f"bare-{sink}", "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
-    producer = Producer({**common, **settings, "delivery.report.only.error": True})
+    settings = {"transactional.id": f"bare-{sink}-{partition}", "queue.buffering.max.messages": 1_000_000}
+    producer = Producer({**common, **settings, "linger.ms": LINGER, "delivery.report.only.error": True})
     producer.init_transactions(30)
     producer.begin_transaction()
-    began = last = time.perf_counter()
+    began = last = time.time()
     produce = producer.produce
-    for messages in _bare_batches(common, source, records):
+    for messages in _bare_batches(common, source, records, partition):
         for message in messages:
             while True:
                 try:
@@ -120,12 +148,12 @@ def bare_pass(bootstrap: str, source: str, sink: str, records: int) -> float:
                 except BufferError:
                     producer.poll(0.05)
         producer.poll(0)
-        if time.perf_counter() - last > 1:
+        if time.time() - last > 1:
             producer.commit_transaction(30)
             producer.begin_transaction()
-            last = time.perf_counter()
+            last = time.time()
     producer.commit_transaction(30)
-    return records / (time.perf_counter() - began)
+    return began, time.time()
 
 
 def bare_count(bootstrap: str, source: str, records: int) -> float:
@@ -138,11 +166,11 @@ def bare_count(bootstrap: str, source: str, records: int) -> float:
     return records / (time.perf_counter() - began)
 
 
-def _bare_batches(common: dict[str, Any], topic: str, records: int) -> Any:
+def _bare_batches(common: dict[str, Any], topic: str, records: int, partition: int = 0) -> Any:
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({**common, "group.id": "bare", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, partition, 0)])
     left = records
     while left:
         messages = consumer.consume(min(2048, left), 1.0)
@@ -197,12 +225,18 @@ def parquet_source(directory: Path) -> FileSource:
 # --- all
 
 
-def pyflink_pass(mode: str, bootstrap: str, source: str, sink: str, records: int) -> float | None:
+def pyflink_pass(
+    mode: str, broker: KafkaBroker, source: str, sink: str, records: int, parallelism: int
+) -> float | None:
     python = venv("pyflink")
     if python is None:
         return None
-    found = run_script(python, "pyflink_kafka.py", [mode, bootstrap, source, sink, str(records), *kafka_jars()])
-    return float(found["records_per_second"])
+    told = [mode, broker.bootstrap, source, sink, str(records), str(parallelism)]
+    before = cpu_seconds({broker.pid})
+    found = run_script(python, "pyflink_kafka.py", [*told, *kafka_jars()])
+    rate = float(found["records_per_second"])
+    tell_cpu(f"pyflink {mode}", records, rate, found["cpu_seconds"], cpu_seconds({broker.pid}) - before)
+    return rate
 
 
 def kafka_jars() -> list[str]:
@@ -228,12 +262,16 @@ def with_cpu(name: str, broker: KafkaBroker, records: int, measure: Callable[[],
     before = cpu_seconds(roots, broker.pid), cpu_seconds({broker.pid})
     second = measure()
     here, there = cpu_seconds(roots, broker.pid) - before[0], cpu_seconds({broker.pid}) - before[1]
+    tell_cpu(name, records, second, here, there)
+    return max(first, second)
+
+
+def tell_cpu(name: str, records: int, rate: float, here: float, there: float) -> None:
     print(
-        f"pass     {name}: of {records / second:.1f} s, {here:.1f} s of CPU here ({here / records * 1e6:.1f} us "
+        f"pass     {name}: of {records / rate:.1f} s, {here:.1f} s of CPU here ({here / records * 1e6:.1f} us "
         f"a record) and {there:.1f} s in the broker ({there / records * 1e6:.1f} us)",
         flush=True,
     )
-    return max(first, second)
 
 
 def worker_root() -> int:
@@ -278,12 +316,12 @@ def cpu_seconds(roots: set[int], without: int = -1) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--only", default="pass,count,csv,parquet,cdc")
+    parser.add_argument("--only", default="pass,pass2,count,csv,parquet,cdc")
     parser.add_argument("--without", default="", help="pyflink, or one of its modes: thread, process")
     options = parser.parse_args()
     only, records = options.only.split(","), options.records
     results: dict[str, Rates] = {}
-    if {"pass", "count"} & set(only):
+    if {*PASSES, "count"} & set(only):
         modes = [] if "pyflink" in options.without else [m for m in ("thread", "process") if m not in options.without]
         with KafkaBroker(quick_start=False) as broker:
             results |= with_kafka(broker, only, records, modes)
@@ -302,31 +340,48 @@ def main() -> int:
 
 def with_kafka(broker: KafkaBroker, only: list[str], records: int, modes: list[str]) -> dict[str, Rates]:
     results: dict[str, Rates] = {}
-    names = iter(f"out-{i}" for i in range(100))
+    if "count" in only or "pass" in only:
+        filled(broker, "in-1", records, 1)
+    for part, parallelism in PASSES.items():
+        if part in only:
+            results[part] = pass_rates(broker, records, parallelism, modes)
+    if "count" in only:
+        at = broker.bootstrap
+        ours = best(counted, at, "in-1", records)
+        results["count"] = {"bare": best(bare_count, at, "in-1", records), "millstream": ours}
+    return results
+
+
+def pass_rates(broker: KafkaBroker, records: int, parallelism: int, modes: list[str]) -> Rates:
+    names = iter(f"out-{parallelism}-{i}" for i in range(100))
 
     def fresh() -> str:
-        broker.create_topic(name := next(names))
+        broker.create_topic(name := next(names), parallelism)
         return name
 
-    broker.create_topic("in")
-    broker.send("in", (value(i) for i in range(records)))
-    at = broker.bootstrap
-    if "pass" in only:
-        rates = {
-            "bare": with_cpu("bare", broker, records, lambda: bare_pass(at, "in", fresh(), records)),
-            "millstream": with_cpu("millstream", broker, records, lambda: passed(at, "in", fresh(), records)),
-        }
-        few = min(records, PYFLINK_RECORDS)
-        if modes:
-            broker.create_topic("few")
-            broker.send("few", (value(i) for i in range(few)))
-        for mode in modes:
-            found = pyflink_pass(mode, at, "few", fresh(), few)
-            rates |= {} if found is None else {f"pyflink {mode}": found}
-        results["pass"] = rates
-    if "count" in only:
-        results["count"] = {"bare": best(bare_count, at, "in", records), "millstream": best(counted, at, "in", records)}
-    return results
+    at, source = broker.bootstrap, f"in-{parallelism}"
+    if parallelism > 1:
+        filled(broker, source, records, parallelism)
+    rates = {
+        "bare": with_cpu("bare", broker, records, lambda: bare_pass(at, source, fresh(), records, parallelism)),
+        "millstream": with_cpu(
+            "millstream", broker, records, lambda: passed(at, source, fresh(), records, parallelism)
+        ),
+    }
+    few = min(records, PYFLINK_RECORDS)
+    if modes:
+        filled(broker, f"few-{parallelism}", few, parallelism)
+    for mode in modes:
+        found = pyflink_pass(mode, broker, f"few-{parallelism}", fresh(), few, parallelism)
+        rates |= {} if found is None else {f"pyflink {mode}": found}
+    return rates
+
+
+def filled(broker: KafkaBroker, topic: str, records: int, partitions: int) -> None:
+    """Make a topic that holds so many records, as many in every partition."""
+    broker.create_topic(topic, partitions)
+    for partition in range(partitions):
+        broker.send(topic, (value(i) for i in range(partition, records, partitions)), partition)
 
 
 def show(results: dict[str, Rates]) -> int:

@@ -7,14 +7,16 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from shutil import which
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "bench"))
 
-from venvs import existing_venv, venv  # noqa: E402
+from venvs import CACHE, existing_venv, venv  # noqa: E402
 
+FLINK = "2.3.0"
 WHY_NOT = "apache-flink is not installed: `make test-pyflink` (or MILLSTREAM_PYFLINK=1) installs it into a venv"
 
 
@@ -33,6 +35,16 @@ def flink_folder() -> Path | None:
     code = "import importlib.util as u; print(u.find_spec('pyflink').origin)"
     done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True)
     return Path(done.stdout.strip()).parent
+
+
+@cache
+def flink_jar(artifact: str) -> Path | None:
+    """Return a jar of Flink's that is not in the package; Maven fetches it only when the environment asks for it."""
+    jar = CACHE / "jars" / f"{artifact}-{FLINK}.jar"
+    if not jar.exists() and os.environ.get("MILLSTREAM_PYFLINK") == "1" and which("mvn"):
+        wanted = [f"-Dartifact=org.apache.flink:{artifact}:{FLINK}", f"-DoutputDirectory={jar.parent}"]
+        subprocess.run(["mvn", "-q", "dependency:copy", *wanted], check=True, timeout=300)
+    return jar if jar.exists() else None
 
 
 needs_flink = pytest.mark.skipif("flink_python() is None", reason=WHY_NOT)

@@ -109,7 +109,7 @@ def take(records: Iterator[Any], count: int) -> list[Any]:
 def dealt(enumerator: Any, count: int) -> list[Any]:
     """The next changes that an enumerator deals out of the log."""
     found: list[Any] = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while len(found) < count:
         assert time.monotonic() < end
         for share in enumerator.poll(1000, time.monotonic()).shares.get(0, []):
@@ -123,4 +123,4 @@ def refused(builder: Builder, words: str) -> None:
     with pytest.raises(MillstreamError, match=words) as e, reading(builder) as records:
         take(records, 1)
     assert "\n" not in str(e.value).strip()
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60

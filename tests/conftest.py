@@ -20,6 +20,7 @@ from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.spark.session import stop_context
 from millstream.testing.databases import MariaDbServer, PostgresServer, RedisServer
 from millstream.testing.kafka import KafkaBroker
+from millstream.testing.search import ElasticsearchServer, OpenSearchServer
 
 Env = StreamExecutionEnvironment
 
@@ -69,6 +70,13 @@ def redis_server() -> Iterator[RedisServer]:
     yield from _running(RedisServer)
 
 
+@pytest.fixture(scope="session")
+def search_server() -> Iterator[ElasticsearchServer | OpenSearchServer]:
+    """A server of Elasticsearch, or of OpenSearch if one asks for it; where it cannot be had the test is skipped."""
+    kinds = {"elasticsearch": ElasticsearchServer, "opensearch": OpenSearchServer}
+    yield from _running(kinds[os.environ.get("MILLSTREAM_TEST_SEARCH", "elasticsearch")])
+
+
 def _running(kind: Callable[[], Any]) -> Iterator[Any]:
     server = kind()
     try:
@@ -86,11 +94,15 @@ def _running(kind: Callable[[], Any]) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaBroker]:
     """A Kafka broker; where its jars cannot be had the test is skipped."""
+    broker = KafkaBroker()
     try:
-        broker = KafkaBroker()
         broker.start()
-    except (MillstreamError, OSError, TimeoutError) as e:
-        pytest.skip(f"there is no Kafka: {e}")
+    except MillstreamError as e:
+        broker.close()
+        # Only where there is none: one that does not start is an error.
+        if "cannot be fetched" in str(e):
+            pytest.skip(f"there is no Kafka: {e}")
+        raise
     yield broker
     broker.close()
 

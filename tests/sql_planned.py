@@ -101,6 +101,13 @@ def session() -> Query:
     return planned(node, marked, changes=INSERTS, uid="session"), [(source, batches)]
 
 
+def session_rows() -> Query:
+    source, marked, batches = _in_time("session-rows")
+    out = fields(k=_STRING, n=_BIGINT, t=_TIME, start=_TIME, end=_TIME, time=_TIME)
+    node = nodes.WindowTable(out, marked.node, nodes.WindowSpec(nodes.WindowKind.SESSION, 2, True, 300, partition=(0,)))
+    return planned(node, marked, changes=INSERTS, uid="session-rows"), [(source, batches)]
+
+
 def top() -> Query:
     columns = fields(k=_STRING, n=_BIGINT, t=_TIME)
     source = given(columns, uid="top-input")
@@ -108,4 +115,6 @@ def top() -> Query:
     return planned(node, source, uid="top"), [(source, _batches(columns, _rows(100, 5), 10))]
 
 
-QUERIES: dict[str, Callable[[], Query]] = {f.__name__: f for f in (aggregate, join, hop, phases, session, top)}
+QUERIES: dict[str, Callable[[], Query]] = {
+    f.__name__: f for f in (aggregate, join, hop, phases, session, session_rows, top)
+}

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.faults import job
+from tests.kafka_reader import read_committed
 
 from millstream.common import Configuration, SimpleStringSchema, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
@@ -76,8 +77,8 @@ def expected() -> Counter[str]:
 
 
 def found(directory: Path, broker: KafkaBroker) -> Counter[str]:
-    """Return what a read_committed consumer sees; where a transaction is open, this fails."""
-    return Counter(value.decode() for value in broker.read(f"{directory.name}-out"))
+    """Return what a read_committed consumer of another library sees; where a transaction is open, this fails."""
+    return Counter(value.decode() for value in read_committed(broker.bootstrap, f"{directory.name}-out"))
 
 
 @contextmanager

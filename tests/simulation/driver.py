@@ -14,12 +14,13 @@ from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.common.job_status import JobStatus
+from millstream.jobmaster.events import SlotsCounted
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest
 from millstream.operators.protocol import JobPlan
 
-from .master import make_master
+from .master import VirtualInbox, make_master
 from .program import make_plan
 from .scene import Scene
 from .storage import ROOT, SimulatedStorage
@@ -42,6 +43,7 @@ class Driver:
         self._scene = scene
         self._world = scene.world
         self._number = number
+        self._slots = 1
 
     def live(self) -> JobStatus | None:
         """Run the job until it ends, and return how; None when the driver has died before that."""
@@ -83,10 +85,15 @@ class Driver:
         storage.last_id = origin.manifest.id if origin is not None else 0
         checkpoints, restart = self._scene.circumstances.checkpoints, self._scene.circumstances.restart()
         claiming = partial(claim_latest, _LATEST, "job", origin)
-        options = JobOptions(buffer_timeout=0.05, checkpoints=checkpoints, restart=restart, origin=origin)
+        scaling = self._scene.circumstances.scaling
+        options = JobOptions(
+            buffer_timeout=0.05, checkpoints=checkpoints, restart=restart, origin=origin, scaling=scaling
+        )
         plan = self._plan(self._scene.parallelism())
         store = CheckpointStore(storage, _OWNER)
-        return make_master(self._scene, plan, self, storage, store, options, replan=self._plan, claim=claiming)
+        self._inbox = VirtualInbox(self._scene, storage)
+        about = {"replan": self._plan, "claim": claiming, "inbox": self._inbox}
+        return make_master(self._scene, plan, self, storage, store, options, **about)
 
     def _plan(self, parallelism: int) -> JobPlan:
         return make_plan(self._world, self._scene.external, self._scene.records, f"{self._number:032x}", parallelism)
@@ -94,6 +101,9 @@ class Driver:
     def runner(self, plan: JobPlan, attempt: int) -> SimulatedTasks:
         """Follow `Engine`: return what runs the epochs of one execution."""
         return SimulatedTasks(self._scene, plan, attempt, f"{self.home}/{SHARED}")
+
+    def slots(self, wanted: int) -> int:
+        return self._slots
 
     # --- what others want of it
 
@@ -104,6 +114,10 @@ class Driver:
             self._interfere(partial(self._ask, RescaleRequest(self._scene.parallelism())))
         if random.random() < 0.2:
             self._interfere(partial(self._ask, CheckpointRequest()))
+        if self._scene.circumstances.scaling is not None:
+            for slots in random.choices((0, 1, 2, 3), k=3):
+                self._interfere(partial(self._change_slots, slots))
+            self._world.after(6.0, partial(self._change_slots, 2), self._number)
         if self._world.faults.strikes("cancel"):
             self._interfere(self._cancel)
         if self._world.faults.strikes("kill"):
@@ -116,6 +130,12 @@ class Driver:
         if self._world.driver == self._number:
             self._world.note(f"is asked: {type(request).__name__}")
             self.master.ask(request)
+
+    def _change_slots(self, slots: int) -> None:
+        if self._world.driver == self._number:
+            self._world.note(f"there are {slots} slots")
+            self._slots = slots
+            self._inbox.put(SlotsCounted(slots=slots))
 
     def _cancel(self) -> None:
         if self._world.driver == self._number:

@@ -512,6 +512,9 @@ class _Engine:
     def runner(self, plan: JobPlan, attempt: int) -> SimulatedTasks:
         return SimulatedTasks(self.scene, plan, attempt, f"{self.home}/{SHARED}")
 
+    def slots(self, wanted: int) -> int:
+        return wanted
+
 
 # What is written of a lease, and the lease: JSON would take most of the time.
 _LEASES: dict[bytes, m.Lease] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.regions import operators_in
+from millstream.jobmaster.slot_watch import SlotWatch
 from millstream.jobmaster.view import JobView
 from millstream.operators.protocol import JobPlan
 
@@ -123,6 +125,13 @@ class WatchedMachine:
             self._world.violate(f"the job has finished and leaves {left}")
 
 
+class ToldOfSlots(SlotWatch):
+    """Slots are counted when they are asked for; of changes the world tells."""
+
+    def _begin(self) -> None:
+        pass
+
+
 class VirtualInbox:
     """Events come, and manifests are written, while virtual time passes; follows `Inbox`."""
 
@@ -138,8 +147,13 @@ class VirtualInbox:
         self._events.append(event)
 
     def take(self, seconds: float) -> e.Event | None:
-        if not self._events:
-            self._world.wait(seconds, lambda: bool(self._events))
+        world = self._world
+        if not self._events and seconds == math.inf:
+            # Who is killed while it waits for ever has no next step to learn of it.
+            world.wait(seconds, lambda: bool(self._events) or world.driver is None)
+            world.check_alive()
+        elif not self._events:
+            world.wait(seconds, lambda: bool(self._events))
         return self._events.pop(0) if self._events else None
 
     def work(self, work: Callable[[], e.Event]) -> None:
@@ -173,5 +187,6 @@ def make_master(
         on_end=partial(world.step, "end"),
         clock=clock,
         inbox=inbox or VirtualInbox(scene, storage),
+        watch=ToldOfSlots,
         **about,
     )

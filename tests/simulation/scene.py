@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,7 @@ from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from millstream.jobmaster.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from millstream.jobmaster.scaling_options import ScalingOptions
 
 from .external import External
 from .program import Input, make_input
@@ -30,6 +32,7 @@ class Circumstances:
         epoch_seconds, writing_seconds: how long an epoch takes, and the writing of a manifest, at most.
         patience: for how many checkpoints sinks let output wait that could count.
         slots_stay: whether every epoch of an execution runs in the same processes.
+        scaling: how the job follows the slots there are, if it does.
     """
 
     checkpoints: CheckpointOptions
@@ -39,6 +42,7 @@ class Circumstances:
     writing_seconds: float
     patience: int
     slots_stay: bool
+    scaling: ScalingOptions | None = None
 
     @property
     def mode(self) -> CheckpointingMode:
@@ -46,7 +50,8 @@ class Circumstances:
 
     def describe(self) -> str:
         slots = "slots stay" if self.slots_stay else "slots come anew"
-        return f"{self.checkpoints}, {self.restart().describe()}, parallelism one of {self.parallelisms}, {slots}"
+        spread = f"parallelism one of {self.parallelisms}, {self.scaling}"
+        return f"{self.checkpoints}, {self.restart().describe()}, {spread}, {slots}"
 
     @staticmethod
     def draw(random: Random) -> Circumstances:
@@ -60,6 +65,7 @@ class Circumstances:
             random.choice((0.01, 0.1, 0.3)) * options.timeout,
             random.choice((0, 0, 1, 3)),
             random.random() < 0.7,
+            _scaling(random),
         )
 
 
@@ -99,6 +105,19 @@ def _options(random: Random) -> CheckpointOptions:
         retention=ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
         retained=random.choice((1, 1, 2, 3)),
         incremental=random.choice((None, False)),
+    )
+
+
+def _scaling(random: Random) -> ScalingOptions | None:
+    if random.random() < 2 / 3:
+        return None
+    return ScalingOptions(
+        # Slots come in the end.
+        wait=math.inf,
+        settle_at_start=random.choice((0.0, 0.5)),
+        cooldown=random.choice((0.0, 0.5)),
+        settle=random.choice((0.0, 0.5)),
+        max_delay=random.choice((0.0, 0.2, 2.0)),
     )
 
 

@@ -30,6 +30,7 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.exchange import driver
 from millstream.exchange.link import Link
 from millstream.jobmaster.view import JobView
+from millstream.service.pictures.metrics import of_job
 from millstream.spark.cores import executions_that_hold
 from millstream.spark.session import stop_context
 from millstream.testing import CollectSink
@@ -129,6 +130,33 @@ def test_a_slot_that_is_killed_while_nothing_happens_is_replaced_at_once(env: En
     wait_until(lambda: len(sink.results()) == 6)
     assert sorted((key, n) for key, n, _ in sink.results()) == [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 3)]
     client.cancel().result(10)
+
+
+@pytest.mark.parametrize(("exchange", "replaced"), [("resident", 2), ("spark", 1)])
+def test_epochs_find_their_state_where_they_run_unless_its_process_is_gone(
+    config: Configuration, exchange: str, replaced: int
+) -> None:
+    env = Env.get_execution_environment(config.set_string("millstream.exchange", exchange))
+    restart_at_once(env)
+    client, reader, sink = start_waiting(env)
+    for _ in range(3):
+        reader.push(2)
+        wait_until(lambda: len(sink.results()) == reader.available)
+    # From here on no epoch is due.
+    wait_until(lambda: reader.available in reader.committed)
+    here, read = client._job.view.progress.state_epochs()
+    # Both slots have found it three times at least.
+    assert (here >= 6, read) == (True, 0)
+    slot_processes()[0].kill()
+    reader.push(2)
+    wait_until(lambda: len(sink.results()) == reader.available)
+    # Slots that stay are all replaced, with Spark's shuffle only the one that is gone; each reads its state once.
+    assert client._job.view.progress.state_epochs()[1] == replaced
+    told = of_job(client._job.view, time.time())
+    assert told["stateLocalShare"] == told["numEpochsStateLocal"] / (told["numEpochsStateLocal"] + replaced) < 1
+    counts = sorted((key, n) for key, n, _ in sink.results())
+    assert counts == [(key, n) for key in (0, 1) for n in range(1, reader.available // 2 + 1)]
+    client.cancel().result(30)
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from chaos import runtime_context
 from conftest import Env
+from kafka.partitioner import DefaultPartitioner
+from kafka_reader import committed_records, read_committed, waits
 from schema_registry import registry_server
 
-from millstream.common import Duration, Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.common import Configuration, Duration, JobClient, Row, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
+from millstream.common.serialization import SerializationSchema
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import OutputTag, ProcessFunction
 from millstream.datastream.connectors import kafka_client
-from millstream.datastream.connectors.base import BadRecords, DeliveryGuarantee
+from millstream.datastream.connectors.base import BadRecords, CommitContext, DeliveryGuarantee
 from millstream.datastream.connectors.dynamic_kafka import DynamicKafkaSource, SingleClusterTopicMetadataService
 from millstream.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
@@ -36,15 +43,26 @@ from millstream.datastream.connectors.kafka import (
     Semantic,
 )
 from millstream.datastream.connectors.kafka_client import KafkaFailure
+from millstream.datastream.connectors.kafka_protocol import Coordinators
+from millstream.datastream.connectors.kafka_sink import Transaction
 from millstream.datastream.formats.avro import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
 )
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from millstream.testing import LocalEnvironment
 from millstream.testing.kafka import KafkaBroker
 
 _names = itertools.count()
 NONE = WatermarkStrategy.no_watermarks()
+# The value of a record whose transaction nobody is to commit.
+NEVER = b"never"
+
+
+@pytest.fixture
+def local() -> LocalEnvironment:
+    """For what is the same on Spark: what the connector itself does."""
+    return LocalEnvironment()
 
 
 @pytest.fixture
@@ -79,7 +97,7 @@ def test_all_records_of_a_topic_are_read_once(env: Env, kafka: KafkaBroker, topi
     assert sorted(found) == list(range(5000))
 
 
-def test_reading_begins_where_it_is_told_to(env: Env, kafka: KafkaBroker, topic: str) -> None:
+def test_reading_begins_where_it_is_told_to(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [f"a{i}" for i in range(3)], partition=0)
     time.sleep(0.01)
     now = int(time.time() * 1000)
@@ -90,7 +108,7 @@ def test_reading_begins_where_it_is_told_to(env: Env, kafka: KafkaBroker, topic:
     def read(start: KafkaOffsetsInitializer, group: str = "starts") -> list[str]:
         source = reading(kafka, topic).set_group_id(group).set_starting_offsets(start)
         built = source.set_bounded(KafkaOffsetsInitializer.latest()).build()
-        return sorted(env.from_source(built, NONE, "kafka").execute_and_collect())
+        return sorted(local.from_source(built, NONE, "kafka").execute_and_collect())
 
     assert read(KafkaOffsetsInitializer.earliest()) == ["a0", "a1", "a2", "b0", "b1", "b2", "c"]
     assert read(KafkaOffsetsInitializer.latest()) == []
@@ -103,9 +121,7 @@ def test_reading_begins_where_it_is_told_to(env: Env, kafka: KafkaBroker, topic:
     assert len(read(KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST), "nobody")) == 7
 
 
-def test_records_have_kafkas_timestamps_and_a_slow_partition_holds_time_back(
-    env1: Env, kafka: KafkaBroker, topic: str
-) -> None:
+def test_records_have_kafkas_timestamps(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["1000", "5000"], partition=0)
     kafka.send(topic, ["2000"], partition=1)
 
@@ -120,8 +136,159 @@ def test_records_have_kafkas_timestamps_and_a_slow_partition_holds_time_back(
 
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Stamped())
     source = bounded(kafka, topic)
-    found = list(env1.from_source(source, strategy, "kafka").process(Seen()).execute_and_collect())
+    found = list(local.from_source(source, strategy, "kafka").process(Seen()).execute_and_collect())
     assert sorted(found) == [("1000", 1000), ("2000", 2000), ("5000", 5000)]
+
+
+def here(source: KafkaSourceBuilder) -> list[Any]:
+    """Read in this process."""
+    return list(LocalEnvironment().from_source(source.build(), NONE, "kafka").execute_and_collect())
+
+
+def test_single_partitions_may_be_read(kafka: KafkaBroker, topic: str) -> None:
+    for partition in range(3):
+        kafka.send(topic, [f"{partition}"], partition)
+    source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap)
+    source.set_partitions({KafkaTopicPartition(topic, 0), KafkaTopicPartition(topic, 2)})
+    source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(KafkaOffsetsInitializer.latest())
+    assert sorted(here(source)) == ["0", "2"]
+    missing = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap)
+    missing.set_partitions({KafkaTopicPartition(topic, 3)}).set_value_only_deserializer(SimpleStringSchema())
+    with pytest.raises(KafkaFailure, match=f"has no partition 3 of topic '{topic}'"):
+        here(missing)
+
+
+def test_reading_ends_where_it_is_told_to(kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(topic, ["a", "b", "c"], partition=0)
+    kafka.send(topic, ["d"], partition=1)
+    ends = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2}, KafkaOffsetResetStrategy.EARLIEST)
+    assert here(reading(kafka, topic).set_bounded(ends)) == ["a", "b"]
+    assert here(reading(kafka, topic).set_unbounded(ends)) == ["a", "b"]
+    assert not reading(kafka, topic).set_unbounded(ends).build().is_bounded
+    later = KafkaOffsetsInitializer.timestamp(int(time.time() * 1000) + 3_600_000)
+    assert sorted(here(reading(kafka, topic).set_bounded(later))) == ["a", "b", "c", "d"]
+
+
+def test_an_end_that_was_not_there_counts_when_a_job_goes_on_and_one_that_was_no_longer_does(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.send(topic, ["a", "b"], partition=0)
+
+    def left(source: KafkaSourceBuilder, restored: Any) -> tuple[Any, bool, Any]:
+        """Return what is dealt out, whether that is all, and the position behind it."""
+        enumerator = source.build().create_enumerator(1, restored)
+        try:
+            shares = enumerator.poll(1000, 0.0).shares.get(0, [])
+            return [(s[1:4]) for s in shares if s[2] < s[3]], enumerator.is_finished(), enumerator.snapshot()
+        finally:
+            enumerator.close()
+
+    endless, latest = reading(kafka, topic), KafkaOffsetsInitializer.latest()
+    shares, finished, position = left(endless, None)
+    assert (shares, finished) == ([(0, 0, 2)], False)
+    kafka.send(topic, ["c"], partition=0)
+    shares, finished, ended = left(reading(kafka, topic).set_bounded(latest), position)
+    assert (shares, finished) == ([(0, 2, 3)], True)
+    kafka.send(topic, ["d"], partition=0)
+    assert left(reading(kafka, topic).set_bounded(latest), ended)[:2] == ([], True)
+    assert left(endless, ended)[:2] == ([(0, 3, 4)], False)
+
+
+def test_what_waits_to_be_read_is_told(kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(topic, [str(i) for i in range(10)], partition=0)
+    kafka.send(topic, ["x"], partition=1)
+    enumerator = reading(kafka, topic).build().create_enumerator(1)
+    try:
+        dealt = enumerator.poll(8, 0.0)
+        assert dealt.limited and dealt.pending == {0: 6}
+        assert enumerator.poll(1000, 0.0).pending == {0: 0}
+    finally:
+        enumerator.close()
+
+
+def test_records_of_transactions_that_are_open_or_aborted_are_read_only_if_one_wants_them(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    producer = _producer(kafka, f"{topic}-other")
+    producer.init_transactions(30)
+    for value, end in (b"committed", producer.commit_transaction), (b"aborted", producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.flush(10)
+        end(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(10)
+
+    def read(level: str) -> list[str]:
+        source = reading(kafka, topic).set_property("isolation.level", level)
+        return here(source.set_bounded(KafkaOffsetsInitializer.latest()))
+
+    assert read("read_uncommitted") == ["committed", "aborted", "open"]
+    assert read("read_committed") == ["committed"]
+    producer.commit_transaction(30)
+    assert read("read_committed") == ["committed", "open"]
+
+
+def test_keys_are_written_where_javas_client_would_put_them(kafka: KafkaBroker, topic: str) -> None:
+    class Key(SerializationSchema):
+        def serialize(self, element: Any) -> bytes:
+            return str(element)[0].encode()
+
+    schema = KafkaRecordSerializationSchema.builder().set_topic(topic).set_key_serialization_schema(Key())
+    for guarantee in DeliveryGuarantee:
+        sink = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap).set_delivery_guarantee(guarantee)
+        sink.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
+        env = LocalEnvironment()
+        values = env.from_collection([f"{key} {guarantee.name}" for key in "abcdef"])
+        values.sink_to(sink.set_transactional_id_prefix(topic).build())
+        env.execute()
+    found = committed_records(kafka.bootstrap, topic)
+    places = dict(zip((b"a", b"b", b"c", b"d", b"e", b"f"), (1, 2, 1, 2, 2, 0), strict=True))
+    # By murmur2, which kafka-python has too.
+    assert {DefaultPartitioner()(key, range(3), range(3)) == at for key, at in places.items()} == {True}
+    expected = [(places[key], key, key + f" {g.name}".encode()) for key in places for g in DeliveryGuarantee]
+    assert Counter((r.partition, r.key, r.value) for r in found) == Counter(expected)
+
+
+def test_a_transaction_that_kafka_has_given_up_is_said(kafka: KafkaBroker, topic: str) -> None:
+    committer = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE).create_committer(CommitContext("a" * 32, "sink"))
+    assert committer is not None
+    name = f"{topic}-{'a' * 32}-sink-0-1-run.0.x.1"
+    _open(_producer(kafka, name), topic)
+    host, port = kafka.bootstrap.split(":")
+    with closing(Coordinators({}, lambda: [(host, int(port))])) as coordinators:
+        known = coordinators.state(name)
+    assert known is not None and known.state == "Ongoing"
+    # Who takes its name over ends it, as another job with the prefix does, or Kafka after its timeout.
+    _producer(kafka, name).init_transactions(30)
+    try:
+        with pytest.raises(KafkaFailure, match=rf"{name} cannot be committed any more, .*transaction\.timeout\.ms"):
+            committer.commit([(0, Transaction(name, known.producer_id, known.epoch))])
+    finally:
+        committer.close()
+
+
+def test_producers_of_transactions_hold_nothing_while_they_wait_and_go_when_they_are_not_needed(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    process = psutil.Process()
+    writer = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE).create_writer(runtime_context())
+    before = process.num_threads()
+    gc.disable()
+    try:
+        for number in range(16):
+            writer.begin(f"waiting-{number}")
+            writer.write("x")
+            assert writer.prepare_commit(True) is not None
+        # Nine that may not be committed yet and the next one, each with a few threads.
+        _until(lambda: process.num_threads() - before <= 40, 30)
+        held = process.memory_info().rss
+        time.sleep(3)
+        assert process.memory_info().rss - held < 4 << 20
+    finally:
+        gc.enable()
+        writer.close()
 
 
 class Watermarks(ProcessFunction):
@@ -209,7 +376,7 @@ def test_the_names_of_flink_1_read_and_write(env: Env, kafka: KafkaBroker, topic
 
 
 def test_keys_headers_and_places_are_read_by_a_schema_for_whole_records(
-    env: Env, kafka: KafkaBroker, topic: str
+    local: LocalEnvironment, kafka: KafkaBroker, topic: str
 ) -> None:
     class Whole(KafkaRecordDeserializationSchema):
         def deserialize(self, record: KafkaRecord) -> Any:
@@ -226,12 +393,12 @@ def test_keys_headers_and_places_are_read_by_a_schema_for_whole_records(
     built = source.set_topic_pattern(f"{topic}.*").set_bounded(KafkaOffsetsInitializer.latest()).build()
     headers = (("h", b"1"), ("h", None))
     records = [(b"k", b"v", 2, 0, headers), (b"k", None, 2, 1, ()), (None, b"", 2, 2, ())]
-    assert list(env.from_source(built, NONE, "kafka").execute_and_collect()) == records
+    assert list(local.from_source(built, NONE, "kafka").execute_and_collect()) == records
     # A record without a value, such as a tombstone, is none where only values are read.
-    assert list(env.from_source(bounded(kafka, topic), NONE, "kafka").execute_and_collect()) == ["v", ""]
+    assert list(local.from_source(bounded(kafka, topic), NONE, "kafka").execute_and_collect()) == ["v", ""]
 
 
-def test_a_source_of_streams_by_name(env: Env, kafka: KafkaBroker, topic: str) -> None:
+def test_a_source_of_streams_by_name(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["a", "b"])
     service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": kafka.bootstrap})
     for choose in ({"stream_ids": {topic}}, {"stream_pattern": f"{topic}.*"}):
@@ -239,39 +406,41 @@ def test_a_source_of_streams_by_name(env: Env, kafka: KafkaBroker, topic: str) -
         builder = getattr(builder, f"set_{next(iter(choose))}")(*choose.values())
         builder.set_deserializer(KafkaRecordDeserializationSchema.value_only(SimpleStringSchema()))
         source = builder.set_bounded(KafkaOffsetsInitializer.latest()).build()
-        assert sorted(env.from_source(source, NONE, "kafka").execute_and_collect()) == ["a", "b"]
+        assert sorted(local.from_source(source, NONE, "kafka").execute_and_collect()) == ["a", "b"]
     with pytest.raises(InvalidProgramError, match="set_kafka_metadata_service"):
         DynamicKafkaSource.builder().set_stream_ids({"a"}).build()
 
 
-def test_json_goes_in_and_out(env: Env, kafka: KafkaBroker, topic: str) -> None:
+def test_json_goes_in_and_out(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     row = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()])
     out = JsonRowSerializationSchema.builder().with_type_info(row).build()
     schema = KafkaRecordSerializationSchema.builder().set_topic_selector(lambda r: topic)
     sink = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap)
     sink.set_record_serializer(schema.set_value_serialization_schema(out).build())
     sink.set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
-    env.from_collection([Row(name="a", n=1), Row(name="b", n=2)], row).sink_to(sink.build())
-    env.execute()
+    local.from_collection([Row(name="a", n=1), Row(name="b", n=2)], row).sink_to(sink.build())
+    local.execute()
     back = JsonRowDeserializationSchema.builder().type_info(row).build()
     source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_topics(topic)
     built = source.set_value_only_deserializer(back).set_bounded(KafkaOffsetsInitializer.latest()).build()
-    found = list(env.from_source(built, NONE, "kafka").execute_and_collect())
+    found = list(local.from_source(built, NONE, "kafka").execute_and_collect())
     assert sorted(found, key=str) == [Row(name="a", n=1), Row(name="b", n=2)]
 
 
-def test_a_record_that_cannot_be_read_is_named_or_left_out(env: Env, kafka: KafkaBroker, topic: str) -> None:
+def test_a_record_that_cannot_be_read_is_named_or_left_out(
+    local: LocalEnvironment, kafka: KafkaBroker, topic: str
+) -> None:
     kafka.send(topic, ['{"n": 1}', "not json"], partition=1)
     row = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.INT()])).build()
     source = reading(kafka, topic).set_value_only_deserializer(row).set_bounded(KafkaOffsetsInitializer.latest())
-    env.from_source(source.build(), NONE, "kafka").print()
+    local.from_source(source.build(), NONE, "kafka").print()
     with pytest.raises(Exception, match=f"offset 1 of partition 1 of topic '{topic}'.*not json"):
-        env.execute()
-    stream = env.from_source(source.build().on_bad_records(BadRecords.skip()), NONE, "kafka")
+        local.execute()
+    stream = local.from_source(source.build().on_bad_records(BadRecords.skip()), NONE, "kafka")
     assert list(stream.execute_and_collect()) == [Row(n=1)]
     unreadable = OutputTag("unreadable")
     tolerant = source.build().on_bad_records(BadRecords.to(unreadable))
-    timed = env.from_source(tolerant, WatermarkStrategy.for_monotonous_timestamps(), "kafka")
+    timed = local.from_source(tolerant, WatermarkStrategy.for_monotonous_timestamps(), "kafka")
     timed.print()
     found = list(timed.get_side_output(unreadable).execute_and_collect())
     assert [(bad.where, bad.value) for bad in found] == [(f"offset 1 of partition 1 of topic '{topic}'", b"not json")]
@@ -282,6 +451,9 @@ def test_offsets_are_committed_with_checkpoints_and_new_partitions_are_found(
 ) -> None:
     kafka.send(topic, [str(i) for i in range(10)])
     source = reading(kafka, topic).set_group_id(f"{topic}-group").set_property("partition.discovery.interval.ms", "100")
+    # What comes later is read from its beginning, wherever reading began.
+    known = {KafkaTopicPartition(topic, number): 0 for number in range(3)}
+    source.set_starting_offsets(KafkaOffsetsInitializer.offsets(known, KafkaOffsetResetStrategy.LATEST))
     env.enable_checkpointing(50)
     out = f"{topic}-out"
     kafka.create_topic(out)
@@ -332,7 +504,57 @@ def test_every_record_is_there_once_after_a_failure(
     stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(breaks)
     stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE))
     env.execute()
-    assert Counter(map(int, kafka.read(out))) == Counter(range(6000))
+    assert Counter(map(int, read_committed(kafka.bootstrap, out))) == Counter(range(6000))
+
+
+@pytest.mark.timeout(300)
+def test_a_savepoint_goes_on_in_more_and_in_fewer_subtasks_though_all_left_transactions_open(
+    config: Configuration, kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    out = f"{topic}-out"
+    kafka.create_topic(out, 2)
+    config.set_string("execution.checkpointing.interval", "1 h")
+
+    def start(parallelism: int, saved: str | None, source: KafkaSourceBuilder) -> JobClient:
+        settings = Configuration(config)
+        if saved is not None:
+            settings.set_string("execution.state-recovery.path", saved)
+        env = Env.get_execution_environment(settings).set_parallelism(parallelism)
+        stream = env.from_source(source.build(), NONE, "kafka").uid("in")
+        stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE)).uid("out")
+        return env.execute_async()
+
+    def send(first: int) -> None:
+        for partition in range(3):
+            kafka.send(topic, [str(i) for i in range(first + partition, first + 99, 3)], partition)
+        _until(lambda: set(range(first, first + 99)) <= set(_numbers(kafka.read(out, committed=False))))
+
+    saved = None
+    for at, parallelism in (0, 2), (198, 3):
+        job = start(parallelism, saved, reading(kafka, topic))
+        send(at)
+        saved = job.trigger_savepoint(str(tmp_path / "savepoints")).result()
+        # What is written behind the savepoint does not count: it is read again.
+        send(at + 99)
+        job.cancel().result()
+        assert not waits(kafka.bootstrap, out)
+        # As if it had not been cancelled but killed, and every subtask had left a transaction.
+        operator = _operator(job, "out")
+        for subtask in range(parallelism):
+            _open(_producer(kafka, f"{out}-{job.get_job_id()}-{operator}-{subtask}-9-run.0.dead.1"), out)
+        assert waits(kafka.bootstrap, out)
+    rest = reading(kafka, topic).set_bounded(KafkaOffsetsInitializer.latest())
+    start(1, saved, rest).get_job_execution_result().result()
+    assert Counter(map(int, read_committed(kafka.bootstrap, out))) == Counter(range(4 * 99))
+
+
+def _numbers(values: list[bytes]) -> list[int]:
+    return [int(value) for value in values if value != NEVER]
+
+
+def _operator(job: JobClient, uid: str) -> str:
+    nodes = [n for v in job._job.view.plan.vertices for n in v.nodes]  # type: ignore[attr-defined]
+    return str(next(n.id for n in nodes if n.uid == uid))
 
 
 @pytest.mark.parametrize("checkpoints", [False, True])
@@ -380,13 +602,12 @@ def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
     stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(wait).map(breaks)
     stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE)).uid("out")
     job = env.execute_async()
-    nodes = [n for v in job._job.view.plan.vertices for n in v.nodes]  # type: ignore[attr-defined]
-    operator = next(n.id for n in nodes if n.uid == "out")
+    operator = _operator(job, "out")
     _open(_producer(kafka, f"{out}-{job.get_job_id()}-{operator}-9-9-left"), out)
     opened.touch()
     job.get_job_execution_result().result()
     # Where a transaction is open, this would wait.
-    assert sorted(kafka.read(out)) == [b"1", b"2"]
+    assert sorted(read_committed(kafka.bootstrap, out)) == [b"1", b"2"]
 
 
 def test_a_transaction_that_a_dead_worker_begins_late_is_aborted_too(
@@ -410,13 +631,12 @@ def test_a_transaction_that_a_dead_worker_begins_late_is_aborted_too(
     stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(wait).map(Breaks(flag, 2, "raise"))
     stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE)).uid("out")
     job = env.execute_async()
-    nodes = [n for v in job._job.view.plan.vertices for n in v.nodes]  # type: ignore[attr-defined]
-    operator = next(n.id for n in nodes if n.uid == "out")
+    operator = _operator(job, "out")
     _until(again.exists)
     _open(_producer(kafka, f"{out}-{job.get_job_id()}-{operator}-0-1-run.0.late.1"), out)
     opened.touch()
     job.get_job_execution_result().result()
-    assert sorted(kafka.read(out)) == [b"1", b"2"]
+    assert sorted(read_committed(kafka.bootstrap, out)) == [b"1", b"2"]
 
 
 def test_a_job_that_starts_afresh_ends_what_one_of_its_prefix_has_left(
@@ -433,7 +653,7 @@ def test_a_job_that_starts_afresh_ends_what_one_of_its_prefix_has_left(
     env.execute()
     assert kafka.read(out) == [b"1"]
     alive.commit_transaction(10)
-    assert kafka.read(other) == [b"never"]
+    assert kafka.read(other) == [NEVER]
 
 
 def _producer(kafka: KafkaBroker, transactional_id: str) -> Any:
@@ -445,11 +665,11 @@ def _producer(kafka: KafkaBroker, transactional_id: str) -> Any:
 def _open(producer: Any, topic: str) -> None:
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce(topic, b"never")
+    producer.produce(topic, NEVER)
     producer.flush(10)
 
 
-def test_what_cannot_be_is_said_before_anything_runs(env: Env, kafka: KafkaBroker, topic: str) -> None:
+def test_what_cannot_be_is_said_before_anything_runs(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     with pytest.raises(InvalidProgramError, match="set_bootstrap_servers"):
         KafkaSource.builder().set_topics("x").build()
     with pytest.raises(InvalidProgramError, match="transactional id prefix"):
@@ -459,22 +679,22 @@ def test_what_cannot_be_is_said_before_anything_runs(env: Env, kafka: KafkaBroke
         ).set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build()).build()
     with pytest.raises(InvalidProgramError, match="ssl.ca.location"):
         reading(kafka, topic).set_property("ssl.truststore.location", "x").build()
-    env.from_source(bounded(kafka, "not-there"), NONE, "kafka").print()
+    local.from_source(bounded(kafka, "not-there"), NONE, "kafka").print()
     with pytest.raises(KafkaFailure, match="has no topic 'not-there': create it"):
-        env.execute()
+        local.execute()
     sink = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap).set_transactional_id_prefix("p")
     schema = KafkaRecordSerializationSchema.builder().set_topic(topic)
     sink.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
     sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_property("transaction.timeout.ms", "3600000")
-    env.from_collection(["a"]).sink_to(sink.build())
+    local.from_collection(["a"]).sink_to(sink.build())
     with pytest.raises(InvalidProgramError, match="allows at most 900,000"):
-        env.execute()
-    env.from_collection(["a"]).sink_to(writing(kafka, "not-there", DeliveryGuarantee.AT_LEAST_ONCE))
+        local.execute()
+    local.from_collection(["a"]).sink_to(writing(kafka, "not-there", DeliveryGuarantee.AT_LEAST_ONCE))
     with pytest.raises(KafkaFailure, match="has no topic 'not-there': create it"):
-        env.execute()
-    env.from_collection(["x" * 2_000_000]).sink_to(writing(kafka, topic, DeliveryGuarantee.AT_LEAST_ONCE))
+        local.execute()
+    local.from_collection(["x" * 2_000_000]).sink_to(writing(kafka, topic, DeliveryGuarantee.AT_LEAST_ONCE))
     with pytest.raises(Exception, match=f"2,000,000 bytes for topic '{topic}' cannot be written: .*message.max.bytes"):
-        env.execute()
+        local.execute()
 
 
 def test_tls_and_passwords_and_wrong_ones_in_bounded_time(env: Env) -> None:
@@ -510,32 +730,34 @@ def test_tls_and_passwords_and_wrong_ones_in_bounded_time(env: Env) -> None:
 
 
 def test_a_broker_that_is_not_there_is_said_in_bounded_time(
-    env: Env, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+    local: LocalEnvironment, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_client, "TIMEOUT", 3.0)
     nobody = reading(kafka, topic).set_bootstrap_servers("127.0.0.1:9").build()
-    env.from_source(nobody, NONE, "kafka").print()
+    local.from_source(nobody, NONE, "kafka").print()
     began = time.monotonic()
     with pytest.raises(KafkaFailure, match="127.0.0.1:9 does not answer.*bootstrap.servers"):
-        env.execute()
-    assert time.monotonic() - began < 15
+        local.execute()
+    assert time.monotonic() - began < 60
 
 
-def test_records_that_are_gone_are_not_skipped_silently(env: Env, kafka: KafkaBroker, topic: str) -> None:
+def test_records_that_are_gone_are_not_skipped_silently(
+    local: LocalEnvironment, kafka: KafkaBroker, topic: str
+) -> None:
     kafka.send(topic, [str(i) for i in range(10)], partition=0)
     kafka.delete_records(topic, 0, 6)
     given = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
     source = reading(kafka, topic).set_starting_offsets(given).set_bounded(KafkaOffsetsInitializer.latest())
-    env.from_source(source.build(), NONE, "kafka").print()
+    local.from_source(source.build(), NONE, "kafka").print()
     with pytest.raises(Exception, match=f"partition 0 of topic '{topic}' are no longer there.*retention"):
-        env.execute()
+        local.execute()
     beyond = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 99})
-    env.from_source(reading(kafka, topic).set_starting_offsets(beyond).build(), NONE, "kafka").print()
+    local.from_source(reading(kafka, topic).set_starting_offsets(beyond).build(), NONE, "kafka").print()
     with pytest.raises(KafkaFailure, match=f"partition 0 of topic '{topic}' ends at offset 10, .* from 99"):
-        env.execute()
+        local.execute()
 
 
-def test_avro_with_a_schema_registry_goes_in_and_out(env: Env, kafka: KafkaBroker, topic: str) -> None:
+def test_avro_with_a_schema_registry_goes_in_and_out(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     text = '{"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}]}'
     with registry_server() as registry:
         out = ConfluentRegistryAvroSerializationSchema.for_generic(f"{topic}-value", text, registry.url)
@@ -544,15 +766,15 @@ def test_avro_with_a_schema_registry_goes_in_and_out(env: Env, kafka: KafkaBroke
         sink.set_record_serializer(schema.set_value_serialization_schema(out).build())
         sink.set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
         rows = [Row(n=i) for i in range(100)]
-        env.from_collection(rows, Types.ROW_NAMED(["n"], [Types.INT()])).sink_to(sink.build())
-        env.execute()
+        local.from_collection(rows, Types.ROW_NAMED(["n"], [Types.INT()])).sink_to(sink.build())
+        local.execute()
         kafka.send(topic, ["not avro"])
         back = ConfluentRegistryAvroDeserializationSchema.for_generic(text, registry.url)
         source = reading(kafka, topic).set_value_only_deserializer(back).set_bounded(KafkaOffsetsInitializer.latest())
         tolerant = source.build().on_bad_records(BadRecords.skip())
-        found = list(env.from_source(tolerant, NONE, "kafka").execute_and_collect())
+        found = list(local.from_source(tolerant, NONE, "kafka").execute_and_collect())
         assert sorted(row["n"] for row in found) == list(range(100))
     # Nobody answers any more: that is no reason to skip records.
-    env.from_source(tolerant, NONE, "kafka").print()
+    local.from_source(tolerant, NONE, "kafka").print()
     with pytest.raises(Exception, match="The schema registry .* does not answer"):
-        env.execute()
+        local.execute()

@@ -31,6 +31,8 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.functions import KeyedBroadcastProcessFunction, KeyedProcessFunction, MapFunction
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.jobmaster.requests import RequirementsRequest
+from millstream.jobmaster.requirements import Bounds
 from millstream.spark.session import stop_context
 from millstream.testing import CollectSink
 
@@ -393,6 +395,32 @@ def test_rescale_takes_effect_without_a_restart(config: Configuration, tmp_path:
     job.get_job_execution_result().result()
     assert sorted((k, n) for k, n, _ in sink.results()) == counted(6000)
     assert {subtasks for _, _, subtasks in sink.results()} == {2, 4, 1, 3}
+
+
+@pytest.mark.parametrize("exchange", ["auto", "spark"])
+def test_a_job_follows_the_slots_and_the_bounds_it_is_given(
+    config: Configuration, tmp_path: Path, exchange: str
+) -> None:
+    config.set_string("millstream.exchange", exchange).set_string("jobmanager.scheduler", "adaptive")
+    for wait in (
+        "submission.resource-stabilization-timeout",
+        "executing.cooldown-after-rescaling",
+        "executing.resource-stabilization-timeout",
+        "rescale-trigger.max-delay",
+    ):
+        config.set_string(f"jobmanager.adaptive-scheduler.{wait}", "0 ms")
+    env, sink = checkpointed(config, tmp_path / "cp").set_parallelism(4), CollectSink()
+    counting(env, sink, 1 << 40, WithPid(), rate=1500)
+    job = env.execute_async()
+    # Spark has two slots, the program wants four.
+    wait_until(lambda: bool(sink.results()) and sink.results()[-1][2] == 2, 120)
+    asked = RequirementsRequest({v.head.id: Bounds(1, 1) for v in job._job.view.plan.vertices})
+    job._job.ask(asked)
+    asked.done.result(120)
+    wait_until(lambda: sink.results()[-1][2] == 1, 120)
+    job.stop_with_savepoint(savepoint_directory=str(tmp_path / "saved")).result(60)
+    assert sorted((k, n) for k, n, _ in sink.results()) == counted(len(sink.results()))
+    assert job._job.view.restarts == 0
 
 
 def test_rescale_above_what_the_job_allows_is_refused(config: Configuration, tmp_path: Path) -> None:

@@ -221,6 +221,9 @@ def test_a_job_waits_for_slots_and_one_that_can_never_have_them_is_refused(sessi
     refused = session.call("run", "-t", "session", "-p", "7", "job.py", "large", "10", "wait")
     assert refused.returncode == 1
     assert "Job 'large' needs 7 slots, and the cluster has 6, of which 2 are free: run it with" in refused.stderr
+    adaptive = ["-D", "jobmanager.scheduler=adaptive"]
+    refused = session.call("run", "-t", "session", *adaptive, "-p", "1", "job.py", "adaptive", "10", "wait")
+    assert refused.returncode == 1 and "adaptive is for programs with a Spark of their own" in refused.stderr
     waiting = session.submit("-p", "4", "job.py", "second", ENDLESS, "async")
     other = session.submit("-p", "3", "job.py", "third", ENDLESS, "async")
     time.sleep(0.5)

@@ -16,6 +16,9 @@ from tests.faults import sql_job
 
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.gateway.operation import Operation
+from millstream.gateway.session import Session
+from millstream.service.registry import Registry
 from millstream.table import DataTypes, ListView, StreamTableEnvironment
 from millstream.table.udf import AggregateFunction, udaf, udf
 
@@ -168,3 +171,20 @@ def test_a_savepoint_of_two_subtasks_goes_on_in_three_and_in_one(config: Configu
         saved = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
         assert len(sql_job.found(tmp_path)) < len(sql_job.expected())
     assert sql_job.found(tmp_path) == sql_job.expected()
+
+
+def test_a_session_of_the_gateway_runs_on_spark(config: Configuration) -> None:
+    session = Session({k: str(v) for k, v in config.to_dict().items()}, Registry())
+    session.execute(
+        "CREATE TABLE seq (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
+        "'rows-per-second' = '10000000', 'fields.n.start' = '1', 'fields.n.end' = '1000')"
+    )
+    operation = Operation(lambda: session.execute("SELECT SUM(n) AS s FROM seq", {"execution.runtime-mode": "batch"}))
+    operation.start()
+    found: list[Any] = []
+    token: int | None = 0
+    while token is not None:
+        piece = operation.fetch(token)
+        found += [v for batch in piece.batches for v in batch.columns[0].to_pylist()]
+        token = piece.next_token
+    assert found == [500_500]

@@ -8,7 +8,7 @@ from millstream.sql.functions.function import Kind
 from millstream.sql.functions.table import functions
 from millstream.sql.language.statement_grammar import read_statement
 from millstream.table.connectors.registry import BUILT_IN, find_connector
-from millstream.table.formats.registry import _FORMATS, format_class
+from millstream.table.formats.registry import format_options_by_name
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql-reference.md"
 # One of each kind: the parser reads them before they are written down.
@@ -96,15 +96,16 @@ def page() -> str:
         lines += [f"| `{f.name.replace('|', chr(92) + '|')}` | {f'`{f.api}`' if f.api else ''} |" for f in found]
         lines.append("")
     lines += ["## Connectors", "", "| identifier | options |", "|---|---|"]
+    formats = format_options_by_name()
+    prefixes = tuple(f"{before}{name}." for name in formats for before in ("", "key.", "value."))
     for name in sorted(BUILT_IN):
         connector = find_connector(name)
         assert connector is not None
-        own = sorted(o for o in connector.required | connector.optional if not o.startswith(tuple(_FORMATS)))
+        own = sorted(o for o in connector.required | connector.optional if not o.startswith(prefixes))
         lines.append(f"| `{name}` | {', '.join(f'`{o}`' for o in own) or 'none'} |")
     lines += ["", "## Formats", "", "| identifier | options, each with the format's name before it |", "|---|---|"]
-    for name in sorted(_FORMATS):
-        own = sorted(format_class(name).optional)
-        lines.append(f"| `{name}` | {', '.join(f'`{o}`' for o in own) or 'none'} |")
+    for name, options in formats.items():
+        lines.append(f"| `{name}` | {', '.join(f'`{o}`' for o in sorted(options)) or 'none'} |")
     return "\n".join(lines) + "\n"
 
 

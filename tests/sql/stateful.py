@@ -115,6 +115,7 @@ OVER = {
 
 _TUMBLE = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
 _HOP = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND))"
+_SESSION = "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '2' SECOND))"
 
 
 def _top(source: str, order: str, wanted: str = "rn <= 2", columns: str = "*", partition: str = "k") -> Case:
@@ -183,6 +184,19 @@ WINDOWS = {
     "window first row": _top(_TUMBLE.format("t"), "ts", "rn = 1", "k, v, window_start"),
     "window last row": _top(_TUMBLE.format("t"), "ts DESC", "rn = 1", "k, v, window_start"),
     "window last row of a hop": _top(_HOP, "ts DESC", "rn <= 1", "k, v, window_start"),
+    "session rows": Case(f"SELECT * FROM {_SESSION}", {"t": TIMED}),
+    "session rows of all keys": Case(f"SELECT * FROM {_SESSION.replace(' PARTITION BY k', '')}", {"t": TIMED}),
+    "session rows that a condition leaves": Case(
+        f"SELECT v, window_start, window_end FROM {_SESSION} WHERE v > 3 AND k = 'a'", {"t": TIMED}
+    ),
+    "session top 1": _top(_SESSION, "v DESC", "rn <= 1"),
+    "session aggregate of rows that a condition leaves": Case(
+        f"SELECT k, window_start, COUNT(*) FROM {_SESSION} WHERE v > 3 GROUP BY k, window_start, window_end",
+        {"t": TIMED},
+    ),
+    "session aggregate by another key": Case(
+        f"SELECT v, window_start, COUNT(*) FROM {_SESSION} GROUP BY v, window_start, window_end", {"t": TIMED}
+    ),
     **{f"window {kind.lower()} join": _window_join(kind) for kind in ("INNER", "LEFT", "RIGHT", "FULL")},
     "window left join with a condition": _window_join("LEFT", " AND a.v + 10 < b.rv"),
     "window semi join": _window_semi(""),

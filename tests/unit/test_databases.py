@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(database: tuple[str, Run], tm
         wrong = options_for(url.replace("user=", "user=nobody_"))
         with pytest.raises(MillstreamError, match=r"does not let this user in: .*nobody.*Check its URL, the user name"):
             read(JdbcSource.builder().set_connection_options(wrong).set_table("t"))
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 90
 
 
 def test_builders_refuse_what_makes_no_sense() -> None:
@@ -217,7 +217,7 @@ def test_redis_is_set_and_looked_up(redis_server: RedisServer) -> None:
         ([("a", {"n": "3"}), ("nobody", None)], RedisLookup(redis_server.url, key=lambda k: f"h:{k}", hashes=True)),
     ):
         names = LocalEnvironment().from_collection(["a", "nobody"])
-        assert list(AsyncDataStream.ordered_wait(names, lookup, Time.seconds(5)).execute_and_collect()) == found
+        assert list(AsyncDataStream.ordered_wait(names, lookup, Time.seconds(60)).execute_and_collect()) == found
     client.close()
 
 

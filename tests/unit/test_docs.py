@@ -71,3 +71,28 @@ def test_the_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.stdout == promised, done.stderr
     assert done.stderr == "millstream: running in this process, without Spark (millstream.engine=local)\n"
+
+
+def test_the_programs_of_sql_in_ten_minutes_run(tmp_path: Path) -> None:
+    """One after the other, as they are written: each goes on with what those before have made."""
+    blocks = re.findall(r"```(python|sql)\n(.*?)```", (ROOT / "docs" / "sql.md").read_text(), re.DOTALL)
+    assert len(blocks) == 7
+    program = "".join(
+        text
+        if language == "python"
+        else "".join(f"t_env.execute_sql({s!r})\n" for s in re.findall(r"(.*?);\n", text, re.DOTALL))
+        for language, text in blocks
+    )
+    city = tmp_path / "orders" / "city=Berlin"
+    city.mkdir(parents=True)
+    rows = [
+        '{"id": 1, "price": 20.5, "at_time": "2024-01-01 00:00:01"}',
+        '{"id": 2, "price": 5, "at_time": "2024-01-01 00:11:00"}',
+    ]
+    (city / "rows.json").write_text("\n".join(rows))
+    (tmp_path / "program.py").write_text(program.replace("/data/orders", str(city.parent)))
+    command = [sys.executable, "-m", "millstream.cli.main", "run", "-D", "millstream.engine=local", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    told = ["+I[Germany, 2024-01-01T00:00, 20.50]", "+I[1970-01-01 00:00:00,2]", "| +I |                    3 |"]
+    assert [t for t in told if t not in done.stdout] == []

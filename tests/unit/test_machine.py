@@ -21,8 +21,16 @@ from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import QUICK, SHUFFLED
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
-from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
+from millstream.jobmaster.requests import (
+    CheckpointRequest,
+    Request,
+    RequirementsRequest,
+    RescaleRequest,
+    SavepointRequest,
+)
+from millstream.jobmaster.requirements import Bounds
 from millstream.jobmaster.restart import FixedDelay
+from millstream.jobmaster.scaling_options import ScalingOptions
 from millstream.operators.carried import encode
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.testing import CollectSink, LocalJob
@@ -882,3 +890,100 @@ def test_with_a_short_buffer_timeout_the_next_epoch_does_not_wait_for_a_manifest
     before = told.now
     told.until(i.PollSources)
     assert told.now == before
+
+
+# --- slots that come and go
+
+
+def adaptive(**about: Any) -> Told:
+    """A job of parallelism 4 that follows the slots there are, and waits for none."""
+    options: dict[str, Any] = {"wait": 60.0, "settle_at_start": 0.0, "cooldown": 0.0, "settle": 0.0, **about}
+    told = Told(plan=plan_of(4), restart=FixedDelay(5, 1.0), scaling=ScalingOptions(**options))
+    told.tell(e.JobStarted())
+    return told
+
+
+def counted(told: Told, slots: int) -> list[i.Instruction]:
+    return told.tell(e.SlotsCounted(slots=slots))
+
+
+def widths(opened: i.OpenSlots) -> list[int]:
+    return [v.parallelism for v in opened.plan.vertices]
+
+
+def test_a_job_starts_with_the_slots_there_are() -> None:
+    told = adaptive()
+    assert told.until(i.CountSlots).wanted == 4
+    counted(told, 0)
+    assert told.machine.view.status is JobStatus.CREATED
+    counted(told, 2)
+    assert widths(told.until(i.OpenSlots)) == [1, 2]
+
+
+def test_a_job_that_gets_no_slots_in_time_fails_for_good() -> None:
+    told = adaptive()
+    told.until(i.CountSlots)
+    counted(told, 0)
+    finish = told.until(i.Finish)
+    assert told.now == 160.0 and "needs 1 slots and there are 0, after 60 s" in str(finish.error)
+
+
+def test_a_running_job_is_rescaled_at_a_cut_when_slots_come() -> None:
+    told = adaptive()
+    told.until(i.CountSlots)
+    counted(told, 1)
+    assert widths(told.until(i.OpenSlots)) == [1, 1]
+    told.until(i.PollSources)
+    # It waits for input; slots wake it.
+    told.found_nothing()
+    counted(told, 3)
+    run = told.until(i.RunEpoch)
+    # The cut has all state and a checkpoint of its own, and sources read nothing in it.
+    assert run.tasks[0].keep and run.tasks[0].checkpoint is not None and not run.tasks[0].reads
+    told.report(run)
+    opened = told.until(i.OpenSlots)
+    assert widths(opened) == [1, 3]
+    assert [type(x) for x in told.asked if isinstance(x, (i.ReleaseSlots, i.OpenSlots))] == [
+        i.OpenSlots,
+        i.ReleaseSlots,
+        i.OpenSlots,
+    ]
+    assert [v.parallelism for v in told.machine.view.plan.vertices] == [1, 3]
+
+
+def test_after_a_failure_a_job_goes_on_with_the_slots_that_are_left() -> None:
+    told = adaptive()
+    told.until(i.CountSlots)
+    counted(told, 4)
+    assert widths(told.until(i.OpenSlots)) == [1, 4]
+    told.until(i.PollSources)
+    run = told.poll()
+    told.tell(e.StepFailed(error=EpochFailed("a machine is gone")))
+    counted(told, 2)
+    assert told.until(i.CountSlots).wanted == 4
+    opened = told.until(i.OpenSlots)
+    assert widths(opened) == [1, 2] and run is not None
+    assert told.machine.view.restarts == 1
+
+
+def test_bounds_are_taken_while_the_job_runs_and_rescaling_by_hand_is_refused() -> None:
+    told = adaptive()
+    told.until(i.CountSlots)
+    counted(told, 4)
+    told.until(i.PollSources)
+    source, sums = (v.head.id for v in told.plan.vertices)
+    smaller = RequirementsRequest({source: Bounds(1, 1), sums: Bounds(1, 2)})
+    told.found_nothing()
+    asked = told.tell(e.Requested(request=smaller))
+    assert asked == [i.CountSlots(wanted=2), i.Answer(request=smaller, result=None)]
+    bounds = told.machine.view.bounds
+    assert bounds is not None and [b.upper for b in bounds.values()] == [1, 2]
+    told.report(told.until(i.RunEpoch))
+    assert widths(told.until(i.OpenSlots)) == [1, 2]
+    told.until(i.PollSources)
+    told.found_nothing()
+    by_hand, wrong = RescaleRequest(3), RequirementsRequest({sums: Bounds(1, 2)})
+    told.tell(e.Requested(request=by_hand))
+    assert "follows the slots there are" in str(told.until(i.Refuse).error)
+    refused = told.tell(e.Requested(request=wrong))
+    assert isinstance(refused[0], i.Refuse) and "name every vertex" in str(refused[0].error)

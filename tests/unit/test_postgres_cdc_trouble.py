@@ -390,12 +390,13 @@ FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
         take(records, 20)
         written = most = 0
         places: set[str] = set()
-        end = time.monotonic() + 2
-        while time.monotonic() < end:
+        end = time.monotonic() + 60
+        # However busy the machine is, it comes to this if what was written is let go of again and again.
+        while len(places) <= 3 or most >= written / 2:
+            assert time.monotonic() < end, (written, most, len(places))
             ((before, _),) = shop.run(retained)
             shop.run("INSERT INTO busy SELECT n, repeat('x', 100) FROM generate_series(1, 1000) n")
             ((after, place),) = shop.run(retained)
             written += max(0, after - before)
             most, places = max(most, after), places | {place}
             time.sleep(0.02)
-    assert len(places) > 3 and most < written / 2, (written, most, len(places))

@@ -45,7 +45,7 @@ def log_files() -> Any:
 
 
 def until(holds: Any) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)

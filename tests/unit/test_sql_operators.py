@@ -13,6 +13,7 @@ from sql_model import GroupAggregateModel, JoinModel, WindowModel
 from sql_runs import Bare, Change, batch_of, final
 
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.order import sorted_rows
 from millstream.sql.expressions import AggregateCall, Call, Column
 from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
@@ -214,6 +215,65 @@ def test_floats_are_added_in_the_order_in_which_they_come() -> None:
         sums[key] = sums.get(key, 0.0) + value
     last = {c[1]: c[2] for c in bare.changes()}
     assert last == sums
+
+
+# --- NaN: greater than any number, and equal to itself
+
+
+def _by_size(value: float | None) -> tuple[bool, float]:
+    assert value is not None
+    return (True, 0.0) if value != value else (False, value)
+
+
+@pytest.mark.parametrize("retracts", [False, True])
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_the_least_and_the_greatest_beside_nan(seed: int, retracts: bool) -> None:
+    r = Random(seed)
+    kinds = [pa.int64(), pa.float64()]
+    there: dict[int, list[float | None]] = {}
+    changes: list[Change] = []
+    for _ in range(60):
+        values = there.setdefault(r.randrange(3), [])
+        if retracts and values and r.random() < 0.4:
+            kind, value = "-D", values.pop(r.randrange(len(values)))
+        else:
+            kind, value = "+I", r.choice([1.5, -2.0, float("inf"), float("-inf"), float("nan"), None])
+            values.append(value)
+        changes.append((kind, next(k for k, v in there.items() if v is values), value))
+    calls = [AggregateCall("MIN", (1,), _DOUBLE), AggregateCall("MAX", (1,), _DOUBLE)]
+    operator = GroupAggregateOperator([0], calls, kinds, retracts=retracts)
+    bare = Bare(operator)
+    for part in _cut(r, changes):
+        bare.take(batch_of(part, kinds))
+        bare.restart()
+    left: dict[int, tuple[Any, ...]] = {}
+    for kind, key, *row in bare.changes():
+        left[key] = tuple(row) if kind in ("+I", "+U") else ()
+    for key, values in there.items():
+        known = sorted((v for v in values if v is not None), key=_by_size)
+        expected = (known[0], known[-1]) if known else ((None, None) if values else ())
+        assert str(left.get(key, ())) == str(expected)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("retracts", [False, True])
+def test_top_n_of_rows_with_nan(descending: bool, retracts: bool) -> None:
+    values = [1.0, float("nan"), 2.0, float("-inf"), None, float("nan"), 3.0]
+    kinds = [pa.float64(), pa.int64()]
+    order = [(0, descending, not descending)]
+    changes: list[Change] = [("+I", v, i) for i, v in enumerate(values)]
+    if retracts:
+        changes += [("+I", float("nan"), 9), ("-D", float("nan"), 9)]
+    bare = Bare(TopNOperator([], order, kinds, 1, 4, False, retracts=retracts))
+    for change in changes:
+        bare.take(batch_of([change], kinds))
+    left = dict.fromkeys(range(10), 0)
+    for kind, _, i in bare.changes():
+        left[i] += 1 if kind in ("+I", "+U") else -1
+    assert {i for i, n in left.items() if n} == ({1, 5, 6, 2} if descending else {4, 3, 0, 2})
+    columns = [pa.array(values), pa.array(range(len(values)))]
+    found = sorted_rows(columns, [(0, descending, not descending), (1, False, True)], len(values)).tolist()
+    assert found == ([1, 5, 6, 2, 0, 3, 4] if descending else [4, 3, 0, 2, 6, 1, 5])
 
 
 # --- joins

@@ -23,7 +23,8 @@ from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.materialize import MaterializeOperator
-from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
+from millstream.sql.operators.op_codes import FromChangelogOperator, ToChangelogOperator
+from millstream.sql.operators.row_windows import CountWindowOperator, SessionTableOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.set_operation import SetOperationOperator
 from millstream.sql.operators.sink import NotNullOperator
@@ -347,6 +348,34 @@ TRANSCRIPTS = [
         lambda: SessionWindowOperator(5, _times(2), [0], [0], [_COUNT], [_TEXT, _INT, _TIME], _WINDOW),
         [_TEXT, _INT, _TIME],
         [("+I a 1 0, +I a 1 10", ""), ("+I a 1 5", ""), (13, ""), (14, "+I a 3 0 15")],
+    ),
+    Transcript(
+        "rows with their sessions",
+        lambda: SessionTableOperator(5, _times(2), [0], [], [], [_TEXT, _INT, _TIME], _WINDOW),
+        [_TEXT, _INT, _TIME],
+        [
+            ("+I a 1 1, +I b 2 3, +I a 4 6, +I a 8 20, +I b 3 1", ""),
+            # What is taken back before its session ends, is not told.
+            ("-U a 4 6, +U a 5 6, -D b 3 1", ""),
+            (9, "+I b 2 3 3 8"),
+            ("+I b 7 3, +I a 16 2", ""),
+            (12, "+I a 1 1 1 11, +I a 5 6 1 11, +I a 16 2 1 11"),
+            (END, "+I a 8 20 20 25"),
+        ],
+    ),
+    Transcript(
+        "changes as rows",
+        lambda: ToChangelogOperator([("INSERT", "i"), ("UPDATE_AFTER", "u"), ("DELETE", "d")]),
+        [_TEXT, _INT],
+        [("+I a 1, -U a 1, +U a 2", "+I i a 1, +I u a 2"), ("-U a 2", ""), ("-D a 2", "+I d a 2")],
+    ),
+    Transcript(
+        "rows as changes",
+        lambda: FromChangelogOperator(
+            1, [("c", "INSERT"), ("r", "INSERT"), ("b", "UPDATE_BEFORE"), ("u", "UPDATE_AFTER")]
+        ),
+        [_INT, _TEXT, _INT],
+        [("+I 1 c 2, +I 2 r 3", "+I 1 2, +I 2 3"), ("+I 1 b 2, +I 1 u 4", "-U 1 2, +U 1 4")],
     ),
     Transcript(
         "windows of two rows",

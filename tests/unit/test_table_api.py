@@ -42,6 +42,7 @@ from millstream.table.expressions import (
     coalesce,
     col,
     concat_ws,
+    descriptor,
     if_then_else,
     lit,
     map_,
@@ -711,6 +712,29 @@ def test_what_is_no_name_is_refused(people: Table, name: str) -> None:
         people._t_env.from_path(name)
 
 
+def test_changes_are_rows_and_rows_changes(t_env: StreamTableEnvironment) -> None:
+    events = t_env.from_elements([(1, "a"), (1, "b"), (2, "c")], ["k", "v"])
+    counts = events.group_by(col("k")).select(col("k"), lit(1).count.alias("n"))
+    words = map_("INSERT", "c", "UPDATE_BEFORE", "b", "UPDATE_AFTER", "a").as_argument("op_mapping")
+    told = counts.to_changelog(descriptor("word").as_argument("op"), words)
+    assert rows(told) == [("c", 1, 1), ("b", 1, 1), ("a", 1, 2), ("c", 2, 1)]
+    back = map_("c", "INSERT", "b", "UPDATE_BEFORE", "a", "UPDATE_AFTER").as_argument("op_mapping")
+    again = told.from_changelog(descriptor("word").as_argument("op"), back)
+    changes = [(str(r.get_row_kind()), *r) for r in again.execute().collect()]
+    assert changes == [("+I", 1, 1), ("-U", 1, 1), ("+U", 1, 2), ("+I", 2, 1)]
+    # What says it is taken back, is: an aggregate behind it counts.
+    assert rows(again.select(col("n").sum))[-1] == (3,)
+    with pytest.raises(TableException, match="doesn't support consuming update changes"):
+        rows(_told_twice(again))
+    with pytest.raises(MillstreamError, match=r"Received invalid op code 'c'. Defined op codes are: \[i\]"):
+        rows(told.from_changelog(descriptor("word").as_argument("op"), map_("i", "INSERT").as_argument("op_mapping")))
+
+
+def _told_twice(table: Table) -> Table:
+    words = table.select(col("n").cast(DataTypes.STRING()).alias("op"), col("k"))
+    return words.from_changelog(map_("1", "INSERT").as_argument("op_mapping"))
+
+
 @pytest.mark.parametrize(
     "wrong, said",
     [
@@ -719,6 +743,33 @@ def test_what_is_no_name_is_refused(people: Table, name: str) -> None:
         (lambda t: t.fetch(-1), "FETCH count must be equal or larger than 0"),
         (lambda t: t.offset(-1), "Offset should be greater than or equal to 0"),
         (lambda t: t.union_all(t.select(col("id"))), "The union operation on two tables of different column sizes"),
+        (lambda t: t.from_changelog(), "The op column 'op' does not exist in the input schema"),
+        (
+            lambda t: t.from_changelog(descriptor("id").as_argument("op")),
+            "'id' must be of type STRING, but it is BIGINT",
+        ),
+        (lambda t: t.to_changelog(descriptor("id").as_argument("op")), "Field names must be unique. Found .*id"),
+        (lambda t: t.to_changelog(descriptor("id")), "Arguments of TO_CHANGELOG are named"),
+        (
+            lambda t: t.to_changelog(descriptor("w").as_argument("word")),
+            "TO_CHANGELOG has no argument word; it has input",
+        ),
+        (
+            lambda t: t.to_changelog(map_("INSERTED", "I").as_argument("op_mapping")),
+            "'INSERTED', which is none of INSERT",
+        ),
+        (
+            lambda t: t.to_changelog(map_("INSERT, INSERT", "I").as_argument("op_mapping")),
+            "op_mapping has INSERT twice",
+        ),
+        (lambda t: t.to_changelog(map_(1, "I").as_argument("op_mapping")), "op_mapping is a constant MAP of strings"),
+        (
+            lambda t: t.from_changelog(
+                descriptor("name").as_argument("op"), map_("u", "UPDATE_AFTER").as_argument("op_mapping")
+            ),
+            "both UPDATE_BEFORE and UPDATE_AFTER, or neither",
+        ),
+        (lambda t: t.select(col("id").as_argument("x")), "Argument cannot stand here"),
     ],
 )
 def test_mistakes_are_seen_at_once(people: Table, wrong: Any, said: str) -> None:

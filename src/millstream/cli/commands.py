@@ -20,6 +20,8 @@ _ELSEWHERE = {
     "replay": ("millstream.cli.replay", "replay"),
     "rescale": ("millstream.cli.remote", "rescale"),
     "savepoint": ("millstream.cli.savepoint", "savepoint"),
+    "sql": ("millstream.cli.sql", "sql"),
+    "sql-gateway": ("millstream.cli.sql_gateway", "sql_gateway"),
     "state": ("millstream.cli.state", "state"),
     "stop": ("millstream.cli.remote", "stop"),
     "top": ("millstream.cli.top", "top"),

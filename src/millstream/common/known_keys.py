@@ -12,6 +12,8 @@ from millstream.common.errors import InvalidProgramError
 
 log = logging.getLogger("millstream")
 
+# What Spark, and clients of SQL, are told.
+_OF_OTHERS = ("spark.", "$internal.", "sql-client.", "sql-gateway.")
 # Our own; whatever else begins like them is refused.
 OWN_PREFIX = "millstream."
 OWN = (
@@ -56,7 +58,7 @@ def check_keys(keys: Iterable[str]) -> None:
 
     Keys are also how a program hands parameters to its functions, so most unknown ones are left alone.
     """
-    unsure = [key for key in keys if key not in OWN and not key.startswith(("spark.", "$internal."))]
+    unsure = [key for key in keys if key not in OWN and not key.startswith(_OF_OTHERS)]
     if not unsure:
         return
     known = flink_keys()

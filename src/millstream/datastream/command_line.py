@@ -84,6 +84,11 @@ def watch_jobs(watch: Callable[[JobMaster], Callable[[], None]]) -> None:
     _watchers.append(watch)
 
 
+def stop_watching(watch: Callable[[JobMaster], Callable[[], None]]) -> None:
+    """Have a function not called any more."""
+    _watchers.remove(watch)
+
+
 def forget_watchers() -> None:
     _watchers.clear()
 

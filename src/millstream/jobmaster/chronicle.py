@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.coordinator import Coordinator
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.progress import Progress
+from millstream.jobmaster.requirements import Bounds
 from millstream.jobmaster.tasks import Tasks
 from millstream.jobmaster.view import CheckpointsView, FailureView, JobView
 from millstream.operators.protocol import Address, JobPlan, SlotReport
@@ -37,6 +39,8 @@ class Chronicle:
         # How often in a row it has failed in the same way, with no epoch that ended between, and in which.
         self._alike = 0
         self._way = ""
+        # How many subtasks each vertex may have, where that follows the slots there are.
+        self.bounds: Mapping[int, Bounds] | None = None
         # How the job will have ended, once that is decided.
         self.outcome: JobStatus | None = None
         self.view = self.look()
@@ -56,6 +60,7 @@ class Chronicle:
             checkpoints=self._checkpoints,
             failures=tuple(self._failures),
             alike=self._alike,
+            bounds=self.bounds,
         )
         return self.view
 

@@ -95,3 +95,7 @@ class Engine(Protocol):
     def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
         """Return a runner with slots of its own."""
         ...
+
+    def slots(self, wanted: int) -> int:
+        """Return how many slots there are for the job, those that it uses among them; it would use `wanted`."""
+        ...

@@ -93,6 +93,13 @@ class SlotsLost:
 
 
 @record(frozen=True, kw_only=True)
+class SlotsCounted:
+    """So many slots are there for the job, those that it uses among them."""
+
+    slots: int
+
+
+@record(frozen=True, kw_only=True)
 class PositionsNoted:
     """How far the sources have been dealt out."""
 
@@ -186,6 +193,7 @@ Event = (
     | SourcesPolled
     | InputCame
     | SlotsLost
+    | SlotsCounted
     | PositionsNoted
     | EpochFinished
     | ManifestWritten

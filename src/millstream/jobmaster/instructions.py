@@ -37,6 +37,17 @@ class OpenOutput:
 
 
 @record(frozen=True, kw_only=True)
+class CountSlots:
+    """Say how many slots there are for the job: SlotsCounted; and again whenever that changes.
+
+    Attributes:
+        wanted: how many it would use.
+    """
+
+    wanted: int
+
+
+@record(frozen=True, kw_only=True)
 class OpenSlots:
     """Begin an execution: sources at their positions, and slots of its own."""
 
@@ -271,6 +282,7 @@ class Finish:
 Instruction = (
     TakeDirectory
     | OpenOutput
+    | CountSlots
     | OpenSlots
     | ReleaseSlots
     | PollSources

@@ -29,6 +29,7 @@ from millstream.jobmaster.inbox import Inbox, ThreadInbox, patience
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.requests import Request, RequestFailedError, SavepointRequest
+from millstream.jobmaster.slot_watch import SlotWatch
 from millstream.jobmaster.sources import Sources
 from millstream.jobmaster.view import JobView
 from millstream.operators.logs import pass_on
@@ -52,6 +53,7 @@ class JobMaster:
         keep_failure: Callable[[i.KeepFailure, float], None] = lambda asked, at: None,
         clock: JobClock | None = None,
         inbox: Inbox | None = None,
+        watch: type[SlotWatch] = SlotWatch,
     ) -> None:
         """Take a job, to be started.
 
@@ -65,6 +67,7 @@ class JobMaster:
             keep_failure: writes down what is needed to run an operator again on what it has failed on.
             clock: the job's clock.
             inbox: where events from outside come in.
+            watch: how slots are counted, where their number matters.
         """
         self.result: Future[JobExecutionResult] = Future()
         # Whoever waits for it may give up waiting, but cannot take it away.
@@ -88,6 +91,7 @@ class JobMaster:
         self._runner: EpochRunner | None = None
         self._sources: Sources | None = None
         self._output: Output | None = None
+        self._watch = watch(engine.slots, lambda slots: self._inbox.put(e.SlotsCounted(slots=slots)))
 
     # --- from other threads
 
@@ -161,6 +165,7 @@ class JobMaster:
         for request in self._machine.unanswered():
             self._refuse(i.Refuse(request=request, error=_as_exception(error)))
         self._refuse_late()
+        self._watch.stop()
         try:
             self._release_slots(i.ReleaseSlots())
         finally:
@@ -176,6 +181,7 @@ class JobMaster:
             event = self._inbox.take(patience(self._machine.deadline, self._clock.now()))
             self._tell(e.TimePassed() if event is None else event)
         assert self.result.done()
+        self._watch.stop()
         self._refuse_late()
 
     def _tell(self, event: e.Event) -> None:
@@ -217,6 +223,9 @@ class JobMaster:
     def _take_directory(self, _: i.TakeDirectory) -> None:
         self._store.take(is_alive)
         self._claim(self._store.storage.url)
+
+    def _count_slots(self, asked: i.CountSlots) -> e.SlotsCounted:
+        return e.SlotsCounted(slots=self._watch.now(asked.wanted))
 
     def _open_slots(self, asked: i.OpenSlots) -> e.SlotsOpened:
         if self._sources is not None:
@@ -435,6 +444,7 @@ class JobMaster:
     _WAYS: dict[type, Callable[[JobMaster, Any], e.Event | None]] = {
         i.TakeDirectory: _take_directory,
         i.OpenOutput: _open_output,
+        i.CountSlots: _count_slots,
         i.OpenSlots: _open_slots,
         i.ReleaseSlots: _release_slots,
         i.PollSources: _poll_sources,

@@ -40,6 +40,7 @@ from millstream.jobmaster.kept_failures import directory_of, keep
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import Ended, JobOptions
 from millstream.jobmaster.restart import restart_strategy
+from millstream.jobmaster.scaling_options import ScalingOptions
 from millstream.leader.fence import Fence, JobRecord, run_id
 from millstream.leader.leadership import Leadership, leadership_of
 from millstream.operators.protocol import JobPlan
@@ -130,6 +131,8 @@ def prepare(launch: Launch) -> Prepared:
         checkpoints=checkpoints,
         restart=restart_strategy(config, checkpoints.enabled),
         origin=_origin(config, graph.job_name, fence, record),
+        # A batch job has no state that another parallelism could go on with.
+        scaling=None if launch.batch else ScalingOptions.read(config, checkpoints),
         ended=_ended(record),
     )
     plan = JobPlan(settings=settings, vertices=graph.vertices)

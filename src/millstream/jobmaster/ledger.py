@@ -163,9 +163,9 @@ class Ledger:
 
     # --- going back
 
-    def go_back(self, error: Exception) -> Instructions:
-        """Go back to the last checkpoint after a failure: the whole job, or the region that has failed."""
-        region = None
+    def go_back(self, error: Exception, plan: JobPlan) -> Instructions:
+        """Go back to the last checkpoint after a failure, with a plan: the whole job, or the region that has failed."""
+        region, self.plan = None, plan
         if self._last_cut is not None and isinstance(error, EpochFailed):
             region = region_of(self.plan, error.operator_id)
         operators = None if region is None else operators_in(self.plan, region)

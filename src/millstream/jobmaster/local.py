@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from millstream.common.engine_choice import cores_here
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import QUICK
@@ -132,7 +133,11 @@ class LocalEngine:
     """Runs the executions of a job in this process."""
 
     def __init__(
-        self, storage: StateStorage, clock: Callable[[], int], pickled: dict[JobPlan, bytes] | None = None
+        self,
+        storage: StateStorage,
+        clock: Callable[[], int],
+        pickled: dict[JobPlan, bytes] | None = None,
+        slots: int | None = None,
     ) -> None:
         """Take what the slots need.
 
@@ -140,11 +145,17 @@ class LocalEngine:
             storage: the state files.
             clock: the wall clock in milliseconds.
             pickled: plans that are pickled already.
+            slots: how many slots there are; None for as many as processors.
         """
         self._storage = storage
         self._clock = clock
         self._pickled = dict(pickled or {})
+        self._count = slots or cores_here()
 
     def runner(self, plan: JobPlan, attempt: int) -> LocalEpochs:
         pickled = self._pickled[plan] = self._pickled.get(plan) or dump_plan(plan)
         return LocalEpochs(plan, attempt, self._storage, self._clock, pickled)
+
+    def slots(self, wanted: int) -> int:
+        """Return as many as it was told, though any number of subtasks can take turns here."""
+        return self._count

@@ -6,6 +6,7 @@ import os
 import sys
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.memory_on_spark import SLOTS
 from millstream.jobmaster.dependencies import bring
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, Prepared, prepare, start
@@ -41,6 +42,7 @@ def start_here(prepared: Prepared) -> JobMaster:
         # As for workers: under this name PyFlink's find their interpreter.
         os.environ["python"] = sys.executable  # noqa: SIM112
         sys.path[:0] = [p for p in dependencies.path if p not in sys.path]
-        return LocalEngine(home.state.open(), job.clock or wall_clock, pickled)
+        slots = SLOTS.read(job.config) if SLOTS.is_set(job.config) else None
+        return LocalEngine(home.state.open(), job.clock or wall_clock, pickled, slots)
 
     return start(prepared, make_engine)

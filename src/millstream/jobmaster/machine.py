@@ -8,6 +8,7 @@ instructions out, on Spark, in this process, or in a simulation, and tells what 
 
     from READY, for a request:     EPOCH -> EPOCH_ENDED -> SERVING (-> EXPORTING) -> READY
     from READY, to rescale:        REPLANNING -> EPOCH -> EPOCH_ENDED -> DEPLOYING -> READY
+    before DEPLOYING, where the number of subtasks follows the slots there are: WAITING_FOR_SLOTS
     from READY, at the end:        STORING (-> PAUSING -> TAKING -> STORING ...) -> FINISHED -> ENDING
     before EPOCH, at most once:    TAKING -> STORING (-> PAUSING -> TAKING ...)
     from anywhere, at a failure:   BACKING_OFF -> ABANDONING -> DEPLOYING -> READY, or ENDING
@@ -16,7 +17,7 @@ instructions out, on Spark, in this process, or in a simulation, and tells what 
 
 Here is what follows what. What the machine knows is in its `Ledger`: there, the rules of checkpoints and output are in
 `coordinator.py`, what the subtasks have left behind in `execution.py`, what others want to know in `chronicle.py`. How
-a job ends is in `ending.py`.
+a job ends is in `ending.py`; when it is rescaled because slots come and go, in `scheduler.py`.
 
 Three promises of the job master make it simple. Instructions are carried out one after the other, and what comes from
 outside (a request, a cancellation, a manifest that was written) is told only when nothing is left to do. When one
@@ -47,6 +48,7 @@ from millstream.common.job_status import JobStatus
 from millstream.common.names import printable
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
+from millstream.jobmaster import scheduler as s
 from millstream.jobmaster.coordinator import Checkpoint
 from millstream.jobmaster.ending import LAST_PATIENCE, Ending, Last
 from millstream.jobmaster.engine import EpochFailed
@@ -59,9 +61,12 @@ from millstream.jobmaster.requests import (
     CheckpointRequest,
     Request,
     RequestFailedError,
+    RequirementsRequest,
     RescaleRequest,
     SavepointRequest,
+    SpreadRequest,
 )
+from millstream.jobmaster.scaling import Scaling
 from millstream.jobmaster.steps import Epoch, Step, Why
 from millstream.jobmaster.view import ALIKE_MEANS_STUCK, JobView
 from millstream.operators.protocol import JobPlan, SlotReport
@@ -82,6 +87,9 @@ class JobMachine:
         # When the machine goes on by itself; at once when it awaits manifests and none is being written.
         self._until = math.inf
         self._awaits_manifests = False
+        # Decides with how many subtasks the job runs, where that follows the slots there are.
+        self._scaling = None if options.scaling is None else Scaling(plan, options.scaling)
+        self._show_bounds()
         self._gathering = Gathering(options.buffer_timeout, options.gathers_always)
         # What the first execution starts from.
         self._start = Start()
@@ -125,7 +133,10 @@ class JobMachine:
 
     @property
     def _own_deadline(self) -> float:
-        return -math.inf if self._awaits_manifests and not self._coordinator.is_writing else self._until
+        until = -math.inf if self._awaits_manifests and not self._coordinator.is_writing else self._until
+        if self._scaling is None or self._step not in _WAITS:
+            return until
+        return min(until, self._scaling.deadline)
 
     def handle(self, event: e.Event, now: float, ahead: float = 0.0) -> Instructions:
         """Take note of what has happened; return what to do.
@@ -149,6 +160,8 @@ class JobMachine:
     def _requested(self, event: e.Requested) -> Instructions:
         if self._step is Step.OVER:
             return [self._refusal(event.request)]
+        if isinstance(event.request, RequirementsRequest):
+            return self._require(event.request)
         self._requests.append(event.request)
         if self._step in (Step.WAITING, Step.GATHERING):
             self._go(Step.READY)
@@ -167,10 +180,12 @@ class JobMachine:
         return [i.Warn(text=text), *self._end(JobStatus.SUSPENDED, JobSuspendedError(text))]
 
     def _manifest_written(self, event: e.ManifestWritten) -> Instructions:
+        self._tell_scheduler(s.CheckpointCompleted())
         return self._checkpoint_answered(self._coordinator.written(event.checkpoint, event.location, self._now))
 
     def _manifest_lost(self, event: e.ManifestLost) -> Instructions:
         why = self._coordinator.lost(event.checkpoint, event.reason, self._now)
+        self._tell_scheduler(s.CheckpointFailed())
         self._ledger.has_changed = True
         if event.deposed and self._ending is None:
             return self._suspend(event.reason)
@@ -191,6 +206,7 @@ class JobMachine:
         instructions: Instructions = []
         if self._coordinator.next_expiry() <= self._now:
             why = self._coordinator.expire(self._now)
+            self._tell_scheduler(s.CheckpointFailed())
             self._ledger.has_changed = True
             self._ledger.look_at_checkpoints()
             instructions = self._coordinator.clean_up()
@@ -200,7 +216,8 @@ class JobMachine:
 
     def _fail_by_checkpoints(self, why: str | None) -> Instructions:
         """Fail when too many checkpoints have failed; a job that ends or goes back has other cares."""
-        busy = self._ending is not None or self._step in (Step.BACKING_OFF, Step.ABANDONING, Step.DEPLOYING)
+        goes_back = (Step.BACKING_OFF, Step.ABANDONING, Step.WAITING_FOR_SLOTS, Step.DEPLOYING)
+        busy = self._ending is not None or self._step in goes_back
         return [] if why is None or busy else self._fail(JobExecutionError(why))
 
     def _step_failed(self, event: e.StepFailed) -> Instructions:
@@ -236,8 +253,16 @@ class JobMachine:
         return self._end(ended.outcome, JobExecutionError(ended.message) if ended.message else None)
 
     def _deploy(self) -> Instructions:
+        return self._start_with(self._ledger.plan) if self._scaling is None else self._want_slots()
+
+    def _start_with(self, plan: JobPlan) -> Instructions:
+        """There are slots: start the job, or start it again."""
+        if self._ledger.has_run:
+            return self._go_back_with(plan)
         self._go(Step.DEPLOYING)
-        return self._ledger.begin(self._ledger.plan, self._start)
+        if plan is not self._ledger.plan and (origin := self._options.origin) is not None:
+            self._start = restore(origin.manifest.snapshot, plan, origin.state_url, origin.allow_non_restored)
+        return self._ledger.begin(plan, self._start)
 
     def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
         self._ledger.slots_stay = event.stay
@@ -251,7 +276,51 @@ class JobMachine:
     def _deployed(self) -> Instructions:
         self._ledger.chronicle.running(self._now)
         self._ledger.remember_cut()
-        return self._answer(None) if isinstance(self._served, RescaleRequest) else self._ready()
+        if self._scaling is not None:
+            self._scaling.deployed(self._ledger.plan, self._now)
+        return self._answer(None) if isinstance(self._served, _RESCALES) else self._ready()
+
+    # --- slots that come and go
+
+    def _want_slots(self) -> Instructions:
+        """Wait until there are slots: as many as the job wants, or those that there are by then."""
+        assert self._scaling is not None
+        self._go(Step.WAITING_FOR_SLOTS)
+        return [i.CountSlots(wanted=self._scaling.wanted)]
+
+    def _slots_awaited(self) -> Instructions:
+        assert self._scaling is not None
+        decided = self._scaling.start(self._now)
+        if isinstance(decided, s.GiveUp):
+            return self._end(JobStatus.FAILED, JobExecutionError(decided.reason))
+        if decided is not None:
+            return self._start_with(decided)
+        # Until the scheduler's deadline.
+        self._go(Step.WAITING_FOR_SLOTS, math.inf)
+        return []
+
+    def _slots_counted(self, event: e.SlotsCounted) -> Instructions:
+        self._tell_scheduler(s.SlotsChanged(slots=event.slots))
+        return []
+
+    def _tell_scheduler(self, event: s.Event) -> None:
+        if self._scaling is not None:
+            self._scaling.tell(event, self._now)
+
+    def _require(self, request: RequirementsRequest) -> Instructions:
+        """Run within other bounds, as soon as there are slots for them."""
+        if self._scaling is None:
+            return [i.Refuse(request=request, error=InvalidProgramError(_NOT_ADAPTIVE))]
+        try:
+            self._scaling.require(request.bounds, self._now)
+        except InvalidProgramError as error:
+            return [i.Refuse(request=request, error=error)]
+        self._show_bounds()
+        return [i.CountSlots(wanted=self._scaling.wanted), i.Answer(request=request, result=None)]
+
+    def _show_bounds(self) -> None:
+        if self._scaling is not None:
+            self._ledger.chronicle.bounds = self._scaling.bounds
 
     # --- between two epochs
 
@@ -260,6 +329,8 @@ class JobMachine:
         execution = self._ledger.execution
         if self._is_stopped or execution.is_finished:
             return self._store(Why.COMMIT_REST)
+        if self._scaling is not None and (wanted := self._scaling.rescale(self._now)) is not None:
+            return self._serve(SpreadRequest(wanted))
         if self._requests:
             return self._serve(self._requests.popleft())
         self._began = self._now
@@ -406,7 +477,7 @@ class JobMachine:
     def _after_own_epoch(self, then: Step) -> Instructions:
         if then is Step.TAKING:
             return self._note_position()
-        if isinstance(self._served, RescaleRequest):
+        if isinstance(self._served, _RESCALES):
             return self._rescale()
         self._await_manifests(Step.SERVING)
         return []
@@ -500,6 +571,8 @@ class JobMachine:
         self._began = self._now
         enabled = self._options.checkpoints.enabled
         match request:
+            case RescaleRequest() if self._scaling is not None:
+                return self._refuse(InvalidProgramError(_ADAPTIVE))
             case RescaleRequest():
                 self._go(Step.REPLANNING, math.inf)
                 return [i.Replan(parallelism=request.parallelism)]
@@ -513,6 +586,11 @@ class JobMachine:
                 return self._begin(self._own_epoch(checkpoint=enabled, **about))
             case CheckpointRequest():
                 return self._begin(self._own_epoch(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+            case SpreadRequest():
+                assert self._scaling is not None
+                return self._go_on_with(self._scaling.plan_for(request.parallelisms))
+            case RequirementsRequest():
+                raise AssertionError("bounds are taken note of at once")
 
     def _own_epoch(self, **about: Any) -> Epoch:
         """Return an epoch for a request: sources read nothing in it, not even what was left."""
@@ -524,7 +602,11 @@ class JobMachine:
         return f"{request.directory.rstrip('/')}/savepoint-{job[:6]}-{request.name}"
 
     def _replanned(self, event: e.Replanned) -> Instructions:
-        self._new_plan = event.plan
+        return self._go_on_with(event.plan)
+
+    def _go_on_with(self, plan: JobPlan) -> Instructions:
+        """Take a cut, behind which the job has another plan."""
+        self._new_plan = plan
         return self._begin(self._own_epoch(checkpoint=self._options.checkpoints.enabled))
 
     def _rescale(self) -> Instructions:
@@ -585,6 +667,11 @@ class JobMachine:
     def _refuse(self, error: Exception) -> Instructions:
         """What is asked cannot be done; the job goes on."""
         request = self._done_with_request()
+        if isinstance(request, SpreadRequest) and self._scaling is not None:
+            # Nobody else has asked for it.
+            self._scaling.deployed(self._ledger.plan, self._now)
+            name = printable(self._ledger.plan.settings.job_name, 200)
+            return [i.Warn(text=f"job '{name}' could not be rescaled: {error}")]
         return [i.Refuse(request=request, error=error)]
 
     def _done_with_request(self) -> Request:
@@ -603,7 +690,7 @@ class JobMachine:
     def _fail(self, error: Exception) -> Instructions:
         """Something went wrong: the restart strategy says whether the job goes back to its last checkpoint."""
         instructions: Instructions = []
-        if isinstance(self._served, RescaleRequest) and self._step is Step.DEPLOYING:
+        if isinstance(self._served, _RESCALES) and self._step is Step.DEPLOYING:
             return self._rescale_back(error)
         if self._served is not None:
             step, drained = self._step, isinstance(self._served, SavepointRequest) and self._served.drain
@@ -622,6 +709,7 @@ class JobMachine:
         if delay is None:
             return instructions + self._end(JobStatus.FAILED, error)
         self._error = error
+        self._tell_scheduler(s.ExecutionFailed())
         self._go(Step.BACKING_OFF, self._now + delay)
         name = printable(self._ledger.plan.settings.job_name, 200)
         text = f"job '{name}' has failed and restarts in {delay:g} s (restart {chronicle.restarts}):\n{error}"
@@ -639,10 +727,13 @@ class JobMachine:
     def _go_back(self) -> Instructions:
         if self._coordinator.is_writing:
             return self._fail(_silence(self._options.checkpoints.timeout))
+        return self._go_back_with(self._ledger.plan) if self._scaling is None else self._want_slots()
+
+    def _go_back_with(self, plan: JobPlan) -> Instructions:
         assert self._error is not None
         self._go(Step.DEPLOYING)
         try:
-            return self._ledger.go_back(self._error)
+            return self._ledger.go_back(self._error, plan)
         except MillstreamError as error:
             # What cannot be restored now cannot be restored the next time either.
             return self._end(JobStatus.FAILED, error)
@@ -655,6 +746,7 @@ class JobMachine:
     def _end(self, outcome: JobStatus, error: Exception | None) -> Instructions:
         """It is decided how the job ends."""
         self._error = error
+        self._tell_scheduler(s.JobEnded())
         self._ledger.chronicle.ends(outcome, self._now)
         self._ending = Ending(self._ledger, outcome, "" if error is None else str(error))
         self._go(Step.ENDING)
@@ -713,6 +805,7 @@ class JobMachine:
         e.SourcesPolled: _sources_polled,
         e.InputCame: _input_came,
         e.SlotsLost: _slots_lost,
+        e.SlotsCounted: _slots_counted,
         e.PositionsNoted: _positions_noted,
         e.EpochFinished: _epoch_finished,
         e.ManifestWritten: _manifest_written,
@@ -728,6 +821,7 @@ class JobMachine:
     # What follows each step, once all it asked for is done and its time has come. From the others, events lead on.
     _CONTINUATIONS: ClassVar[dict[Step, Callable[[JobMachine], Instructions]]] = {
         Step.OPENING: _deploy,
+        Step.WAITING_FOR_SLOTS: _slots_awaited,
         Step.DEPLOYING: _deployed,
         Step.READY: _next,
         Step.WAITING: _ready,
@@ -745,6 +839,18 @@ class JobMachine:
         Step.ENDING: _end_on,
     }
 
+
+# In these the job may be rescaled, or started, as soon as the scheduler says so.
+_WAITS = (Step.WAITING, Step.GATHERING, Step.WAITING_FOR_SLOTS)
+
+# After these the job goes on with another plan.
+_RESCALES = (RescaleRequest, SpreadRequest)
+
+_ADAPTIVE = (
+    "The job's parallelism follows the slots there are (jobmanager.scheduler: adaptive): change its bounds with PUT "
+    "/jobs/:jobid/resource-requirements, or add slots."
+)
+_NOT_ADAPTIVE = "The job keeps its parallelism: bounds are for jobmanager.scheduler: adaptive. Use rescale."
 
 # In these, an error may concern only what was asked for.
 _REQUEST_ALONE = (Step.REPLANNING, Step.SERVING, Step.EXPORTING)

@@ -11,6 +11,7 @@ from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.flow import EpochSizer, Slices
 from millstream.jobmaster.restart import NoRestart, RestartStrategy
+from millstream.jobmaster.scaling_options import ScalingOptions
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class JobOptions:
             the next.
         haste: less than 1 where latency is asked for: slices are then shorter in that proportion.
         origin: the checkpoint or savepoint it goes on from.
+        scaling: how it follows the slots there are; None where it keeps its parallelism.
         ended: how it has ended under another leader; None where it has not.
     """
 
@@ -43,6 +45,7 @@ class JobOptions:
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restart: RestartStrategy = field(default_factory=NoRestart)
     origin: Origin | None = None
+    scaling: ScalingOptions | None = None
     ended: Ended | None = None
 
     def __post_init__(self) -> None:

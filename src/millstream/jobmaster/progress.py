@@ -21,6 +21,8 @@ class SubtaskProgress:
         taken: what its sinks were given; None where that is not counted.
         seconds: how long it has worked.
         insight: what it has told of itself last.
+        epochs_here: how many epochs found its state in its process.
+        epochs_read: how many had to read it from files.
     """
 
     records_in: int = 0
@@ -32,6 +34,8 @@ class SubtaskProgress:
     watermark: int | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     insight: Insight | None = None
+    epochs_here: int = 0
+    epochs_read: int = 0
 
     def after(self, report: SubtaskReport) -> SubtaskProgress:
         return SubtaskProgress(
@@ -44,6 +48,8 @@ class SubtaskProgress:
             watermark=report.watermark,
             metrics=report.metrics,
             insight=report.insight or self.insight,
+            epochs_here=self.epochs_here + (report.state_was_here is True),
+            epochs_read=self.epochs_read + (report.state_was_here is False),
         )
 
 
@@ -103,6 +109,11 @@ class Progress:
     def records_in(self, vertices: Iterable[int]) -> int:
         wanted = set(vertices)
         return sum(p.records_in for (v, _), p in self.subtasks.items() if v in wanted)
+
+    def state_epochs(self) -> tuple[int, int]:
+        """Return how many epochs of subtasks found state in their process, and how many read it from files."""
+        subtasks = self.subtasks.values()
+        return sum(p.epochs_here for p in subtasks), sum(p.epochs_read for p in subtasks)
 
     def metrics(self) -> dict[str, Any]:
         """Return users' metrics, numbers added up over the subtasks."""

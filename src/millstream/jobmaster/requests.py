@@ -8,6 +8,7 @@ from dataclasses import field
 
 from millstream.common.errors import MillstreamError
 from millstream.common.records import record
+from millstream.jobmaster.requirements import Bounds, Parallelisms
 
 
 def _new_name() -> str:
@@ -45,8 +46,24 @@ class RescaleRequest:
     done: Future[None] = field(default_factory=Future, compare=False)
 
 
+@record(frozen=True)
+class RequirementsRequest:
+    """Run with other numbers of subtasks, by vertex, as far as there are slots for them."""
+
+    bounds: dict[str, Bounds] = field(compare=False)
+    done: Future[None] = field(default_factory=Future, compare=False)
+
+
+@record(frozen=True)
+class SpreadRequest:
+    """Go on with so many subtasks of each vertex: the scheduler's own."""
+
+    parallelisms: Parallelisms = field(compare=False)
+    done: Future[None] = field(default_factory=Future, compare=False)
+
+
 class RequestFailedError(MillstreamError):
     """What was asked could not be done; the job itself goes on."""
 
 
-Request = SavepointRequest | CheckpointRequest | RescaleRequest
+Request = SavepointRequest | CheckpointRequest | RescaleRequest | RequirementsRequest | SpreadRequest

@@ -15,6 +15,8 @@ class Step(Enum):
 
     # The directory is taken, and the output of the checkpoint that the job goes on from is recovered.
     OPENING = auto()
+    # There are too few slots to start, or more may come.
+    WAITING_FOR_SLOTS = auto()
     # Slots are opened.
     DEPLOYING = auto()
     # Nothing is under way.

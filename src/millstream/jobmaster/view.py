@@ -10,6 +10,7 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
 from millstream.jobmaster.progress import Progress
+from millstream.jobmaster.requirements import Bounds
 from millstream.operators.protocol import Address, JobPlan, Place
 from millstream.operators.traffic import SubtaskTraffic
 from millstream.operators.vertex import Vertex
@@ -140,6 +141,7 @@ class JobView:
         restarts: how often it has started again after a failure.
         failures: the last ones, oldest first.
         alike: how often in a row it has failed in the same way, with no epoch that ended between.
+        bounds: how many subtasks each vertex may have, where that follows the slots there are; else None.
     """
 
     plan: JobPlan
@@ -154,6 +156,7 @@ class JobView:
     checkpoints: CheckpointsView = field(default_factory=CheckpointsView)
     failures: tuple[FailureView, ...] = ()
     alike: int = 0
+    bounds: Mapping[int, Bounds] | None = None
 
     @property
     def is_stuck(self) -> bool:

@@ -124,6 +124,7 @@ class SubtaskReport:
         taken: how many records its sinks were given; None where that is not counted.
         seconds: how long it worked.
         insight: now and then, what it tells of itself to people.
+        state_was_here: whether it found its state in its process, or had to read files; None when there was none yet.
     """
 
     vertex: int
@@ -148,6 +149,7 @@ class SubtaskReport:
     seconds: float = 0.0
     bytes_in: int = 0
     insight: Insight | None = None
+    state_was_here: bool | None = None
 
     @property
     def has_requests(self) -> bool:

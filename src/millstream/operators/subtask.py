@@ -445,6 +445,7 @@ class Subtask:
             taken=None if None in counts else sum(filter(None, counts)),
             bytes_in=self._bytes_in,
             insight=self._observer.look(self._channels.values(), self._states.by_id, self.ended),
+            state_was_here=self._states.was_here(),
         )
 
     def _save_state(self, keep: bool) -> dict[str, Version]:

@@ -54,6 +54,11 @@ class SubtaskState:
             guard.call(partial(state.prepare, files.get(state_id), in_memory), self._nodes[state_id])
             state.begin()
 
+    def was_here(self) -> bool | None:
+        """Tell whether the epoch found all state in this process; None when there was none to find."""
+        found = [state.was_here for state in self.by_id.values() if state.was_here is not None]
+        return all(found) if found else None
+
     def write(self, task: LevelTask, attempt: str, keep: bool, guard: Guard) -> dict[str, Version]:
         """Write what has changed to files, or hold it in memory; return the last files."""
         files: dict[str, Version] = {}

@@ -61,8 +61,13 @@ class Service:
     clock: Callable[[], float] = time.time
 
 
-def make_app(service: Service) -> Starlette:
-    """Return the application over the jobs of this process."""
+def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
+    """Return the application over the jobs of this process.
+
+    Args:
+        service: what it is about.
+        besides: what else is served at the same address, at paths that say their version.
+    """
     jobs = JobsApi(service.registry, service.operations, service.clock, service.lines, service.heard)
 
     async def lines() -> list[dict[str, Any]]:
@@ -88,11 +93,15 @@ def make_app(service: Service) -> Starlette:
         *ClusterApi(home).routes(),
     ]
     more = prometheus_routes(service.registry, service.clock)
-    return assembled(routes, service.token, more, service.keep_seconds)
+    return assembled(routes, service.token, more, service.keep_seconds, besides)
 
 
 def assembled(
-    routes: Sequence[BaseRoute], token: str | None, more: Sequence[BaseRoute] = (), keep_seconds: float = 0.0
+    routes: Sequence[BaseRoute],
+    token: str | None,
+    more: Sequence[BaseRoute] = (),
+    keep_seconds: float = 0.0,
+    first: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """Return an application with its page.
 
@@ -101,9 +110,10 @@ def assembled(
         token: what a client must show; None for nothing.
         more: what is served as it is.
         keep_seconds: for how long an answer is also given to others who ask for the same.
+        first: what is served as it is, also where it begins with /v1.
     """
     return Starlette(
-        routes=[*routes, Mount("/v1", routes=_again(routes)), *page_routes(), *more],
+        routes=[*first, *routes, Mount("/v1", routes=_again(routes)), *page_routes(), *more],
         middleware=[Middleware(Front, token=token, keep_seconds=keep_seconds)],
         exception_handlers={Refused: _refused, HTTPException: _not_served, Exception: _broken},
     )

@@ -20,7 +20,7 @@ from millstream.service.http import is_page, refusal, shows
 _MOST_KEPT, _MOST_BYTES = 2000, 1 << 20
 # What came of something that was asked for, and what not everybody may see, is told as it is now.
 _NEVER_KEPT = re.compile(
-    r"/(savepoints|checkpoints|rescaling|savepoint-disposal)/[0-9a-fA-F]{32}$|^(/v1)?/(programs|jars)"
+    r"/(savepoints|checkpoints|rescaling|savepoint-disposal)/[0-9a-fA-F]{32}$|^(/v1)?/(programs|jars)|^(/v\d)?/sessions/"
 )
 
 

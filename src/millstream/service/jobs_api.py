@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -16,7 +17,8 @@ from millstream.common.errors import MillstreamError
 from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked_text
 from millstream.graph.transformations import check_parallelism
-from millstream.jobmaster.requests import CheckpointRequest, RescaleRequest, SavepointRequest
+from millstream.jobmaster.requests import CheckpointRequest, RequirementsRequest, RescaleRequest, SavepointRequest
+from millstream.jobmaster.requirements import Bounds
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, body_of, names_of
 from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.logs import Heard, RecentLines, text_of
@@ -245,20 +247,26 @@ class JobsApi:
 
     async def requirements(self, request: Request) -> Response:
         view = self.entry(request).view
-        bounds = {
-            v.head.id: {"parallelism": {"lowerBound": 1, "upperBound": v.parallelism}} for v in view.plan.vertices
-        }
-        return answer(bounds)
+        bounds = view.bounds or {v.id: Bounds(1, v.parallelism) for v in view.plan.vertices}
+        return answer({v.head.id: _shown_bounds(bounds[v.id]) for v in view.plan.vertices})
 
     async def require(self, request: Request) -> Response:
         entry, body = self._running(request), await body_of(request)
         try:
-            wanted = {int(v["parallelism"]["upperBound"]) for v in body.values()}
+            wanted = {vertex: _read_bounds(given["parallelism"]) for vertex, given in body.items()}
         except (KeyError, TypeError, ValueError):
             raise Refused(400, "Each vertex must say its parallelism's lowerBound and upperBound.") from None
         if not wanted:
             raise Refused(400, "There is no vertex in the request.")
-        self._rescale(entry, max(wanted))
+        if entry.view.bounds is None:
+            self._rescale(entry, max(bounds.upper for bounds in wanted.values()))
+            return answer({})
+        asked = RequirementsRequest(wanted)
+        entry.job.ask(asked)
+        try:
+            await asyncio.wrap_future(asked.done)
+        except MillstreamError as e:
+            raise Refused(400, str(e)) from None
         return answer({})
 
     def _running(self, request: Request) -> Entry:
@@ -297,6 +305,14 @@ class JobsApi:
             }
             return answer({"status": {"id": "COMPLETED"}, "operation": {"failure-cause": failure}})
         return answer({"status": {"id": "COMPLETED"}, "operation": shown(done.result())})
+
+
+def _shown_bounds(bounds: Bounds) -> dict[str, Any]:
+    return {"parallelism": {"lowerBound": bounds.lower, "upperBound": bounds.upper}}
+
+
+def _read_bounds(given: dict[str, Any]) -> Bounds:
+    return Bounds(int(given["lowerBound"]), int(given["upperBound"]))
 
 
 def _directory(entry: Entry, given: Any) -> str:

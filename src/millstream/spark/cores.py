@@ -81,6 +81,15 @@ def free_cores(context: SparkContext, wanted: int, is_off: Callable[[], bool] = 
     return 0
 
 
+def slots_of(context: SparkContext, job: str) -> int:
+    """Return how many slots there are for a job: the cores that others do not hold."""
+    if is_local(context):
+        # There are more permits than processors, and all processes have the same of these.
+        return int(context.defaultParallelism)
+    held = sum(tasks for execution, tasks in _held.items() if not execution.startswith(job))
+    return max(0, _task_slots(context) - held)
+
+
 def _expected_executors(context: SparkContext) -> int:
     """Return how many executors there will be; 0 if that is not known."""
     found = _LOCAL_CLUSTER.fullmatch(str(context.master))

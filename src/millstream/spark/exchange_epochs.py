@@ -52,7 +52,9 @@ class ExchangeEpochs:
         name: str,
         settings: ExchangeSettings,
         executable: str | None = None,
+        takes_all: bool = False,
     ) -> None:
+        """Take what runs the slots; with `takes_all`, no core is left free for others."""
         self._context = context
         self._job = job
         self._job_id = plan.settings.job_id
@@ -61,7 +63,7 @@ class ExchangeEpochs:
         self._widths = [plan.slots(level) for level in range(plan.levels)]
         self._dealer = Dealer(plan)
         self._python = interpreter(context, executable)
-        self._leaves_a_core = settings.choice is ExchangeChoice.AUTO
+        self._leaves_a_core = settings.choice is ExchangeChoice.AUTO and not takes_all
         host = _driver_host(context, settings.transport)
         identity = settings.identity() if host is not None else None
         self._credentials = Credentials(secrets.token_bytes(32), identity, settings.silence)

@@ -1,4 +1,4 @@
-"""Java libraries by their coordinates, fetched by the Ivy that comes with Spark."""
+"""Java libraries and programs by their coordinates, fetched by the Ivy that comes with Spark."""
 
 from __future__ import annotations
 
@@ -23,25 +23,34 @@ def fetch_jars(organisation: str, module: str, version: str, directory: str) -> 
         version: `4.1.0`.
         directory: where they are kept; those that are there already are not fetched again.
     """
+    return sorted(glob.glob(os.path.join(_fetched(organisation, module, version, directory, "jar"), "*.jar")))
+
+
+def fetch_archive(organisation: str, module: str, version: str, directory: str) -> str:
+    """Return where the archive of a program is, which is kept in a directory."""
+    return os.path.join(_fetched(organisation, module, version, directory, "zip"), f"{module}-{version}.zip")
+
+
+def _fetched(organisation: str, module: str, version: str, directory: str, kind: str) -> str:
     home = os.path.join(directory, f"{module}-{version}")
     if not os.path.isdir(home):
         os.makedirs(directory, exist_ok=True)
         # Under another name first, so that half of it is never taken for all.
         partial = tempfile.mkdtemp(prefix=f".{module}-", dir=directory)
-        _fetch(organisation, module, version, directory, partial)
+        _fetch(organisation, module, version, directory, partial, kind)
         try:
             os.rename(partial, home)
         except OSError:
             # Another process was faster.
             shutil.rmtree(partial)
-    return sorted(glob.glob(os.path.join(home, "*.jar")))
+    return home
 
 
-def _fetch(organisation: str, module: str, version: str, directory: str, into: str) -> None:
+def _fetch(organisation: str, module: str, version: str, directory: str, into: str, kind: str) -> None:
     (ivy,) = glob.glob(os.path.join(os.path.dirname(pyspark.__file__), "jars", "ivy-*.jar"))
     command = [find_java().path, "-jar", ivy, "-dependency", organisation, module, version, "-confs", "default"]
     command += ["-cache", os.path.join(directory, ".ivy"), "-retrieve", f"{into}/[artifact]-[revision].[ext]"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    if done.returncode or not os.path.exists(os.path.join(into, f"{module}-{version}.jar")):
+    if done.returncode or not os.path.exists(os.path.join(into, f"{module}-{version}.{kind}")):
         said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
         raise MillstreamError(f"{organisation}:{module}:{version} cannot be fetched:\n{said}")

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
-from millstream.common.errors import JobExecutionError
+from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.names import printable
 from millstream.jobmaster.dependencies import Dependencies, bring
 from millstream.jobmaster.engine import EpochRunner
@@ -26,9 +26,9 @@ from millstream.jobmaster.launch import Home, Launch, prepare, start
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.protocol import JobPlan
 from millstream.spark import control, parcel
-from millstream.spark.attached import with_allotment
+from millstream.spark.attached import attachment, with_allotment
 from millstream.spark.control import is_embedded
-from millstream.spark.cores import allot, executions_that_hold, free_cores, is_local, may_grow
+from millstream.spark.cores import allot, executions_that_hold, free_cores, is_local, may_grow, slots_of
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.errors import keep_bridge_quiet
 from millstream.spark.exchange_epochs import ExchangeEpochs
@@ -45,8 +45,13 @@ def launch(job: Launch) -> JobMaster:
     """Start a job and return its master."""
     check_settings(job.config)
     prepared = prepare(job)
-    plan, config = prepared.plan, job.config
+    plan, config, scaling = prepared.plan, job.config, prepared.options.scaling
     exchange = ExchangeSettings.read(config)
+    if scaling is not None and attachment() is not None:
+        raise InvalidProgramError(
+            "jobmanager.scheduler: adaptive is for programs with a Spark of their own; a session cluster allots slots "
+            "to its jobs as they ask: leave the setting out, or run without -t session."
+        )
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
     _context(config)
@@ -57,7 +62,16 @@ def launch(job: Launch) -> JobMaster:
         # Java takes no half characters, and pages of Spark's should stay readable.
         name = printable(plan.settings.job_name, 200)
         return SparkEngine(
-            config, home.directory, home.state, dependencies, name, {plan: pickled}, exchange, checkpoints
+            config,
+            home.directory,
+            home.state,
+            dependencies,
+            name,
+            plan.settings.job_id,
+            {plan: pickled},
+            exchange,
+            checkpoints,
+            scaling is not None,
         )
 
     return start(prepared, make_engine)
@@ -89,10 +103,13 @@ class SparkEngine:
     state: StateLocation
     dependencies: Dependencies
     name: str
+    job_id: str
     # Plans are pickled and saved once, however often a job restarts.
     pickled: dict[JobPlan, bytes]
     exchange: ExchangeSettings
     checkpoints: CheckpointOptions
+    # Whether the number of its subtasks follows the slots there are.
+    is_adaptive: bool = False
     # Whether slots that stay were tried, and cannot be had.
     _cannot_stay: bool = False
     _saved: dict[JobPlan, str] = field(default_factory=dict)
@@ -102,6 +119,9 @@ class SparkEngine:
 
     def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
         return with_allotment(plan, partial(self._runner, plan, attempt))
+
+    def slots(self, wanted: int) -> int:
+        return slots_of(_context(self.config), self.job_id)
 
     def _runner(self, plan: JobPlan, attempt: int, slots: int | None) -> EpochRunner:
         if slots is not None:
@@ -122,7 +142,7 @@ class SparkEngine:
             return spark()
         # Slots that stay leave their state in memory while nobody asks for a checkpoint of it.
         staying = replace(job, shares_state=self.checkpoints.enabled)
-        resident = ExchangeEpochs(context, plan, staying, self.name, self.exchange, python)
+        resident = ExchangeEpochs(context, plan, staying, self.name, self.exchange, python, self.is_adaptive)
         if self.exchange.choice is ExchangeChoice.RESIDENT:
             return resident
         return FallbackEpochs(resident, partial(self._fall_back, spark, context))
@@ -178,5 +198,6 @@ class SparkEngine:
             return False
         if is_local(context):
             return is_embedded() and executions_that_hold() < SPARE_CORES
-        # One core stays free for other jobs.
-        return _PROVEN.match(str(context.master)) is not None and free_cores(context, 2) >= 2
+        # One core stays free for other jobs, unless this one takes all there are.
+        needed = 1 if self.is_adaptive else 2
+        return _PROVEN.match(str(context.master)) is not None and free_cores(context, needed) >= needed

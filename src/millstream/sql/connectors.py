@@ -10,11 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from millstream.common.records import record
 from millstream.operators.sink import Sink
 from millstream.operators.source import Source
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.changes import ALL_CHANGES, INSERTS, Changes
+from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Expression
 from millstream.sql.types import DataType
 
@@ -36,11 +40,41 @@ class TableContext:
     batch: bool
 
 
+@record(frozen=True)
+class Found:
+    """What a look-up found.
+
+    Attributes:
+        batch: the rows of all keys, in the order of those.
+        counts: how many rows each key has.
+    """
+
+    batch: Batch
+    counts: NDArray[np.int64]
+
+
+class LookupSource(ABC):
+    """Finds the rows of keys. Made on the driver, used in a subtask, which closes it."""
+
+    @abstractmethod
+    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
+        """Return the rows of keys, which have no null in them and are all different."""
+
+    @abstractmethod
+    def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
+        """Return all rows there are, and the key of each."""
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+
+
 class TableSource(ABC):
     """Reads a table."""
 
     # What its rows can say.
     changes: frozenset[Changes] = INSERTS
+    # Whether each split of its source has a watermark of its own, and the slowest counts, as of Kafka's partitions.
+    watermarks_by_split = False
 
     @abstractmethod
     def source(
@@ -57,6 +91,16 @@ class TableSource(ABC):
     def metadata(self) -> Mapping[str, DataType]:
         """Return the metadata that it can give, by key."""
         return {}
+
+    def lookup(self, keys: Sequence[str], columns: Sequence[str], at_once: int = 1) -> LookupSource | None:
+        """Return what finds rows by columns; None where it cannot.
+
+        Args:
+            keys: the columns that keys are of.
+            columns: those of the rows that are found.
+            at_once: so many questions may be asked at the same time.
+        """
+        return None
 
     def parallelism(self) -> int | None:
         """Return in how many subtasks it wants to run; None for as many as the job has."""

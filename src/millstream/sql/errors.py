@@ -18,4 +18,12 @@ class CatalogException(MillstreamError):
     """Something is wrong in a catalog."""
 
 
-__all__ = ["CatalogException", "SqlParserException", "TableException", "ValidationException"]
+def null_rowtime() -> TableException:
+    """Return the error of a row whose time is null, in Flink's words, with what to do."""
+    return TableException(
+        "RowTime field should not be null, please convert it to a non-null long value. Make the time a column that is "
+        "computed, such as `ts AS COALESCE(read_time, TIMESTAMP '1970-01-01 00:00:00')`, or correct the rows."
+    )
+
+
+__all__ = ["CatalogException", "SqlParserException", "TableException", "ValidationException", "null_rowtime"]

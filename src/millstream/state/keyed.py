@@ -151,6 +151,8 @@ class KeyedState:
         self._bytes_in = 0
         self._rows_before = 0
         self._written = 0
+        # Whether this epoch found its state here, or had to read files; None when there was none to find.
+        self.was_here: bool | None = None
 
     def table(self, name: str, kind: StateKind, address: str = BY_KEY) -> StateTable:
         """Return the table of that name, making it when it is new."""
@@ -296,6 +298,7 @@ class KeyedState:
             held: the epoch whose changes this process holds on top of that; None when the file has all.
         """
         pending = self._pending
+        self.was_here = None if version is None and held is None else True
         if pending is not None and version == pending.name:
             self._advance()
             if pending.is_base:
@@ -309,6 +312,7 @@ class KeyedState:
                     f"The state of operator {self._operator} after epoch {held} is not in this process."
                 )
         elif self._dirty or self._holds or version != self._version:
+            self.was_here = None if version is None else False
             self._reload(version)
 
     def begin(self) -> None:

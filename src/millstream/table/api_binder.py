@@ -68,6 +68,10 @@ class ApiBinder:
         """Return UNION, INTERSECT or EXCEPT."""
         return self._told(lambda: self._binder.set_operation(operator, all_, left, right), left)
 
+    def changelog(self, function: str, node: Node, arguments: Sequence[syntax.Expression]) -> Node:
+        """Return changes as rows, or rows as changes."""
+        return self._told(lambda: self._binder.changelog(function, node, arguments), node)
+
     def distinct(self, node: Node) -> Node:
         """Return each row once."""
         return self._told(lambda: self._binder.distinct(node), node)

@@ -218,7 +218,6 @@ class CatalogModel:
 
 Procedure = missing_class(__name__, "Procedure", _PROCEDURES)
 HiveCatalog = missing_class(__name__, "HiveCatalog", JAVA)
-JdbcCatalog = missing_class(__name__, "JdbcCatalog", "catalogs of databases are not there yet; declare tables")
 
 
 @record(frozen=True)
@@ -465,3 +464,25 @@ class Catalog(PartitionsAndStatistics):
         """Put a model in the place of one."""
         if self._has_model(model_path, ignore_if_not_exists):
             self._models(model_path)[model_path.get_object_name()] = new_model._model
+
+
+class JdbcCatalog(Catalog):
+    """The databases and tables of a PostgreSQL server.
+
+    Args:
+        catalog_name: its name.
+        default_database: the database that is used first.
+        username: who asks.
+        pwd: the password.
+        base_url: such as `jdbc:postgresql://localhost:5432/`, without a database.
+
+    Example:
+        >>> catalog = JdbcCatalog("shop", "postgres", "me", "secret", "jdbc:postgresql://localhost:5432/")
+        >>> catalog.get_default_database()
+        'postgres'
+    """
+
+    def __init__(self, catalog_name: str, default_database: str, username: str, pwd: str, base_url: str) -> None:
+        from millstream.table.connectors.jdbc_catalog import PostgresCatalog
+
+        super().__init__(PostgresCatalog(catalog_name, default_database, username, pwd, base_url))

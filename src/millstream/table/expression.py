@@ -70,7 +70,10 @@ class Expression(
         """The order from the greatest to the least."""
         return Expression(self._tree, self._names, True)
 
-    as_argument = missing_function("as_argument", "only process table functions take arguments by name")
+    def as_argument(self, name: str) -> Expression[T]:
+        """Give it to a function by the name of the argument: to `Table.to_changelog` and `from_changelog`."""
+        return Expression(syntax.Argument(name, self._tree))
+
     object_update = missing_function("object_update", _OBJECTS)
     bitmap_and = missing_function("bitmap_and", _BITMAPS)
     bitmap_andnot = missing_function("bitmap_andnot", _BITMAPS)

@@ -51,24 +51,39 @@ def display_width(text: str) -> int:
 
 def _fitted(text: str, width: int) -> str:
     """Return a text, cut to a width, on the right of it."""
-    taken = display_width(text)
-    if taken <= width:
-        return " " * (width - taken) + text
+    short = cut(text, width)
+    return " " * (width - display_width(short)) + short
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text that is no wider than a width.
+
+    Example:
+        >>> cut("abcdefgh", 6)
+        'abc...'
+    """
+    if display_width(text) <= width:
+        return text
     room, kept = width - len(_CUT), ""
     for character in text:
         room -= display_width(character)
         if room < 0:
             break
         kept += character
-    short = kept + _CUT
-    return " " * (width - display_width(short)) + short
+    return kept + _CUT
+
+
+def shown_texts(column: pa.Array, kind: t.DataType, zone: str) -> list[str | None]:
+    """Return the values of a column as they are shown, None for null."""
+    if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
+        return [None if v is None else f"x'{v.hex()}'" for v in column.to_pylist()]
+    texts: list[str | None] = to_text(column, kind, zone).to_pylist()
+    return texts
 
 
 def texts_of(column: pa.Array, kind: t.DataType, zone: str) -> list[str]:
     """Return the values of a column as they are printed."""
-    if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
-        return [NULL if v is None else f"x'{v.hex()}'" for v in column.to_pylist()]
-    return [NULL if v is None else v for v in to_text(column, kind, zone).to_pylist()]
+    return [NULL if v is None else v for v in shown_texts(column, kind, zone)]
 
 
 class Tableau:
@@ -96,7 +111,7 @@ class Tableau:
     def head(self) -> Iterator[str]:
         """Yield the lines above the rows."""
         yield self.line()
-        yield self._row(_KIND_COLUMN, self._names)
+        yield self.row(_KIND_COLUMN, self._names)
         yield self.line()
 
     def line(self) -> str:
@@ -108,9 +123,10 @@ class Tableau:
         """Yield a line for each row."""
         columns = [texts_of(c, k, self._zone) for c, k in zip(batch.columns, self._types, strict=True)]
         for kind, row in zip(batch.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
-            yield self._row(_KINDS[kind], row)
+            yield self.row(_KINDS[kind], row)
 
-    def _row(self, kind: str, values: Sequence[str]) -> str:
+    def row(self, kind: str, values: Sequence[str]) -> str:
+        """Return the line of one row."""
         shown = [_fitted(v, w) for v, w in zip(values, self._widths, strict=True)]
         return "| " + " | ".join([kind, *shown] if self._shows_kinds else shown) + " |"
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
-from millstream.common.missing import missing_function
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import JoinKind, Node
@@ -51,6 +50,12 @@ class Table:
         self._name: str | None = None
         # As long as it is a table that was declared, or some of its rows, and not what a query makes of it.
         self._declared = declared
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the first rows of a table that ends, the columns of one that does not."""
+        from millstream.table.notebook import as_html
+
+        return as_html(self, self._node.fields)
 
     def __str__(self) -> str:
         """Return a name under which SQL knows the table."""
@@ -257,8 +262,25 @@ class Table:
         """Make rows of all rows with a table aggregate function."""
         return self.group_by().flat_aggregate(func)
 
-    to_changelog = missing_function("to_changelog", "process table functions are not there yet")
-    from_changelog = missing_function("from_changelog", "process table functions are not there yet")
+    # --- changes as rows
+
+    def to_changelog(self, *arguments: Expression[Any]) -> Table:
+        """Make rows that are only inserted of what happens to rows: a column in front says what happened.
+
+        Args:
+            arguments: `descriptor("name").as_argument("op")` for another name than op, and
+                `map_("INSERT", "I", ..).as_argument("op_mapping")` for other words; what has none is left out then.
+        """
+        return self._then(self._steps.changelog("TO_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
+
+    def from_changelog(self, *arguments: Expression[Any]) -> Table:
+        """Make a table that changes of rows that say in a column what happened.
+
+        Args:
+            arguments: as of `to_changelog`; the mapping has the column's words and what each says:
+                `map_("c, r", "INSERT", "d", "DELETE").as_argument("op_mapping")`.
+        """
+        return self._then(self._steps.changelog("FROM_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
 
     # --- looking
 

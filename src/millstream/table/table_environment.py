@@ -14,6 +14,7 @@ from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.language import LanguageFunctions
+from millstream.sql.catalog import memory
 from millstream.sql.catalog.ddl import Ddl, Result
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.errors import TableException, ValidationException
@@ -100,7 +101,7 @@ class TableEnvironment:
 
     def _ddl(self) -> Ddl:
         settings = SettingsMap(self._config.get_configuration())
-        return Ddl(self._sql_binder(), settings, load_function=loaded_function)
+        return Ddl(self._sql_binder(), settings, {"jdbc": _jdbc_catalog}, loaded_function)
 
     def _parsed(self, statement: str) -> s.Statement:
         return read_statement(statement)
@@ -643,3 +644,10 @@ class StreamTableEnvironment(TableEnvironment):
 
 def _places(details: Sequence[str]) -> list[int]:
     return [_DETAILS.index(d) for d in details]
+
+
+def _jdbc_catalog(name: str, options: dict[str, str]) -> memory.Catalog:
+    # With it come the drivers of databases, which few programs want.
+    from millstream.table.connectors.jdbc_catalog import catalog_of
+
+    return catalog_of(name, options)

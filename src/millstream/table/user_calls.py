@@ -140,6 +140,8 @@ class PandasCall(ScalarCall):
 
 
 def _of_pandas(name: str, found: Any, kind: DataType, rows: int) -> pa.Array:
+    if not hasattr(found, "__len__") or isinstance(found, (str, bytes)):
+        raise TypeMismatchError(f"The pandas function {name} has returned {found!r}: it must return a pandas.Series.")
     try:
         column = pa.Array.from_pandas(found, type=arrow_type(kind))
     except (pa.ArrowException, TypeError, ValueError) as e:

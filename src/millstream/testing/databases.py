@@ -30,6 +30,8 @@ class LocalServer(ABC):
     name = ""
     # Under which user it runs when we are root, which servers refuse to be; the first that is known.
     users: tuple[str, ...] = ("nobody",)
+    # The variable that tells it where its directory is, if it wants one.
+    told_by = ""
 
     def __init__(self) -> None:
         # The path of a socket must be short.
@@ -68,8 +70,11 @@ class LocalServer(ABC):
         """Start the server, or start it again with the data it has, and wait until it answers."""
         if not os.path.exists(os.path.join(self.directory, "log")):
             self._make()
+        about: dict[str, Any] = {"cwd": self.directory, **self._owner}
+        if self.told_by:
+            about["env"] = {**os.environ, self.told_by: self.directory}
         with open(os.path.join(self.directory, "log"), "ab") as log:
-            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, cwd=self.directory, **self._owner)
+            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, **about)
         end = time.monotonic() + _START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > end:

@@ -17,7 +17,7 @@ from millstream.spark.java import find_java
 
 _VERSION = "4.1.0"
 _CLUSTER = "bWlsbHN0cmVhbS10ZXN0cw"
-_START_SECONDS = 60.0
+_START_SECONDS = 100.0
 # Who is let in where the broker asks.
 _USER, _PASSWORD = "ann", "secret"
 
@@ -205,7 +205,8 @@ class KafkaBroker:
                     break
                 except BufferError:
                     producer.poll(0.1)
-        producer.flush(30)
+        if left := producer.flush(60):
+            raise MillstreamError(f"Kafka has not taken {left} records for topic {topic} in a minute.")
 
     def read(self, topic: str, committed: bool = True) -> list[bytes]:
         """Return what all partitions of a topic hold now, one after the other, as another program sees it."""

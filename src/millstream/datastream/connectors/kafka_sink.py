@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ from millstream.datastream.connectors.kafka_protocol import Address, Coordinator
 from millstream.operators.context import RuntimeContext
 
 __all__ = [
+    "KafkaBatchSerializationSchema",
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaSink",
@@ -126,6 +127,48 @@ class KafkaRecordSerializationSchemaBuilder:
         return self
 
 
+class Produced(NamedTuple):
+    """A message to be written; a partition of -1 is the client's to choose, a timestamp of 0 now."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = -1
+    timestamp: int = 0
+    headers: list[tuple[str, bytes | None]] | None = None
+
+
+@dataclass(frozen=True)
+class SinkPlace:
+    """Where a writer is.
+
+    Attributes:
+        subtask: its number.
+        partitions: returns the partitions of a topic, which the cluster is asked for once.
+    """
+
+    subtask: int
+    partitions: Callable[[str], list[int]]
+
+
+class KafkaBatchSerializationSchema(ABC):
+    """Makes many messages of one record: what SQL writes."""
+
+    # The topic that is written to, None where rows say it.
+    topic: str | None = None
+
+    @abstractmethod
+    def serialize(self, batch: Any, place: SinkPlace) -> Iterable[Produced]:
+        """Return the messages of a record, in order."""
+
+    def flush(self, place: SinkPlace) -> Iterable[Produced]:
+        """Return what was held back; asked at the end of each epoch."""
+        return ()
+
+    def forget(self) -> None:
+        """Forget what is held back: the epoch did not get to its end."""
+
+
 @dataclass(frozen=True)
 class _Settings:
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -133,7 +176,7 @@ class _Settings:
     prefix: str | None = None
     # Whether no other sink has the prefix; else other jobs may have it too, in sinks that stand elsewhere in them.
     owns_prefix: bool = True
-    schema: KafkaRecordSerializationSchema | None = None
+    schema: KafkaRecordSerializationSchema | KafkaBatchSerializationSchema | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -177,42 +220,69 @@ class Transaction(NamedTuple):
     epoch: int
 
 
+def addresses(cluster: Any) -> list[Address]:
+    """Return where the brokers are that the library knows."""
+    return [(str(broker.host), int(broker.port)) for broker in cluster.brokers.values()]
+
+
+class _Reports:
+    """What the library says of a producer, which knows nothing of this, so that it goes when nobody has it any more."""
+
+    def __init__(self) -> None:
+        self.failure: str | None = None
+        # What the client has said last that may pass by itself.
+        self.trouble = ""
+
+    def delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
+
+    def failed(self, error: Any) -> None:
+        if error.fatal():
+            self.failure = said(error)
+        else:
+            self.trouble = f" ({said(error)})"
+
+
 class _Producer:
     """A producer of the library, whose failures are noticed."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._kafka = library()
-        self._failure: str | None = None
-        # What the client has said last that may pass by itself.
-        self._trouble = ""
+        self._reports = _Reports()
+        self._settings = settings
         self._bootstrap = settings["bootstrap.servers"]
         self._producer_id, self._epoch = -1, -1
         self._id = settings.get("transactional.id", "")
-        more: dict[str, Any] = {"on_delivery": self._delivered, "error_cb": self._failed}
-        if self._id:
-            more |= {"statistics.interval.ms": 20, "stats_cb": self._told}
-        self._producer = self._kafka.Producer({**settings, **more})
+        told = {"on_delivery": self._reports.delivered, "error_cb": self._reports.failed}
+        self._producer = self._kafka.Producer({**settings, **told})
         self.produce = self._producer.produce
 
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
-
-    def _failed(self, error: Any) -> None:
-        if error.fatal():
-            self._failure = said(error)
-        else:
-            self._trouble = f" ({said(error)})"
-
-    def _told(self, statistics: str) -> None:
-        if self._producer_id >= 0:
-            return
-        told = json.loads(statistics)["eos"]
-        self._producer_id, self._epoch = told["producer_id"], told["producer_epoch"]
+    def partitions(self, topic: str) -> list[int]:
+        """Return the partitions of a topic."""
+        try:
+            found = self._producer.list_topics(topic, TIMEOUT).topics[topic]
+        except self._kafka.KafkaException as e:
+            raise KafkaFailure(f"Kafka at {self._bootstrap} does not tell of topic {topic!r}: {reason(e)}.") from e
+        if found.error is not None:
+            raise KafkaFailure(f"Kafka at {self._bootstrap} does not tell of topic {topic!r}: {said(found.error)}.")
+        return sorted(found.partitions)
 
     def introduce(self) -> None:
         """Have the coordinator know its name, and be done with what others have left open under it."""
         self._try(lambda: self._producer.init_transactions(TIMEOUT))
+        # The client has its number in no other place than its statistics, which would pile up in it unread.
+        coordinators = Coordinators(self._settings, self._brokers)
+        try:
+            known = coordinators.state(self._id)
+        finally:
+            coordinators.close()
+        if known is None:
+            raise KafkaFailure(f"Transaction {self._id} cannot be begun: its coordinator does not know it.")
+        self._producer_id, self._epoch = known.producer_id, known.epoch
+
+    def _brokers(self) -> list[Address]:
+        return addresses(self._producer.list_topics(timeout=TIMEOUT))
 
     def begin(self) -> None:
         """Begin its transaction."""
@@ -227,8 +297,8 @@ class _Producer:
     def poll(self, seconds: float = 0.0) -> None:
         """Take what the library has to report."""
         self._producer.poll(seconds)
-        if self._failure is not None:
-            raise KafkaFailure(f"KafkaSink: {self._failure}.")
+        if self._reports.failure is not None:
+            raise KafkaFailure(f"KafkaSink: {self._reports.failure}.")
 
     def flush(self) -> None:
         """Wait until all that was handed over has been taken by Kafka."""
@@ -238,18 +308,13 @@ class _Producer:
             if time.monotonic() > end:
                 raise KafkaFailure(
                     f"KafkaSink: Kafka at {self._bootstrap} has not taken what is to be written for "
-                    f"{3 * TIMEOUT:.0f} s{self._trouble}."
+                    f"{3 * TIMEOUT:.0f} s{self._reports.trouble}."
                 )
         self.poll()
 
     def prepared(self) -> Transaction:
         """Return what it takes to commit its transaction, when all is written."""
         self.flush()
-        end = time.monotonic() + TIMEOUT
-        while self._producer_id < 0:
-            self.poll(0.02)
-            if time.monotonic() > end:
-                raise KafkaFailure(f"Transaction {self._id}: the client does not tell its producer's id.")
         return Transaction(self._id, self._producer_id, self._epoch)
 
     def abort(self) -> None:
@@ -304,7 +369,7 @@ class _Writer(SinkWriter):
         self._transactions = _Transactions(settings)
         self._name = ""
         # What writes a record: it begins a transaction where none is open.
-        self._produce: Callable[[str | None, bytes, bytes | None], None] = self._produce_first
+        self._produce: Callable[..., None] = self._produce_first
         self._plain: _Producer | None = None
         self._open: _Producer | None = None
         # The transaction that is open behind an epoch that counts; and whether an epoch is being written.
@@ -316,9 +381,10 @@ class _Writer(SinkWriter):
         self._refused: type[Exception] = library().KafkaException
         schema = settings.schema
         assert schema is not None
-        self._topic, self._selector = schema.topic, schema.selector
-        self._key = None if schema.key is None else schema.key.serialize
-        self._value = schema.value.serialize
+        if isinstance(schema, KafkaRecordSerializationSchema):
+            self._topic, self._selector = schema.topic, schema.selector
+            self._key = None if schema.key is None else schema.key.serialize
+            self._value = schema.value.serialize
 
     def begin(self, transaction: str) -> None:
         if self._in_epoch:
@@ -340,18 +406,18 @@ class _Writer(SinkWriter):
                 "is too large, set_property('message.max.bytes', ...), and the topic's max.message.bytes."
             ) from e
 
-    def _produce_first(self, topic: str | None, value: bytes, key: bytes | None) -> None:
+    def _produce_first(self, *message: Any, **more: Any) -> None:
         """There is no producer yet."""
         self._produce = self._producer().produce
-        self._produce(topic, value, key)
+        self._produce(*message, **more)
 
-    def _produce_with_patience(self, topic: str | None, value: bytes, key: bytes | None) -> None:
+    def _produce_with_patience(self, *message: Any, **more: Any) -> None:
         """The client has more in its memory than it may: wait until Kafka has taken some of it."""
         assert self._open is not None
         while True:
             self._open.poll(0.05)
             try:
-                return self._produce(topic, value, key)
+                return self._produce(*message, **more)
             except BufferError:
                 continue
 
@@ -423,6 +489,55 @@ class _Writer(SinkWriter):
         self._prepared.clear()
 
 
+class _BatchWriter(_Writer):
+    """Writes the messages of records that are many rows each."""
+
+    def __init__(
+        self, settings: _Settings, checkpoints: bool, schema: KafkaBatchSerializationSchema, subtask: int
+    ) -> None:
+        super().__init__(settings, checkpoints)
+        self._schema = schema
+        self._place = SinkPlace(subtask, self._partitions_of)
+        self._partitions: dict[str, list[int]] = {}
+
+    def _partitions_of(self, topic: str) -> list[int]:
+        if topic not in self._partitions:
+            if self._open is None:
+                self._produce = self._producer().produce
+            assert self._open is not None
+            self._partitions[topic] = self._open.partitions(topic)
+        return self._partitions[topic]
+
+    def begin(self, transaction: str) -> None:
+        self._schema.forget()
+        super().begin(transaction)
+
+    def write(self, value: Any) -> None:
+        self._send(self._schema.serialize(value, self._place))
+
+    def prepare_commit(self, flush: bool) -> Transaction | None:
+        self._send(self._schema.flush(self._place))
+        return super().prepare_commit(flush)
+
+    def _send(self, messages: Iterable[Produced]) -> None:
+        for message in messages:
+            about = (message.topic, message.value, message.key, message.partition)
+            more: dict[str, Any] = {"timestamp": message.timestamp} if message.timestamp else {}
+            if message.headers:
+                more["headers"] = message.headers
+            try:
+                self._produce(*about, **more)
+            except BufferError:
+                self._produce_with_patience(*about, **more)
+            except self._refused as e:
+                size = len(message.value or b"") + len(message.key or b"")
+                raise KafkaFailure(
+                    f"KafkaSink: a record of {size:,} bytes for topic {message.topic!r} cannot be written: "
+                    f"{reason(e)}. Where it is too large, set 'properties.message.max.bytes', and the topic's "
+                    "max.message.bytes."
+                ) from e
+
+
 class _Committer(Committer):
     def __init__(self, settings: _Settings, context: CommitContext) -> None:
         self._settings = settings
@@ -435,7 +550,7 @@ class _Committer(Committer):
         self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
 
     def _brokers(self) -> list[Address]:
-        return [(str(b.host), int(b.port)) for b in self._admin.cluster().brokers.values()]
+        return addresses(self._admin.cluster())
 
     def begin(self) -> None:
         self.recover([], self._context.job_id)
@@ -578,6 +693,10 @@ class KafkaSink(Sink[Any], SupportsPreprocessing):
 
     def create_writer(self, context: RuntimeContext) -> SinkWriter:
         checkpoints = context.get_job_parameter("execution.checkpointing.interval", "") != ""
+        schema = self._settings.schema
+        if isinstance(schema, KafkaBatchSerializationSchema):
+            # Each subtask holds back what is its own.
+            return _BatchWriter(self._settings, checkpoints, copy(schema), context.get_index_of_this_subtask())
         return _Writer(self._settings, checkpoints)
 
     def create_committer(self, context: CommitContext) -> Committer | None:
@@ -622,6 +741,10 @@ class KafkaSinkBuilder:
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
         """Say how the names of transactions begin; no two sinks of a Kafka may share it."""
         return self._with(prefix=transactional_id_prefix)
+
+    def set_batch_serializer(self, batch_serializer: KafkaBatchSerializationSchema) -> KafkaSinkBuilder:
+        """Say how one record becomes many messages, as tables of SQL are written."""
+        return self._with(schema=batch_serializer)
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
         """Say how records are written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,7 +31,16 @@ from millstream.datastream.connectors.kafka_offsets import (
 from millstream.datastream.formats.change_json import ChangeDeserializationSchema
 from millstream.operators.bad_records import FormatUnavailable
 
-__all__ = ["KafkaRecord", "KafkaRecordDeserializationSchema", "KafkaSource", "KafkaSourceBuilder"]
+__all__ = [
+    "KafkaBatchDeserializationSchema",
+    "KafkaRecord",
+    "KafkaRecordDeserializationSchema",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+]
+
+# So many offsets are one record at most, where one is made of many.
+_BATCH_OFFSETS = 8192
 
 _DISCOVERY = "partition.discovery.interval.ms"
 _DISCOVERY_MS = 300_000
@@ -72,6 +81,14 @@ class KafkaRecordDeserializationSchema(ABC):
         return _ValueOnly(deserialization_schema)
 
 
+class KafkaBatchDeserializationSchema(ABC):
+    """Makes one record of many messages: what SQL reads."""
+
+    @abstractmethod
+    def deserialize(self, messages: Sequence[Any]) -> Any:
+        """Return the record of messages of the client library; of one that was made for the same offsets, the same."""
+
+
 class _ValueOnly(KafkaRecordDeserializationSchema):
     def __init__(self, schema: DeserializationSchema) -> None:
         self._schema = schema
@@ -96,6 +113,7 @@ class _Settings:
     bounded: bool = False
     values: DeserializationSchema | None = None
     records: KafkaRecordDeserializationSchema | None = None
+    batches: KafkaBatchDeserializationSchema | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -146,7 +164,8 @@ class _Enumerator(SplitEnumerator):
         )
         restored = restored or {"next": {}, "stop": {}}
         self._next: dict[Partition, int] = dict(restored["next"])
-        self._stop: dict[Partition, int] = dict(restored["stop"])
+        # The program says whether there is an end: what it goes on from may have been without, or with one.
+        self._stop: dict[Partition, int] = {} if settings.stop is None else dict(restored["stop"])
         self._looks_at: float | None = None
         self._turn = 0
         # Partitions that no subtask knows of yet.
@@ -161,8 +180,9 @@ class _Enumerator(SplitEnumerator):
         self._new += new
         start = self._settings.start if first else KafkaOffsetsInitializer.earliest()
         stop = self._settings.stop
-        if new and stop is not None:
-            self._stop |= self._cluster.offsets(new, stop)
+        if stop is not None:
+            endless = [p for p in (*self._next, *new) if p not in self._stop]
+            self._stop |= self._cluster.offsets(endless, stop)
         self._next |= self._cluster.offsets(new, start)
 
     def _found(self) -> list[Partition]:
@@ -296,6 +316,25 @@ class _Reader(SourceReader):
         self._fetcher.close()
 
 
+class _BatchReader(_Reader):
+    """Makes a record of the messages of so many offsets: the same ones, however the broker sends them."""
+
+    def __init__(self, settings: _Settings, subtask: int, schema: KafkaBatchDeserializationSchema) -> None:
+        self._settings = settings
+        self._fetcher = Fetcher(settings.client(subtask))
+        self._schema = schema
+
+    def read(self, share: Share) -> Iterator[Collection[Any]]:
+        return self.rest(share, 0)
+
+    def rest(self, share: Share, read: int) -> Iterator[Collection[Any]]:
+        topic, partition, start, end, _ = share
+        for at in range(start + read * _BATCH_OFFSETS, end, _BATCH_OFFSETS):
+            to = min(at + _BATCH_OFFSETS, end)
+            messages = [m for found in self._fetcher.read((topic, partition), at, to) for m in found]
+            yield [self._schema.deserialize(messages)]
+
+
 def _converter(settings: _Settings, bad: BadRecords) -> Callable[[list[Any]], list[tuple[Any, int]]]:
     """Return what makes values with timestamps of messages."""
     if isinstance(settings.values, ChangeDeserializationSchema):
@@ -394,9 +433,10 @@ class KafkaSource(Source[Any]):
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
+        self.timestamped = settings.batches is None
         schema = settings.values or settings.records
-        assert schema is not None
-        self.produced_type = schema.get_produced_type()
+        if schema is not None:
+            self.produced_type = schema.get_produced_type()
         self.name = f"KafkaSource-{settings.described}"
 
     @staticmethod
@@ -415,6 +455,9 @@ class KafkaSource(Source[Any]):
         return _Enumerator(self._settings, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        batches = self._settings.batches
+        if batches is not None:
+            return _BatchReader(self._settings, subtask, batches)
         return _Reader(self._settings, subtask, self.bad_records)
 
     def subtask_of(self, split: Any, parallelism: int) -> int:
@@ -444,7 +487,7 @@ class KafkaSourceBuilder:
             raise InvalidProgramError(
                 "KafkaSource: say what to read with set_topics(...), set_topic_pattern(...) or set_partitions(...)."
             )
-        if settings.values is None and settings.records is None:
+        if settings.values is None and settings.records is None and settings.batches is None:
             raise InvalidProgramError(
                 "KafkaSource: say how to read values with set_value_only_deserializer(...), for "
                 "example SimpleStringSchema()."
@@ -503,6 +546,10 @@ class KafkaSourceBuilder:
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
         """Say how whole records are read: key, value, headers, where they stand."""
         return self._with(records=record_deserializer, values=None)
+
+    def set_batch_deserializer(self, batch_deserializer: KafkaBatchDeserializationSchema) -> KafkaSourceBuilder:
+        """Say how many messages become one record, as tables of SQL read them."""
+        return self._with(batches=batch_deserializer, records=None, values=None)
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
         """Say how the names of clients begin."""

@@ -41,6 +41,9 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
         "numBytesOutPerSecond": _rate(now.bytes_out - then.bytes_out, seconds),
         "currentInputWatermark": mark,
         "currentOutputWatermark": mark,
+        "numEpochsStateLocal": now.epochs_here,
+        "numEpochsStateRead": now.epochs_read,
+        "stateLocalShare": _share(now.epochs_here, now.epochs_read),
     }
     if now.insight is not None:
         found |= {"stateRows": now.insight.state_rows, "stateSize": now.insight.state_bytes}
@@ -55,6 +58,11 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
             # As Flink shows a meter: so many a second.
             found |= {f"{name}.count": int(value), name: _rate(value - then.metrics.get(name, 0), seconds)}
     return found
+
+
+def _share(here: int, read: int) -> float:
+    """Return the share of epochs that found their state where they ran; 1 before there was any."""
+    return here / (here + read) if here + read else 1.0
 
 
 def _rate(count: float, seconds: float) -> float:
@@ -121,6 +129,7 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
     seen, latest = view.checkpoints, view.checkpoints.latest
     is_running = view.status is JobStatus.RUNNING
     since = view.times.get(JobStatus.RUNNING, now)
+    here, read = view.progress.state_epochs()
     found: dict[str, Value] = {
         "numRestarts": view.restarts,
         "fullRestarts": view.restarts,
@@ -135,6 +144,9 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
         "lastCheckpointRestoreTimestamp": milliseconds(_restored(view)),
         "lastEpochSeconds": view.progress.last_epoch_seconds,
         "numberOfEpochs": view.progress.epochs,
+        "numEpochsStateLocal": here,
+        "numEpochsStateRead": read,
+        "stateLocalShare": _share(here, read),
     }
     if latest is not None and latest.completed_at is not None:
         found |= {

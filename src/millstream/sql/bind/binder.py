@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from millstream.sql.bind import insert, steps, windows
+from millstream.sql.bind import changelogs, insert, steps, windows
 from millstream.sql.bind.errors import Refused, located
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.functions import Functions, UserFunction, resolved_user_call
@@ -37,7 +37,8 @@ class Binder(TableSteps):
         batch: whether jobs are of batch.
     """
 
-    WINDOW_FUNCTIONS = windows.FUNCTIONS
+    # Those of FROM that take a table: windows, and changes as rows.
+    TABLE_FUNCTIONS = windows.FUNCTIONS | changelogs.FUNCTIONS
 
     def __init__(
         self,
@@ -136,11 +137,16 @@ class Binder(TableSteps):
 
     # --- relations
 
-    def relation(self, relation: syntax.Relation | None, outer: Scope | None) -> tuple[Node, Scope]:
-        """Return what stands in FROM, and the names it lets see."""
+    def relation(
+        self, relation: syntax.Relation | None, outer: Scope | None, hints: Sequence[syntax.Hint] = ()
+    ) -> tuple[Node, Scope]:
+        """Return what stands in FROM, and the names it lets see; `hints` are those of its SELECT."""
         if relation is None:
             return steps.one_row(), Scope(outer=outer)
-        return RelationBinder(self, outer).bind(relation)
+        binder = RelationBinder(self, outer, hints)
+        found = binder.bind(relation)
+        binder.check_hints(found[1])
+        return found
 
     def table(self, name: syntax.TableName) -> tuple[Node, tuple[str, ...]]:
         """Return the rows of a table, view or named query, and how it is called."""
@@ -171,8 +177,10 @@ class Binder(TableSteps):
             self._named = named
             self._views.pop()
 
-    def window_function(self, call: syntax.Call, outer: Scope | None) -> Node:
-        """Return the rows of a window function."""
+    def function_of_table(self, call: syntax.Call, outer: Scope | None = None) -> Node:
+        """Return the rows of a function that takes a table."""
+        if call.name.upper() in changelogs.FUNCTIONS:
+            return changelogs.changelog_table(self, call, outer)
         return windows.window_table(self, call, outer)
 
     def group_window(self, element: syntax.Expression, binder: ExpressionBinder) -> GroupWindow | None:

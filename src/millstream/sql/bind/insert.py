@@ -14,7 +14,7 @@ from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.tables import context_of, with_options
 from millstream.sql.bind.terms import PROCTIME, cast
 from millstream.sql.catalog.manager import InlineView
-from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
+from millstream.sql.catalog.tables import ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Column, Constant, Expression
 from millstream.sql.language import statements
@@ -75,7 +75,7 @@ def written(
     sink = binder.connectors.sink(context_of(binder, path, table))
     if overwrite:
         sink = sink.overwriting()
-    target = _target(table)
+    target = table.persisted
     _check_metadata(target, sink.metadata(), path)
     row = _aligned(node, target, list(columns), partition or {}, path)
     fields = Fields(tuple(Field(c.name, c.type) for c in target))
@@ -83,12 +83,6 @@ def written(
     given = Project(Fields(tuple(Field(c.name, e.type) for c, e in zip(target, row, strict=True))), node, tuple(row))
     values = tuple((k, str(v.value)) for k, v in (partition or {}).items())
     return Sink(fields, _materialized(given), table, sink, path, overwrite, values, options)
-
-
-def _target(table: CatalogTable) -> list[TableColumn]:
-    persisted = [c for c in table.columns if c.is_persisted]
-    physical = [c for c in persisted if c.kind is ColumnKind.PHYSICAL]
-    return physical + [c for c in persisted if c.kind is ColumnKind.METADATA]
 
 
 def _check_metadata(target: list[TableColumn], known: Mapping[str, DataType], path: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from millstream.sql.bind.temporal import temporal_join
 from millstream.sql.expressions import Column, Expression, conjunction
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Apply, Correlate, Join, JoinKind, Node
+from millstream.sql.plan.rules.lookups import check_hint
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import ArrayType, IntType, MapType, MultisetType, RowType
 
@@ -84,9 +86,29 @@ def with_types(scope: Scope, fields: Fields) -> Scope:
 class RelationBinder:
     """Binds relations of one FROM."""
 
-    def __init__(self, binder: Binder, outer: Scope | None) -> None:
+    def __init__(self, binder: Binder, outer: Scope | None, hints: Sequence[syntax.Hint] = ()) -> None:
         self._binder = binder
         self._outer = outer
+        self._lookups = [(h, dict(h.options)) for h in hints if h.name == "LOOKUP"]
+
+    def check_hints(self, scope: Scope) -> None:
+        """Refuse LOOKUP hints about tables that are not there."""
+        for hint, said in self._lookups:
+            check_hint(said)
+            if not any(s.is_called(tuple(said["table"].split("."))) for s in scope.sources):
+                raise Refused(
+                    "The options of following hints cannot match the name of input tables or views: \n"
+                    f"`{said['table']}` in `LOOKUP`",
+                    hint.at,
+                )
+
+    def _lookup_hint(self, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """Return what a hint says of how a table is looked up."""
+        for _, said in self._lookups:
+            called = tuple(said.get("table", "").split("."))
+            if path[-len(called) :] == called:
+                return tuple(said.items())
+        return ()
 
     def bind(self, relation: syntax.Relation, left: Scope | None = None) -> tuple[Node, Scope]:
         """Return the node and what it lets see; `left` is what a lateral relation can look at."""
@@ -133,8 +155,8 @@ class RelationBinder:
         return node, self._scope(node, (relation.name,))
 
     def _function(self, relation: syntax.TableFunction) -> tuple[Node, Scope]:
-        if relation.call.name.upper() in self._binder.WINDOW_FUNCTIONS:
-            node = self._binder.window_function(relation.call, self._outer)
+        if relation.call.name.upper() in self._binder.TABLE_FUNCTIONS:
+            node = self._binder.function_of_table(relation.call, self._outer)
             return node, self._scope(node, ())
         return self._correlated(steps.one_row(), Scope(outer=self._outer), relation, "", (), JoinKind.INNER, None)
 
@@ -145,7 +167,7 @@ class RelationBinder:
         kind = _KINDS[join.kind]
         inner, name, columns = _unaliased(join.right)
         if isinstance(inner, syntax.Unnest) or (
-            isinstance(inner, syntax.TableFunction) and inner.call.name.upper() not in self._binder.WINDOW_FUNCTIONS
+            isinstance(inner, syntax.TableFunction) and inner.call.name.upper() not in self._binder.TABLE_FUNCTIONS
         ):
             return self._correlated(left, left_scope, inner, name, columns, kind, join.condition)
         if isinstance(inner, syntax.Derived) and inner.lateral:
@@ -229,7 +251,8 @@ class RelationBinder:
         right_scope = self._scope(right, (name,) if name else path)
         node, scope = self._joined(left, left_scope, right, right_scope, _KINDS[join.kind], join)
         time = ExpressionBinder(self._binder, left_scope).raw(table.as_of)
-        return temporal_join(node, time, left, right, table), scope
+        found = temporal_join(node, time, left, right, table)
+        return replace(found, hint=self._lookup_hint((name,) if name else path)), scope
 
     # --- table functions
 

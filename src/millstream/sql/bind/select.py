@@ -46,7 +46,7 @@ class SelectBinder:
     def __init__(self, binder: Binder, select: syntax.Select, outer: Scope | None) -> None:
         self._binder = binder
         self._select = select
-        node, scope = binder.relation(select.relation, outer)
+        node, scope = binder.relation(select.relation, outer, select.hints)
         self._state_ttl = state_ttl(select, scope)
         if self._state_ttl is not None and isinstance(node, Join):
             node = replace(node, state_ttl=self._state_ttl, side_ttls=side_ttls(select, scope, len(node.left.fields)))

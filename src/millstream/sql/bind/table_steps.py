@@ -33,6 +33,15 @@ class TableSteps:
             raise Refused("An aggregate cannot stand in a filter; group first")
         return steps.filtered(node, bound)
 
+    def changelog(self, function: str, node: Node, arguments: Sequence[syntax.Expression]) -> Node:
+        """Return changes as rows, or rows as changes."""
+        named = [a for a in arguments if isinstance(a, syntax.Argument)]
+        if len(named) < len(arguments):
+            raise Refused(f"Arguments of {function} are named: descriptor('op').as_argument('op')")
+        given = (syntax.TableArgument(Given(node)), *(a.value for a in named))
+        call = syntax.Call(function, given, names=("input", *(a.name for a in named)))
+        return typed("Binder", self).function_of_table(call)
+
     def select(self, node: Node, items: Sequence[syntax.SelectItem]) -> Node:
         """Return columns, or aggregates of all rows."""
         return self.aggregate(node, None, items)

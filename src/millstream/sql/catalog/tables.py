@@ -76,6 +76,12 @@ class CatalogTable:
         return self.query is not None
 
     @property
+    def persisted(self) -> list[TableColumn]:
+        """The columns of rows that are written: physical ones, then metadata."""
+        metadata = [c for c in self.columns if c.is_persisted and c.kind is ColumnKind.METADATA]
+        return self.physical + metadata
+
+    @property
     def physical(self) -> list[TableColumn]:
         """Its physical columns."""
         return [c for c in self.columns if c.kind is ColumnKind.PHYSICAL]

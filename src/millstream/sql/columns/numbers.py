@@ -101,11 +101,44 @@ def decimals(digits: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(digits), [bits, pa.py_buffer(words.tobytes())])
 
 
+class _NotANumber(float):
+    """NaN as SQL orders it: equal to itself, and greater than any number. Python's is neither, in lists and dicts."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _NotANumber)
+
+    def __ne__(self, other: object) -> bool:
+        return not isinstance(other, _NotANumber)
+
+    def __lt__(self, other: float) -> bool:
+        return False
+
+    def __le__(self, other: float) -> bool:
+        return self == other
+
+    def __gt__(self, other: float) -> bool:
+        return self != other
+
+    def __ge__(self, other: float) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash("NaN")
+
+
+NAN = _NotANumber("nan")
+
+
 def python_values(column: pa.Array) -> list[Any]:
-    """Return values as Python has them, times as the ints that they are."""
+    """Return values as Python has them, times as the ints that they are, NaN as one that has its place in an order."""
     if pa.types.is_temporal(column.type):
         column = column.view(base_of(column.type))
-    return column.to_pylist()  # type: ignore[no-any-return]
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return [NAN if v != v else v for v in values]
+    return values
 
 
 def from_python(values: list[Any], kind: pa.DataType) -> pa.Array:

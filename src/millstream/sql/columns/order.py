@@ -34,14 +34,20 @@ def _places(column: pa.Array, nulls_first: bool) -> tuple[NDArray[Any], NDArray[
     elif is_number_like(column.type):
         places = plain(column)
         places = places.astype(np.int64) if places.dtype.kind != "f" else places
-        if places.dtype.kind == "i" and len(places) and places.min() == np.iinfo(np.int64).min:
-            # Of which there is no negative.
+        if len(places) and _has_no_negative(places):
             places = np.unique(places, return_inverse=True)[1].astype(np.int64)
     else:
         places = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
     if valid is not None:
         places = np.where(valid, places, 0)
     return -is_null if nulls_first else is_null, places
+
+
+def _has_no_negative(numbers: NDArray[Any]) -> bool:
+    """Tell whether numbers in descending order are not simply their negatives: of NaN, and of the least int."""
+    if numbers.dtype.kind == "f":
+        return bool(np.isnan(numbers).any())
+    return bool(numbers.min() == np.iinfo(np.int64).min)
 
 
 class _Reversed:

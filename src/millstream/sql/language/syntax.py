@@ -177,6 +177,14 @@ class TableArgument(Expression):
 
 
 @record(frozen=True)
+class Argument(Expression):
+    """An argument that is given by name, of the Table API."""
+
+    name: str
+    value: Expression
+
+
+@record(frozen=True)
 class Json(Expression):
     """A JSON function with the words that only those have.
 

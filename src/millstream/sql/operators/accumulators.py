@@ -395,8 +395,10 @@ class Extreme(Accumulator):
         super().__init__(call, name)
         self._least = call.function == "MIN"
         self._dtype = np.float64 if pa.types.is_floating(argument) else np.int64
+        # NaN is greater than any number: the least is NaN only where there is nothing else.
+        self._add: Any = np.fmin if self._least else np.maximum
         if self._dtype is np.float64:
-            self._nothing: Any = np.inf if self._least else -np.inf
+            self._nothing: Any = np.nan if self._least else -np.inf
         else:
             self._nothing = np.iinfo(np.int64).max if self._least else np.iinfo(np.int64).min
 
@@ -412,8 +414,7 @@ class Extreme(Accumulator):
             numbers = np.where(valid, numbers, self._nothing)
         column, seen = state.column(f"{self.name}.value"), state.column(f"{self.name}.is")
         begins, seen_begins = segments.begins(column, self._nothing), segments.begins(seen, False)
-        add = np.fmin if self._least else np.fmax
-        running = segments.scan(add, numbers, begins)
+        running = segments.scan(self._add, numbers, begins)
         segments.leave(column, running)
         if valid is None:
             is_there = np.ones(segments.rows, np.bool_)
@@ -435,12 +436,12 @@ class Extreme(Accumulator):
         numbers = plain(argument).astype(self._dtype, copy=False)
         if valid is not None:
             slots, numbers = slots[valid], numbers[valid]
-        (np.fmin if self._least else np.fmax).at(state.column(f"{self.name}.value"), slots, numbers)
+        self._add.at(state.column(f"{self.name}.value"), slots, numbers)
         state.column(f"{self.name}.is")[slots] = True
 
     def put_together(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
         values, has = others
-        (np.fmin if self._least else np.fmax).at(state.column(f"{self.name}.value"), slots, values)
+        self._add.at(state.column(f"{self.name}.value"), slots, values)
         state.column(f"{self.name}.is")[slots[has]] = True
 
     def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
@@ -452,8 +453,7 @@ class Extreme(Accumulator):
         return self._column(state.column(f"{self.name}.value")[slots], state.column(f"{self.name}.is")[slots])
 
     def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
-        add = np.fmin if self._least else np.fmax
-        values = add.reduceat(state.column(f"{self.name}.value")[slots], starts)
+        values = self._add.reduceat(state.column(f"{self.name}.value")[slots], starts)
         return self._column(values, np.logical_or.reduceat(state.column(f"{self.name}.is")[slots], starts))
 
 

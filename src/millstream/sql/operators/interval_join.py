@@ -16,7 +16,7 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.rows import Ints, KeyedRows
-from millstream.sql.errors import TableException
+from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
@@ -122,7 +122,7 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
             return np.full(len(batch), self.setup.clock(), np.int64)
         column = batch.columns[self.times[side]]
         if column.null_count:
-            raise TableException("RowTime field should not be null, please convert it to a non-null long value.")
+            raise null_rowtime()
         return plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
 
     def _now(self) -> int:

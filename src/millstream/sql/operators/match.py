@@ -27,7 +27,7 @@ from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.numbers import from_python, plain, python_values
 from millstream.sql.columns.order import sorted_rows
 from millstream.sql.columns.rows import Ints, KeyedRows
-from millstream.sql.errors import TableException
+from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall, Column, replaced
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.aggregates import Aggregates
@@ -106,7 +106,7 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
             return self._at_once(batch)
         column = batch.columns[self.match.order[0][0]]
         if column.null_count:
-            raise TableException("RowTime field should not be null, please convert it to a non-null long value.")
+            raise null_rowtime()
         times = plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
         in_time = times > self.watermark
         if not in_time.all():
@@ -161,6 +161,9 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
             self._next = int(self._waiting.marks[rows].min())
         if len(slots):
             self._next = min(self._next, int(self._keys.column(_TIMER)[slots].min()))
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._waiting) if self.match.is_event_time else ()
 
     def on_watermark(self, watermark: int) -> int | None:
         if self.match.is_event_time and watermark >= self._next:

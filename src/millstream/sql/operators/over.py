@@ -18,7 +18,7 @@ from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.rows import KeyedRows
-from millstream.sql.errors import TableException
+from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import TOUCHED, Aggregates
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
@@ -121,7 +121,7 @@ class OverOperator(KeyedBatchOperator):
             return ()
         column = batch.columns[self.rowtime]
         if column.null_count:
-            raise TableException("RowTime field should not be null, please convert it to a non-null long value.")
+            raise null_rowtime()
         times = plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
         in_time = times > self._passed(batch)
         if not in_time.all():
@@ -152,6 +152,9 @@ class OverOperator(KeyedBatchOperator):
         self._next = int(self._waiting.marks[rows].min()) if len(rows) else MAX_WATERMARK
 
     # --- time
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._waiting) if self.rowtime is not None else ()
 
     def on_watermark(self, watermark: int) -> int | None:
         if self.rowtime is not None:

@@ -174,6 +174,9 @@ class SessionWindowOperator(RowWindowOperator):
         self._rows.remove(rows)
         self._look()
 
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._rows) if self.times.is_event_time else ()
+
     def on_watermark(self, watermark: int) -> int | None:
         if self.times.is_event_time and watermark >= self._next:
             self._fire(watermark)
@@ -190,6 +193,15 @@ class SessionWindowOperator(RowWindowOperator):
 
     def next_wake(self) -> int | None:
         return None if self.times.is_event_time or self._next == MAX_WATERMARK else self._next
+
+
+class SessionTableOperator(SessionWindowOperator):
+    """Each row with its session, when that ends."""
+
+    def _results(self, rows: Ints, windows: Ints, starts: Times, ends: Times) -> Iterator[Batch]:
+        columns = [self._rows.take(i, rows) for i in range(len(self.kinds))]
+        columns += [property_column(n, k, starts[windows], ends[windows], self.times) for n, k in self.properties]
+        yield from pieces(columns, len(rows))
 
 
 class CountWindowOperator(RowWindowOperator):

@@ -15,7 +15,7 @@ from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.order import Order, sorted_rows
 from millstream.sql.columns.rows import Ints, KeyedRows
-from millstream.sql.errors import TableException
+from millstream.sql.errors import null_rowtime
 from millstream.sql.operators.aggregates import signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 
@@ -70,7 +70,7 @@ class SortOperator(KeyedBatchOperator):
     @staticmethod
     def _times(column: pa.Array) -> Ints:
         if column.null_count:
-            raise TableException("RowTime field should not be null, please convert it to a non-null long value.")
+            raise null_rowtime()
         return plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
 
     def _keep(self, batch: Batch) -> None:
@@ -90,6 +90,9 @@ class SortOperator(KeyedBatchOperator):
         rows = self._rows.all_rows()
         if self.rowtime is not None and len(rows):
             self._next = int(self._times(self._rows.take(self.rowtime, rows)).min())
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._rows) if self.rowtime is not None else ()
 
     def on_watermark(self, watermark: int) -> int | None:
         if self.rowtime is not None and watermark >= self._next:

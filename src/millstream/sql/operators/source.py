@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from millstream.operators.base import Downstream
+from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.source import Dealt, Share, Source, SourceOperator, SourceReader, SplitEnumerator
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
@@ -18,6 +20,11 @@ class ScanOperator(SourceOperator):
     """Reads a source whose records are batches."""
 
     emits_batches = True
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        # What was read may have had no row.
+        with w.block(f"if len({value.name}):"):
+            super().code(w, input_index, value, key, downstream)
 
 
 class ValuesSource(Source[Batch]):

@@ -18,7 +18,7 @@ from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import names_of, to_column, to_python
-from millstream.sql.errors import TableException
+from millstream.sql.errors import TableException, null_rowtime
 from millstream.sql.schema import Fields
 from millstream.sql.types import DataType
 
@@ -187,6 +187,6 @@ class ToRowsOperator(Operator):
         assert self._event_time is not None
         column = batch.columns[self._event_time]
         if column.null_count:
-            raise TableException("RowTime field should not be null, please convert it to a non-null long value.")
+            raise null_rowtime()
         plain = pa.timestamp("ms", column.type.tz)
         return column.cast(plain, safe=False).cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]

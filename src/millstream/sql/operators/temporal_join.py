@@ -17,7 +17,7 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.rows import Ints, KeyedRows
-from millstream.sql.errors import TableException
+from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
@@ -82,7 +82,7 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
     def _times_of(self, batch: Batch, side: int) -> Ints:
         column = batch.columns[self.times[side]]
         if column.null_count:
-            raise TableException("RowTime field should not be null, please convert it to a non-null long value.")
+            raise null_rowtime()
         return plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
 
     def process_left(self, batch: Batch) -> Iterable[Batch]:
@@ -109,6 +109,9 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         rows = self._waiting.all_rows()
         self._next = int(self._waiting.marks[rows].min()) if len(rows) else MAX_WATERMARK
         self._enough = max(_MANY, 2 * len(self._versions))
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._waiting)
 
     def on_watermark(self, watermark: int) -> int | None:
         if watermark >= self._next:

@@ -12,7 +12,7 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numbers import plain, valid_of
-from millstream.sql.errors import TableException
+from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import compiled
 from millstream.sql.operators.base import Evaluating
@@ -27,6 +27,7 @@ class RowWatermarkOperator(Evaluating):
     """
 
     makes_watermarks = True
+    idle_advice = "SET 'table.exec.source.idle-timeout' = '10 s'"
 
     def __init__(
         self, column: int, strategy: Expression, session: Session, interval: int = 200, idle_timeout: int = 0
@@ -61,7 +62,7 @@ class RowWatermarkOperator(Evaluating):
     def process(self, batch: Batch) -> Iterable[Batch]:
         times = batch.columns[self.column]
         if times.null_count:
-            raise TableException("RowTime field should not be null, please convert it to a non-null long value.")
+            raise null_rowtime()
         return (batch,) if self.session.batch else self._marked(batch, plain(times))
 
     def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:

@@ -16,7 +16,7 @@ from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import from_plain, plain
 from millstream.sql.columns.zones import is_utc, zone_named
-from millstream.sql.errors import TableException
+from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
@@ -52,7 +52,7 @@ class WindowTimes:
             return np.full(len(batch), self.local(now), np.int64)
         column = batch.columns[self.column]
         if column.null_count:
-            raise TableException("RowTime field should not be null, please convert it to a non-null long value.")
+            raise null_rowtime()
         return local_times(column, self.zone)
 
     def local(self, point: int) -> int:

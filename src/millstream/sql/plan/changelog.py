@@ -8,14 +8,24 @@ from enum import Enum
 from millstream.sql.changes import ALL_CHANGES, INSERTS, Changes
 from millstream.sql.expressions import columns_of, conjuncts
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.keys import Keys
+from millstream.sql.plan.keys import Keys, finds_one
 from millstream.sql.schema import TimeAttribute
 
 Kinds = frozenset[Changes]
 # In which of Flink's ways a Top-N works: of inserts alone, of rows that are updated by key and never fall back, of all.
 APPEND_FAST, UPDATE_FAST, RETRACT = "AppendFastStrategy", "UpdateFastStrategy", "RetractStrategy"
 _UPDATE = frozenset([Changes.UPDATE_BEFORE, Changes.UPDATE_AFTER])
-_ROW_BY_ROW = (n.MiniBatch, n.Calc, n.Project, n.Filter, n.Watermark, n.Correlate, n.Expand, n.WindowTable)
+_ROW_BY_ROW = (
+    n.MiniBatch,
+    n.Calc,
+    n.Project,
+    n.Filter,
+    n.Watermark,
+    n.Correlate,
+    n.Expand,
+    n.WindowTable,
+    n.LookupJoin,
+)
 
 
 class Updates(Enum):
@@ -38,7 +48,9 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
         return full(node.source.changes)
     if isinstance(node, n.StreamScan):
         return full(node.changes) if node.changelog else INSERTS
-    if isinstance(node, n.Values):
+    if isinstance(node, n.FromChangelog):
+        return frozenset(Changes[kind] for _, kind in node.codes)
+    if isinstance(node, (n.Values, n.ToChangelog)) or (isinstance(node, n.WindowTable) and node.is_session):
         return INSERTS
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):
         return frozenset().union(*inputs) if inputs else INSERTS
@@ -80,7 +92,7 @@ def takes_inserts_alone(node: n.Node) -> bool:
         return is_over_time(node)
     if isinstance(node, n.Sort):
         return bool(node.order) and node.limit is None and not node.offset
-    return isinstance(node, (n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match))
+    return isinstance(node, (n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match, n.FromChangelog))
 
 
 def full(kinds: Kinds) -> Kinds:
@@ -131,6 +143,14 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
         if wanted is Updates.AFTER and node.condition is not None and not _filters_by_key(node, keys[0]):
             return None
         return [wanted]
+    if isinstance(node, n.FromChangelog):
+        # Its rows say both halves of an update.
+        return [wanted] if wanted is Updates.PAIRS else None
+    if isinstance(node, n.WindowTable) and node.is_session:
+        # What is taken back before the session ends is not told.
+        return [Updates.PAIRS]
+    if isinstance(node, n.LookupJoin) and wanted is Updates.AFTER and not _keeps_rows(node):
+        return None
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):
         return [wanted] * len(inputs)
     if isinstance(node, n.TemporalJoin):
@@ -141,6 +161,11 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
     if isinstance(node, (n.Rank, n.Sort)) and node.strategy == UPDATE_FAST:
         return [Updates.AFTER]
     return [Updates.PAIRS] * len(inputs)
+
+
+def _keeps_rows(node: n.LookupJoin) -> bool:
+    """Tell whether there is one row for each of the input's: else the new half of an update may leave an old row."""
+    return node.kind is n.JoinKind.LEFT and finds_one(node)
 
 
 def _of_side(wanted: Updates, on: Sequence[int], unique: Keys) -> Updates:

@@ -198,8 +198,8 @@ class _Reader:
         if not isinstance(written, dict):
             return written
         if "$record" in written:
-            kind, values = self._record(written)
-            return kind(**values)
+            kind = _RECORDS[written["$record"]]
+            return self._node(written, ()) if issubclass(kind, n.Node) else kind(**self._record(written)[1])
         ((tag, content),) = written.items()
         return self._made[tag](self, content)
 

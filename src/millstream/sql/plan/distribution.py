@@ -10,6 +10,8 @@ def distribution(node: n.Node) -> list[tuple[int, ...]] | None:
     """Return by which columns of its inputs the rows of a node lie together; by none: all in one place."""
     if isinstance(node, (n.Aggregate, n.WindowAggregate, n.Deduplicate, n.ChangelogNormalize)):
         return [node.keys]
+    if isinstance(node, n.WindowTable) and node.is_session:
+        return [node.window.partition]
     if isinstance(node, n.Over):
         return [node.over.partition]
     if isinstance(node, n.Rank):
@@ -39,6 +41,8 @@ def lies_so(node: n.Node, keys: tuple[int, ...]) -> bool:
         return bool(keys) and keys == tuple(range(len(node.keys)))
     if isinstance(node, n.Deduplicate):
         return bool(keys) and keys == node.keys
+    if isinstance(node, n.WindowTable):
+        return node.is_session and bool(keys) and keys == node.window.partition
     if isinstance(node, n.Rank):
         return bool(keys) and keys == node.partition
     return False

@@ -37,11 +37,19 @@ def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
         return frozenset([frozenset(node.keys)])
     if isinstance(node, n.Join):
         return _of_join(node, inputs[0], inputs[1])
+    if isinstance(node, n.LookupJoin):
+        return inputs[0] if finds_one(node) else NONE
     if isinstance(node, n.SetOperation):
         return NONE if node.all else frozenset([frozenset(range(len(node.fields)))])
     if isinstance(node, (n.Sink, n.Collected, n.ToStream)):
         return inputs[0]
     return NONE
+
+
+def finds_one(node: n.LookupJoin) -> bool:
+    """Tell whether a look-up finds one row at most, by the primary key of its table."""
+    key = node.scan.table.primary_key
+    return bool(key) and set(key) <= {node.scan.columns[k] for k in node.lookup_keys}
 
 
 def _primary_key(names: Sequence[str], columns: Sequence[str]) -> Keys:

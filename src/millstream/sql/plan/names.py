@@ -416,6 +416,27 @@ def _temporal_join(node: n.TemporalJoin, inputs: Any, style: Style) -> str:
     )
 
 
+def _lookup_join(node: n.LookupJoin, inputs: Any, style: Style) -> str:
+    left, found = node.input.fields.names, node.scan.columns
+    pairs = [f"{found[k]}={left[i]}" for k, i in zip(node.lookup_keys, node.left_keys, strict=True)]
+    parts = [
+        f"table=[{'.'.join(node.scan.name)}]",
+        f"joinType=[{node.kind.value}]",
+        f"lookup=[{_join(pairs)}]",
+    ]
+    if node.filter is not None:
+        parts.append(f"where=[{text(node.filter, by_name(node.scan.fields.names), style)}]")
+    if node.condition is not None:
+        parts.append(f"joinCondition=[{text(node.condition, by_name(node.fields.names), style)}]")
+    parts.append(f"select=[{_join(node.fields.names)}]")
+    if node.at_once > 1:
+        parts.append("async=[true]")
+    if node.retry is not None:
+        delay = int(node.retry.seconds * 1000)
+        parts.append(f"retry=[lookup_miss, FIXED_DELAY, {delay}ms, {node.retry.attempts}]")
+    return f"LookupJoin({', '.join(parts)})"
+
+
 def _union(node: n.Union, inputs: Any, style: Style) -> str:
     return f"Union(all=[true], union=[{_join(node.fields.names)}])"
 
@@ -455,6 +476,33 @@ def _to_stream(node: n.ToStream, inputs: Any, style: Style) -> str:
     return f"Sink(table=[*anonymous_datastream_sink*], fields=[{_join(node.fields.names)}])"
 
 
+def _process_table_function(node: n.ToChangelog | n.FromChangelog, inputs: Any, style: Style) -> str:
+    function = changelog_function(node)
+    columns, kinds = ",".join(node.fields.names), record_type(node)
+    call = f"invocation=[{changelog_call(node)}], uid=[{function}]"
+    return f"ProcessTableFunction({call}, select=[{columns}], rowType=[{kinds}])"
+
+
+def changelog_function(node: n.ToChangelog | n.FromChangelog) -> str:
+    """Return the name of the function."""
+    return "TO_CHANGELOG" if isinstance(node, n.ToChangelog) else "FROM_CHANGELOG"
+
+
+def changelog_call(node: n.ToChangelog | n.FromChangelog) -> str:
+    """Return the call of the function as text."""
+    function = changelog_function(node)
+    op = node.fields[0].name if isinstance(node, n.ToChangelog) else node.input.fields[node.op].name
+    column = "DEFAULT()" if op == "op" else f"DESCRIPTOR(_UTF-16LE'{op}')"
+    words = _join([f"_UTF-16LE'{word}'" for pair in node.codes for word in pair])
+    codes = "DEFAULT()" if all(a == b for a, b in node.codes) else f"MAP({words})"
+    return f"{function}(TABLE(#0), {column}, {codes}, DEFAULT(), _UTF-16LE'{function}')"
+
+
+def record_type(node: n.Node) -> str:
+    """Return the types and names of columns as text."""
+    return f"RecordType({_join([f'{type_text(f.type)} {f.name}' for f in node.fields.fields])})"
+
+
 _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.Calc: _calc,
     n.Project: _project,
@@ -483,10 +531,13 @@ _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.WindowJoin: _window_join,
     n.IntervalJoin: _interval_join,
     n.TemporalJoin: _temporal_join,
+    n.LookupJoin: _lookup_join,
     n.Union: _union,
     n.SetOperation: _set_operation,
     n.Sort: _sort,
     n.ChangelogNormalize: _normalize,
+    n.ToChangelog: _process_table_function,
+    n.FromChangelog: _process_table_function,
     n.Sink: _sink,
     n.Collected: _collected,
     n.ToStream: _to_stream,

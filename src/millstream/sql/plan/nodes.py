@@ -325,6 +325,11 @@ class WindowTable(Single):
 
     window: WindowSpec
 
+    @property
+    def is_session(self) -> bool:
+        """Whether a row's window is known only when it has ended: rows are kept until then."""
+        return self.window.kind is WindowKind.SESSION
+
 
 @record(frozen=True)
 class Fires:
@@ -609,11 +614,55 @@ class IntervalJoin(Join):
 
 @record(frozen=True)
 class TemporalJoin(Join):
-    """A join with the version of the right side at the time of the left row (FOR SYSTEM_TIME AS OF)."""
+    """A join with the version of the right side at the time of the left row (FOR SYSTEM_TIME AS OF).
+
+    Attributes:
+        left_time, right_time: the time attributes.
+        is_event_time: whether they are rowtimes.
+        hint: what a LOOKUP hint says.
+    """
 
     left_time: int = 0
     right_time: int = 0
     is_event_time: bool = True
+    hint: tuple[tuple[str, str], ...] = ()
+
+
+@record(frozen=True)
+class Retry:
+    """How often a look-up that finds nothing is tried again, and how many seconds later each time."""
+
+    attempts: int
+    seconds: float
+
+
+@record(frozen=True)
+class LookupJoin(Single):
+    """Each row with those that a connector finds by its values, as they are when it is asked.
+
+    Its columns are the input's, and behind them those that are made of what is found.
+
+    Attributes:
+        scan: the table that is looked up, and which of its columns are read.
+        kind: INNER or LEFT.
+        left_keys: columns of the input.
+        lookup_keys: for each of them the column of the scan that must be equal.
+        expressions: made of the scan's columns.
+        filter: about the scan's columns; None for nothing.
+        condition: about input and made columns together; None for nothing.
+        retry: what is done where nothing is found; None for nothing.
+        at_once: so many questions are asked at the same time.
+    """
+
+    scan: Scan
+    kind: JoinKind
+    left_keys: tuple[int, ...]
+    lookup_keys: tuple[int, ...]
+    expressions: tuple[Expression, ...]
+    filter: Expression | None = None
+    condition: Expression | None = None
+    retry: Retry | None = None
+    at_once: int = 1
 
 
 @record(frozen=True)
@@ -675,6 +724,30 @@ class ChangelogNormalize(Single):
     """Makes all kinds of changes of upserts: the last row of each key is known."""
 
     keys: tuple[int, ...]
+
+
+@record(frozen=True)
+class ToChangelog(Single):
+    """Changes as rows that are only inserted: the first column says what happened.
+
+    Attributes:
+        codes: what happened (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE) and the word for it; the rest is left out.
+    """
+
+    codes: tuple[tuple[str, str], ...]
+
+
+@record(frozen=True)
+class FromChangelog(Single):
+    """Rows of which a column says what happened, as the changes that they say.
+
+    Attributes:
+        op: the column, which is none of the result's.
+        codes: the words that it may have, and what each says.
+    """
+
+    op: int
+    codes: tuple[tuple[str, str], ...]
 
 
 # --- where rows go

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millstream.sql.plan.nodes import Node
-from millstream.sql.plan.rewrite import bottom_up
+from millstream.sql.plan.rewrite import bottom_up, top_down
 from millstream.sql.plan.rules.calcs import merge_calcs, remove_calc, skip_renaming, to_calc
 from millstream.sql.plan.rules.columns import prune_columns
+from millstream.sql.plan.rules.factoring import factor_conditions
 from millstream.sql.plan.rules.filters import filters_into_scan, push_filter, push_join_condition
 from millstream.sql.plan.rules.firing import fired
 from millstream.sql.plan.rules.folding import fold_constants
 from millstream.sql.plan.rules.intervals import find_interval_join
+from millstream.sql.plan.rules.join_order import join_connected
 from millstream.sql.plan.rules.joins import find_equal_keys
+from millstream.sql.plan.rules.lookups import find_lookup_join
 from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
 from millstream.sql.plan.rules.sources import limit_scan, normalize_upserts, share_scans
 from millstream.sql.plan.rules.subqueries import without_subqueries
@@ -24,8 +27,11 @@ from millstream.sql.plan.rules.windows import find_window_aggregate
 def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     """Return a plan that gives the same rows for less."""
     node = without_subqueries(node)
-    node = bottom_up(node, fold_constants)
+    node = bottom_up(node, lambda n: factor_conditions(fold_constants(n)))
     node = bottom_up(node, lambda n: push_join_condition(push_filter(n)))
+    if batch:
+        node = top_down(node, join_connected)
+        node = bottom_up(node, lambda n: push_join_condition(push_filter(n)))
     node = bottom_up(node, lambda n: limit_scan(filters_into_scan(n)))
     node = bottom_up(node, lambda n: find_equal_keys(n) if batch else find_interval_join(find_equal_keys(n)))
     if not batch:
@@ -45,6 +51,7 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     if not batch:
         node = bottom_up(node, lambda n: fired(n, settings))
     node = skip_renaming(_with_calcs(prune_columns(node)))
+    node = bottom_up(node, lambda n: find_lookup_join(n, settings))
     return node if batch else bottom_up(node, check_times)
 
 

@@ -26,6 +26,22 @@ def bottom_up(node: Node, rule: Rule) -> Node:
     return visit(node)
 
 
+def top_down(node: Node, rule: Rule) -> Node:
+    """Apply a rule to every node, inputs last; a node that stands at several places stays one."""
+    # With the nodes themselves, so that no other gets their ids.
+    done: dict[int, tuple[Node, Node]] = {}
+
+    def visit(n: Node) -> Node:
+        if id(n) not in done:
+            found = rule(n)
+            inputs = tuple(visit(i) for i in found.inputs)
+            same = all(a is b for a, b in zip(inputs, found.inputs, strict=True))
+            done[id(n)] = n, found if same else found.with_inputs(inputs)
+        return done[id(n)][1]
+
+    return visit(node)
+
+
 def inlined(expression: Expression, below: tuple[Expression, ...]) -> Expression:
     """Return an expression about a projection's columns as one about the projection's input."""
     return replaced(expression, lambda e: below[e.index] if isinstance(e, Column) else None)

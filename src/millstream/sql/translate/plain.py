@@ -52,6 +52,11 @@ def union(to: Translator, planned: Planned) -> list[StreamEnd]:
 def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
     node = planned.node
     assert isinstance(node, nodes.Watermark)
+    if _is_by_split(planned) and not to.session.batch:
+        from millstream.sql.operators.split_watermark import SplitWatermarkOperator
+
+        idle = to.session.milliseconds(IDLE_TIMEOUT, 0)
+        return to.behind(planned, SplitWatermarkOperator(node.column, node.strategy, to.session, idle))
     operator = RowWatermarkOperator(
         node.column,
         node.strategy,
@@ -60,6 +65,13 @@ def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
         to.session.milliseconds(IDLE_TIMEOUT, 0),
     )
     return to.behind(planned, operator)
+
+
+def _is_by_split(planned: Planned) -> bool:
+    """Tell whether rows come straight from a source whose splits have watermarks of their own."""
+    while isinstance(planned.node, (nodes.Watermark, nodes.Calc, nodes.Project, nodes.Filter)):
+        (planned,) = planned.inputs
+    return isinstance(planned.node, nodes.Scan) and planned.node.source.watermarks_by_split
 
 
 def collected(to: Translator, planned: Planned) -> list[StreamEnd]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
 from millstream.sql.changes import INSERTS, Changes
+from millstream.sql.errors import TableException
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.sink import ByKeyOperator, NotNullOperator, TableSinkOperator
@@ -11,6 +12,7 @@ from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator, kinds_of, spread_like
 
+LENGTHS = "table.exec.sink.type-length-enforcer"
 NOT_NULL = "table.exec.sink.not-null-enforcer"
 STATE_TTL = "table.exec.state.ttl"
 
@@ -18,7 +20,7 @@ STATE_TTL = "table.exec.state.ttl"
 def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Sink)
-    ends = _checked(to, planned, node, to.ends(before))
+    ends = _fitted(to, planned, node, _checked(to, planned, node, to.ends(before)))
     if node.materialize is not None:
         ttl = to.session.milliseconds(STATE_TTL, 0)
         operator = MaterializeOperator(node.materialize, kinds_of(before), ttl)
@@ -29,12 +31,12 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
         added = to.add(planned, ByKeyOperator(Changes.DELETE in node.sink.changes), ends, suffix="-by-key")
         spread_like(added, ends)
         ends = [StreamEnd(added)]
-    columns = [c.metadata_key or c.name for c in node.table.columns if c.is_persisted]
+    columns = [c.metadata_key or c.name for c in node.table.persisted]
     sink = (node.sink.overwriting() if node.overwrite else node.sink).sink(columns)
     parallelism = node.sink.parallelism()
     if parallelism is not None and before.traits.changes != INSERTS and node.table.primary_key:
         # So that changes of one row stay in their order.
-        persisted = [c.name for c in node.table.columns if c.is_persisted]
+        persisted = [c.name for c in node.table.persisted]
         ends = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
     elif node.sink.distribution():
         ends = _by_columns(ends, tuple(columns.index(name) for name in node.sink.distribution()))
@@ -45,7 +47,7 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
 
 
 def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
-    persisted = [c for c in node.table.columns if c.is_persisted]
+    persisted = node.table.persisted
     needed = [(i, c.name) for i, c in enumerate(persisted) if not c.type.is_nullable]
     inputs = planned.inputs[0].node.fields
     needed = [(i, name) for i, name in needed if inputs[i].type.is_nullable]
@@ -55,6 +57,23 @@ def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[Stre
     added = to.add(planned, NotNullOperator(needed, drops), ends, suffix="-not-null")
     spread_like(added, ends)
     added.name = f"ConstraintEnforcer[NotNullEnforcer(fields=[{', '.join(name for _, name in needed)}])]"
+    return [StreamEnd(added)]
+
+
+def _fitted(to: Translator, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
+    mode = str(to.session.options.get(LENGTHS, "IGNORE")).upper()
+    if mode not in ("IGNORE", "TRIM_PAD", "ERROR"):
+        raise TableException(f"'{LENGTHS}' is IGNORE, TRIM_PAD or ERROR, not {mode!r}.")
+    if mode == "IGNORE":
+        return ends
+    from millstream.sql.operators.lengths import LengthOperator, limited
+
+    columns = limited([(c.name, c.type) for c in node.table.persisted])
+    if not columns:
+        return ends
+    added = to.add(planned, LengthOperator(columns, mode == "ERROR"), ends, suffix="-lengths")
+    spread_like(added, ends)
+    added.name = f"ConstraintEnforcer[LengthEnforcer(fields=[{', '.join(c.name for c in columns)}])]"
     return [StreamEnd(added)]
 
 

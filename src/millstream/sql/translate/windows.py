@@ -8,9 +8,8 @@ from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
 from millstream.sql.changes import Changes
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.errors import TableException
 from millstream.sql.operators.local_aggregate import LocalWindowAggregateOperator
-from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
+from millstream.sql.operators.row_windows import CountWindowOperator, SessionTableOperator, SessionWindowOperator
 from millstream.sql.operators.user_aggregates import in_session
 from millstream.sql.operators.window_aggregate import (
     GlobalWindowAggregateOperator,
@@ -101,13 +100,21 @@ def window_table(to: Translator, planned: Planned) -> list[StreamEnd]:
     assert isinstance(node, nodes.WindowTable)
     spec = node.window
     if spec.kind is nodes.WindowKind.SESSION:
-        raise TableException(
-            "The SESSION window function cannot stand alone: group by its window_start and window_end."
-        )
+        return _session_table(to, planned, spec)
     times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone)
     if spec.is_event_time:
         times.are_points = kinds_of(before)[spec.time].tz is not None
     return to.behind(planned, WindowTableOperator(Windowing.of(spec), times, kinds_of(planned)[-3:]))
+
+
+def _session_table(to: Translator, planned: Planned, spec: nodes.WindowSpec) -> list[StreamEnd]:
+    (before,) = planned.inputs
+    names = ("start", "end", "rowtime" if spec.is_event_time else "proctime")
+    properties = list(zip(names, kinds_of(planned)[-3:], strict=True))
+    times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone)
+    kinds, batch = kinds_of(before), to.session.batch
+    operator = SessionTableOperator(spec.size, times, spec.partition, (), (), kinds, properties, batch)
+    return to.one(planned, operator, to.by_key(before, spec.partition), single=not spec.partition)
 
 
 def _properties(node: nodes.WindowAggregate) -> list[tuple[str, pa.DataType]]:

@@ -21,6 +21,10 @@ class Options:
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
+    def under(self, prefix: str) -> dict[str, str]:
+        """Return the options that begin with a prefix, without it."""
+        return {k.removeprefix(prefix): v for k, v in self._values.items() if k.startswith(prefix)}
+
     def text(self, key: str, otherwise: str) -> str:
         """Return an option as text."""
         return self._values.get(key, otherwise)

@@ -20,7 +20,12 @@ BUILT_IN = {
     "blackhole": "blackhole:BlackHoleConnector",
     "datagen": "datagen:DataGenConnector",
     "filesystem": "filesystem:FileSystemConnector",
+    "jdbc": "jdbc:JdbcConnector",
+    "kafka": "kafka:KafkaConnector",
+    "mysql-cdc": "cdc:MySqlCdcConnector",
+    "postgres-cdc": "cdc:PostgresCdcConnector",
     "print": "printing:PrintConnector",
+    "upsert-kafka": "kafka:UpsertKafkaConnector",
 }
 _registered: dict[str, type[Connector]] = {}
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 from millstream.common.serialization import BulkWriter
+from millstream.common.types import Row
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile
 from millstream.datastream.connectors.file_formats import BulkFormat, Extent, FileFormat, FileShare
 from millstream.datastream.formats.avro_files import AvroBulkWriters, AvroFormat
@@ -121,16 +122,19 @@ class _AvroWriter:
     def add_element(self, value: Batch) -> None:
         names = [f.name for f in self._fields]
         columns = [to_python(c, f.type, self._zone) for c, f in zip(value.columns, self._fields, strict=True)]
-        for row in zip(*columns, strict=True):
-            self._inner.add_element({n: _as_dict(v) for n, v in zip(names, row, strict=True)})
+        for record in as_records(names, columns):
+            self._inner.add_element(record)
 
     def finish(self) -> None:
         self._inner.finish()
 
 
-def _as_dict(value: Any) -> Any:
-    from millstream.common.types import Row
+def as_records(names: Sequence[str], columns: Sequence[list[Any]]) -> list[dict[str, Any]]:
+    """Return the rows of columns as Avro's records."""
+    return [{n: _as_dict(v) for n, v in zip(names, row, strict=True)} for row in zip(*columns, strict=True)]
 
+
+def _as_dict(value: Any) -> Any:
     if isinstance(value, Row):
         return {k: _as_dict(v) for k, v in value.as_dict().items()}
     if isinstance(value, list):

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar
 
 from millstream.common.errors import MillstreamError
+from millstream.common.records import record
 from millstream.common.serialization import BulkWriter
 from millstream.datastream.connectors.file_formats import FileFormat, FilePart, StreamFormat
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.batch import Batch
 from millstream.sql.schema import Field
+from millstream.sql.types import DataType
 from millstream.table.connectors.options import Options
 from millstream.table.formats.comparisons import Comparison
 
 # What can be done about a row that is wrong.
-FIX = "Correct the line, or leave such rows out with '{0}.ignore-parse-errors' = 'true'."
+FIX = (
+    "Correct the line, or set '{0}.ignore-parse-errors' = 'true': then what cannot be read of a row is null, and a "
+    "line that is no row is left out."
+)
 
 
 class Malformed(MillstreamError):
@@ -59,12 +64,42 @@ class TableFormat(ABC):
         """Refuse options with which it cannot be written."""
 
 
+@record(frozen=True)
+class Decoded:
+    """What was in messages.
+
+    Attributes:
+        batch: the rows.
+        places: of each row which message it was in, from 0; None where each message had one.
+        objects: of each row what else its message said, where the format has metadata.
+    """
+
+    batch: Batch
+    places: Sequence[int] | None = None
+    objects: Sequence[Any] = ()
+
+
 class MessageFormat(TableFormat):
     """A format whose rows are messages, in a file each on a line of its own."""
 
     @abstractmethod
+    def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
+        """Return the rows of messages; raises Malformed where one is wrong and the options do not say to skip it.
+
+        A message of None is one that Kafka has nothing for.
+        """
+
     def decoded(self, messages: Sequence[bytes], fields: Sequence[Field]) -> Batch:
-        """Return the rows of messages; raises Malformed where one is wrong and the options do not say to skip it."""
+        """Return the rows alone."""
+        return self.read_all(messages, fields).batch
+
+    def metadata(self) -> Mapping[str, DataType]:
+        """Return what messages say beside their rows, by key."""
+        return {}
+
+    def metadata_values(self, key: str, decoded: Decoded) -> list[Any]:
+        """Return what the message of each row says of a key."""
+        raise NotImplementedError(key)
 
     @abstractmethod
     def encoded(self, batch: Batch, fields: Sequence[Field]) -> list[bytes]:

@@ -18,7 +18,7 @@ from millstream.sql.columns.values import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options
-from millstream.table.formats.contract import FIX, Malformed, MessageFormat
+from millstream.table.formats.contract import FIX, Decoded, Malformed, MessageFormat
 from millstream.table.formats.texts import Decimals, parser, plain_texts
 
 _Parse = Callable[[str], Any]
@@ -60,18 +60,20 @@ class CsvFormat(MessageFormat):
 
     # --- reading
 
-    def decoded(self, messages: Sequence[bytes], fields: Sequence[Field]) -> Batch:
+    def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
         parsers = self.parsers(fields)
         rows: list[list[Any]] = []
+        places: list[int] = []
         for place, message in enumerate(messages):
-            text = message.decode("utf-8", "replace").rstrip("\r\n")
+            text = (message or b"").decode("utf-8", "replace").rstrip("\r\n")
             try:
                 records = self._dialect.records(text) if text else []
                 rows += [self.row(r, fields, parsers) for r in records[:1]]
+                places += [place] * len(records[:1])
             except CsvError as e:
                 if not self.lenient:
                     raise Malformed(place, f"{text!r} is no row ({e})") from None
-        return self.batch(rows, fields)
+        return Decoded(self.batch(rows, fields), None if len(rows) == len(messages) else places)
 
     def file_reader(self, fields: Sequence[Field]) -> FileFormat:
         return _CsvFiles(self, fields)

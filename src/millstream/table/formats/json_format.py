@@ -15,7 +15,7 @@ from millstream.sql.columns.values import to_column
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options
-from millstream.table.formats.contract import Malformed, MessageFormat
+from millstream.table.formats.contract import Decoded, Malformed, MessageFormat
 from millstream.table.formats.texts import Decimals, parser, plain_texts
 
 _Read = Callable[[Any], Any]
@@ -67,14 +67,15 @@ class JsonFormat(MessageFormat):
 
     # --- reading
 
-    def decoded(self, messages: Sequence[bytes], fields: Sequence[Field]) -> Batch:
+    def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
         objects, places = [], []
         for place, message in enumerate(messages):
-            found = self.read(message, place) if message.strip() else None
+            found = self.read(message, place) if message and message.strip() else None
             if found is not None:
                 objects.append(found)
                 places.append(place)
-        return Batch(self.columns(objects, fields, places), None, len(objects))
+        batch = Batch(self.columns(objects, fields, places), None, len(objects))
+        return Decoded(batch, None if len(objects) == len(messages) else places)
 
     def read(self, message: bytes, place: int) -> dict[str, Any] | None:
         """Return the object of a message; None for one that is left out."""

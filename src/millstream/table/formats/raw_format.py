@@ -12,7 +12,7 @@ from millstream.sql.columns.values import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options
-from millstream.table.formats.contract import Malformed, MessageFormat
+from millstream.table.formats.contract import Decoded, Malformed, MessageFormat
 
 _PACKED: dict[type[t.DataType], str] = {
     t.BooleanType: "?",
@@ -49,9 +49,13 @@ class RawFormat(MessageFormat):
         return fields[0]
 
     def decoded(self, messages: Sequence[bytes], fields: Sequence[Field]) -> Batch:
+        # Lines of a file may have been written on Windows.
+        return self.read_all([m.rstrip(b"\r") for m in messages], fields).batch
+
+    def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
         field = self._only(fields)
-        values = [self._read(m.rstrip(b"\r\n"), i, field.type) for i, m in enumerate(messages)]
-        return Batch([to_column(values, field.type, self.zone)], None, len(values))
+        values = [None if m is None else self._read(m, i, field.type) for i, m in enumerate(messages)]
+        return Decoded(Batch([to_column(values, field.type, self.zone)], None, len(values)))
 
     def _read(self, message: bytes, place: int, kind: t.DataType) -> Any:
         if isinstance(kind, (t.CharType, t.VarCharType)):

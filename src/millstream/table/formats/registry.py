@@ -7,27 +7,49 @@ from importlib import import_module
 
 from millstream.sql.errors import ValidationException
 from millstream.table.connectors.options import Options
-from millstream.table.formats.contract import TableFormat
+from millstream.table.formats.contract import MessageFormat, TableFormat
 
 _FORMATS = {
     "avro": "avro_format:AvroTableFormat",
+    "canal-json": "change_formats:CanalJsonFormat",
     "csv": "csv_format:CsvFormat",
-    "debezium-json": "debezium_format:DebeziumJsonFormat",
+    "debezium-json": "change_formats:DebeziumJsonFormat",
     "json": "json_format:JsonFormat",
+    "maxwell-json": "change_formats:MaxwellJsonFormat",
     "orc": "arrow_formats:OrcFormat",
     "parquet": "arrow_formats:ParquetFormat",
     "raw": "raw_format:RawFormat",
 }
 
 
+# Those of messages, where they are others than in files.
+_MESSAGES = {
+    **{name: place for name, place in _FORMATS.items() if not place.startswith("arrow_formats")},
+    "avro": "avro_message_formats:AvroMessageFormat",
+    "avro-confluent": "avro_message_formats:AvroConfluentFormat",
+    "debezium-avro-confluent": "avro_message_formats:DebeziumAvroConfluentFormat",
+}
+
+
+def format_options_by_name() -> dict[str, frozenset[str]]:
+    """Return the options of all formats, of files and of messages, without the names before them."""
+    names = sorted({*_FORMATS, *_MESSAGES})
+    places = [(name, [f for f in (_FORMATS, _MESSAGES) if name in f]) for name in names]
+    return {name: frozenset().union(*(_found(name, f).optional for f in where)) for name, where in places}
+
+
 def format_class(identifier: str) -> type[TableFormat]:
     """Return the format of an identifier."""
-    if identifier not in _FORMATS:
+    return _found(identifier, _FORMATS)
+
+
+def _found(identifier: str, formats: Mapping[str, str]) -> type[TableFormat]:
+    if identifier not in formats:
         raise ValidationException(
             f"Could not find any format factory for identifier '{identifier}' in the classpath.\n\n"
-            "Available factory identifiers are:\n\n" + "\n".join(sorted(_FORMATS))
+            "Available factory identifiers are:\n\n" + "\n".join(sorted(formats))
         )
-    module, _, name = _FORMATS[identifier].partition(":")
+    module, _, name = formats[identifier].partition(":")
     found: type[TableFormat] = getattr(import_module(f"{__package__}.{module}"), name)
     return found
 
@@ -37,8 +59,24 @@ def format_options(prefix: str = "") -> frozenset[str]:
     return frozenset(f"{prefix}{name}.{o}" for name in _FORMATS for o in format_class(name).optional)
 
 
+def message_format_options(prefix: str = "") -> frozenset[str]:
+    """Return all options that formats of messages have, with their names before them."""
+    return frozenset(f"{prefix}{name}.{o}" for name in _MESSAGES for o in _found(name, _MESSAGES).optional)
+
+
 def made_format(identifier: str, options: Mapping[str, str], zone: str) -> TableFormat:
     """Return a format with the options that begin with its name."""
-    start = f"{identifier}."
-    own = {key.removeprefix(start): value for key, value in options.items() if key.startswith(start)}
-    return format_class(identifier)(Options(own), zone)
+    return format_class(identifier)(Options(options_of(identifier, options)), zone)
+
+
+def made_message_format(identifier: str, options: Mapping[str, str], zone: str, prefix: str = "") -> MessageFormat:
+    """Return a format of messages with the options that begin with a prefix and its name."""
+    found = _found(identifier, _MESSAGES)(Options(options_of(identifier, options, prefix)), zone)
+    assert isinstance(found, MessageFormat)
+    return found
+
+
+def options_of(identifier: str, options: Mapping[str, str], prefix: str = "") -> dict[str, str]:
+    """Return the options that begin with a prefix and the name of a format, without both."""
+    start = f"{prefix}{identifier}."
+    return {key.removeprefix(start): value for key, value in options.items() if key.startswith(start)}

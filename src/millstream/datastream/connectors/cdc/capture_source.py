@@ -9,7 +9,11 @@ from typing import Any, Protocol
 
 from millstream.datastream.connectors.base import Share, Source, SourceReader
 from millstream.datastream.connectors.cdc import startup
-from millstream.datastream.connectors.cdc.changes import Change, DebeziumDeserializationSchema
+from millstream.datastream.connectors.cdc.changes import (
+    BatchDeserializationSchema,
+    Change,
+    DebeziumDeserializationSchema,
+)
 from millstream.datastream.connectors.cdc.settings import CaptureSettings
 
 __all__ = ["CaptureShare", "CaptureSource"]
@@ -54,6 +58,18 @@ class _Reader(SourceReader):
         return bool(share.of_table)
 
 
+class _BatchReader(_Reader):
+    """Makes a record of so many changes at once."""
+
+    def __init__(self, schema: BatchDeserializationSchema) -> None:
+        self._deserialize_all = schema.deserialize_all
+
+    def read(self, share: Share) -> Iterator[Collection[Any]]:
+        changes = share.changes()
+        while batch := list(islice(changes, _BATCH)):
+            yield [self._deserialize_all(batch)]
+
+
 class CaptureSource(Source[Any]):
     """Reads tables and then their changes."""
 
@@ -61,6 +77,7 @@ class CaptureSource(Source[Any]):
 
     def __init__(self, settings: CaptureSettings) -> None:
         self._settings = settings
+        self.timestamped = not isinstance(settings.schema, BatchDeserializationSchema)
         self.name = f"{type(self).__name__}-{', '.join(settings.tables)}"
 
     @property
@@ -76,7 +93,8 @@ class CaptureSource(Source[Any]):
         """Fail where tables cannot be read."""
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return _Reader(self._settings.schema)
+        schema = self._settings.schema
+        return _BatchReader(schema) if isinstance(schema, BatchDeserializationSchema) else _Reader(schema)
 
     def subtask_of(self, split: Any, parallelism: int) -> int:
         return 0

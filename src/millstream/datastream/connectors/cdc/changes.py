@@ -6,7 +6,7 @@ import base64
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -15,7 +15,13 @@ from uuid import UUID
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.types import Row, RowKind
 
-__all__ = ["Change", "DebeziumDeserializationSchema", "JsonDebeziumDeserializationSchema", "RowDeserializationSchema"]
+__all__ = [
+    "BatchDeserializationSchema",
+    "Change",
+    "DebeziumDeserializationSchema",
+    "JsonDebeziumDeserializationSchema",
+    "RowDeserializationSchema",
+]
 
 # What stands for a large value that an UPDATE left as it was, if the log does not have it: as in Debezium.
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -74,6 +80,17 @@ class DebeziumDeserializationSchema(ABC):
 
     def check(self, table: str, is_full: bool) -> None:
         """Raise InvalidProgramError if a table's changes cannot be told; full: the log has rows as they were before."""
+
+
+class BatchDeserializationSchema(DebeziumDeserializationSchema):
+    """Makes one record of many changes: what SQL reads."""
+
+    @abstractmethod
+    def deserialize_all(self, changes: Sequence[Change]) -> Any:
+        """Return the record of changes, in their order."""
+
+    def deserialize(self, change: Change) -> list[Any]:
+        return [self.deserialize_all([change])]
 
 
 class RowDeserializationSchema(DebeziumDeserializationSchema):

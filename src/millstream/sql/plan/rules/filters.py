@@ -153,7 +153,7 @@ def _through_aggregate(node: n.Filter, below: n.Node) -> n.Node:
 
 def _through_window_table(node: n.Filter, below: n.Node) -> n.Node:
     assert isinstance(below, n.WindowTable)
-    if below.window.kind is n.WindowKind.SESSION:
+    if below.is_session:
         return _by_keys(node, below, {p: p for p in below.window.partition})
     return _by_keys(node, below, {i: i for i in range(len(below.input.fields))})
 

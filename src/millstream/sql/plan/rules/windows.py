@@ -101,6 +101,9 @@ def find_window_aggregate(node: n.Node) -> n.Node:
     keys = [k for k in node.keys if k not in special]
     properties = [p for k, p in special.items() if k in node.keys]
     fused = _fused(node, window, keys)
+    if fused is None and window.spec.kind is n.WindowKind.SESSION and _calc_over_table(node.input)[1] is not None:
+        # By another key than the sessions' it is a plain aggregate of rows that have their sessions, as Flink plans it.
+        return node
     width = len(node.keys)
     fields = [node.fields[node.keys.index(k)] for k in keys]
     fields += node.fields.fields[width:]

@@ -1,0 +1,90 @@
+"""The prompt itself: lines are read with readline's keys, history and completion, until a statement is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import readline
+from collections.abc import Callable
+from pathlib import Path
+
+from millstream.cli.prompt.running import HELP, Running
+from millstream.cli.prompt.typed import completions, is_blank, is_command, split
+from millstream.gateway.completion import Vocabulary
+
+PROMPT, MORE = "Millstream SQL> ", "> "
+_MOST_HISTORY = 1000
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+class Loop:
+    """Reads statements from a terminal, and has them run."""
+
+    def __init__(self, running: Running, words: Callable[[], Vocabulary], history: Path) -> None:
+        """Take what runs statements.
+
+        Args:
+            running: runs them.
+            words: returns the names that can be completed.
+            history: the file of what was typed before.
+        """
+        self._running = running
+        self._words = words
+        self._history = history
+        self._lines: list[str] = []
+        self._found: list[str] = []
+
+    def run(self) -> None:
+        """Go on until QUIT or the end of the input."""
+        readline.set_completer(self._complete)
+        readline.set_completer_delims(" \t\n,()=;")
+        readline.parse_and_bind("tab: complete")
+        with contextlib.suppress(OSError):
+            readline.read_history_file(self._history)
+        readline.set_history_length(_MOST_HISTORY)
+        while self._take_line():
+            pass
+        with contextlib.suppress(OSError):
+            readline.write_history_file(self._history)
+
+    def _take_line(self) -> bool:
+        """Read a line, and run what it completes; tell whether to go on."""
+        try:
+            line = input(MORE if self._lines else PROMPT)
+        except KeyboardInterrupt:
+            # What was typed is forgotten, and nothing else.
+            print()
+            self._lines.clear()
+            return True
+        except EOFError:
+            print()
+            return False
+        if not self._lines and is_command(line):
+            return self._command(line.strip().rstrip(";").strip().upper())
+        self._lines.append(line)
+        statements, rest = split("\n".join(self._lines))
+        if statements or is_blank(rest):
+            self._lines = [rest] if not is_blank(rest) else []
+        for statement in statements:
+            if is_command(statement):
+                if not self._command(statement.upper()):
+                    return False
+            else:
+                self._running.run(statement)
+        return True
+
+    def _command(self, word: str) -> bool:
+        """Carry out a command; tell whether to go on."""
+        if word in ("QUIT", "EXIT"):
+            return False
+        print(_CLEAR if word == "CLEAR" else HELP, end="" if word == "CLEAR" else "\n")
+        return True
+
+    def _complete(self, text: str, number: int) -> str | None:
+        if number == 0:
+            try:
+                before = "\n".join(self._lines)
+                self._found = completions(before, readline.get_line_buffer(), readline.get_endidx(), self._words())
+            except Exception:
+                # An exception here would be lost anyway, and what is typed must not be.
+                self._found = []
+        return self._found[number] if number < len(self._found) else None

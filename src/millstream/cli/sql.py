@@ -1,0 +1,117 @@
+"""`millstream sql`: a prompt for SQL, and files of statements."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from millstream.cli.settings import DEFINES, PARALLELISM, as_settings
+from millstream.common.engine_choice import ENGINE, EngineChoice
+from millstream.common.known_keys import check_keys
+from millstream.service.registry import Registry
+
+if TYPE_CHECKING:
+    from millstream.cli.prompt.running import Running
+    from millstream.jobmaster.job import JobMaster
+
+HISTORY = ".millstream-sql-history"
+
+
+@click.command()
+@PARALLELISM
+@click.option("-m", "--master", help="Spark master; local[*] when not given.")
+@click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
+@DEFINES
+@click.option("-i", "--init", type=click.Path(exists=True, dir_okay=False), help="Statements to run first, unseen.")
+@click.option(
+    "-f", "--file", "file", type=click.Path(exists=True, dir_okay=False), help="Run the statements of a file."
+)
+@click.option("-e", "--execute", "text", help="Run these statements.")
+@click.option("-hist", "--history", type=click.Path(dir_okay=False), help="The file of what was typed before.")
+def sql(
+    parallelism: int | None,
+    master: str | None,
+    local: bool,
+    defines: tuple[str, ...],
+    init: str | None,
+    file: str | None,
+    text: str | None,
+    history: str | None,
+) -> None:
+    """Type statements of SQL, or run a file of them."""
+    from millstream.cli.prompt.running import Running, is_screen
+    from millstream.datastream.command_line import watch_jobs
+    from millstream.gateway.session import Session
+
+    settings = as_settings(defines, parallelism, master)
+    if local and master is not None:
+        raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
+    if file is not None and text is not None:
+        raise click.UsageError("-f runs the statements of a file, and -e those that are given: give one of them.")
+    if local:
+        settings[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
+    settings.setdefault("millstream.quiet", "true")
+    check_keys(settings.keys())
+    jobs = Registry()
+
+    def take_up(job: JobMaster) -> Callable[[], None]:
+        jobs.add(job, settings)
+        return lambda: None
+
+    watch_jobs(take_up)
+    session = Session(settings, jobs)
+    is_typed = file is None and text is None
+    running = Running(session, sys.stdout, is_typed and is_screen())
+    if init is not None and not _run(running, Path(init).read_text(), is_shown=False):
+        sys.exit(1)
+    if is_typed:
+        from millstream.cli.prompt.loop import Loop
+
+        Loop(running, session.vocabulary, Path(history) if history else Path.home() / HISTORY).run()
+        sys.exit(_end(jobs, running, cancels=True))
+    given = Path(file).read_text() if file is not None else str(text)
+    if file is not None:
+        running.info("Executing SQL from file.\n")
+    went_well = _run(running, given, is_shown=file is not None)
+    sys.exit(_end(jobs, running, cancels=not went_well) or int(not went_well))
+
+
+def _run(running: Running, text: str, is_shown: bool) -> bool:
+    """Run the statements of a text until one fails; tell whether none did."""
+    from millstream.cli.prompt.loop import PROMPT
+    from millstream.cli.prompt.typed import is_blank, is_command, split
+
+    statements, rest = split(text)
+    for statement in [*statements, *([] if is_blank(rest) else [rest])]:
+        if is_command(statement):
+            if statement.upper() in ("QUIT", "EXIT"):
+                break
+            continue
+        if is_shown:
+            click.echo(f"{PROMPT}{statement}")
+        if not running.run(statement):
+            return False
+    return True
+
+
+def _end(jobs: Registry, running: Running, cancels: bool) -> int:
+    """Wait for the jobs, which run in this process, or end them; return the exit code."""
+    running_jobs = [e for e in jobs.entries() if not e.job.result.done()]
+    if running_jobs:
+        jobs_are = "1 job is" if len(running_jobs) == 1 else f"{len(running_jobs)} jobs are"
+        running.info(f"{jobs_are} {'ended with this prompt' if cancels else 'waited for'}.")
+    failed = 0
+    for entry in jobs.entries():
+        if cancels:
+            entry.job.cancel()
+        try:
+            error = entry.job.result.exception()
+        except KeyboardInterrupt:
+            entry.job.cancel()
+            error = entry.job.result.exception()
+        failed |= error is not None and not cancels and entry.view.status.name == "FAILED"
+    return int(failed)

@@ -1,0 +1,248 @@
+"""REST of the SQL gateway, versions 1 to 4, as Flink's SQL client and JDBC driver speak it."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from millstream.gateway.completion import candidates
+from millstream.gateway.logical_types import logical_type
+from millstream.gateway.operation import Operation, Piece
+from millstream.gateway.row_formats import ROW_FORMATS, rows_as_json
+from millstream.gateway.server_errors import told_to_client
+from millstream.gateway.session import Outcome
+from millstream.gateway.sessions import OpenSession, Sessions
+from millstream.service.http import Refused, answer, body_of
+from millstream.service.pictures.cluster import FLINK_VERSION
+from millstream.sql.errors import TableException, ValidationException
+
+VERSIONS = (1, 2, 3, 4)
+_SESSION = "/sessions/{session}"
+_OPERATION = f"{_SESSION}/operations/{{operation}}"
+_MATERIALIZED = f"{_SESSION}/materialized-tables/{{identifier}}/refresh"
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
+
+
+class GatewayApi:
+    """Answers for sessions and their statements."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def routes(self) -> list[Route]:
+        """Return the paths of all versions; a path without one is of the newest."""
+        paths: list[tuple[int, str, str, Endpoint]] = [
+            (1, "GET", "/info", self.info),
+            (1, "GET", "/api_versions", self.versions),
+            (1, "POST", "/sessions", self.open),
+            (1, "GET", _SESSION, self.settings),
+            (1, "DELETE", _SESSION, self.close),
+            (1, "POST", f"{_SESSION}/heartbeat", self.heartbeat),
+            (1, "POST", f"{_SESSION}/statements", self.execute),
+            (1, "GET", f"{_OPERATION}/status", self.status),
+            (1, "POST", f"{_OPERATION}/cancel", self.cancel),
+            (1, "DELETE", f"{_OPERATION}/close", self.close_operation),
+            (1, "GET", f"{_OPERATION}/result/{{token}}", self.fetch),
+            (2, "POST", f"{_SESSION}/configure-session", self.configure),
+            (2, "GET", f"{_SESSION}/complete-statement", self.complete),
+            (3, "POST", _MATERIALIZED, self.refresh),
+            (4, "POST", f"{_SESSION}/scripts", self.deploy),
+        ]
+        return [
+            Route(prefix + path, endpoint, methods=[method])
+            for prefix, version in [*((f"/v{v}", v) for v in VERSIONS), ("", VERSIONS[-1])]
+            for since, method, path, endpoint in paths
+            if since <= version
+        ]
+
+    # --- the gateway
+
+    async def info(self, _: Request) -> Response:
+        """Say what this is: clients look at the version of Flink it speaks for."""
+        return answer({"productName": "Apache Flink", "version": FLINK_VERSION})
+
+    async def versions(self, _: Request) -> Response:
+        return answer({"versions": [f"V{v}" for v in VERSIONS]})
+
+    # --- sessions
+
+    async def open(self, request: Request) -> Response:
+        properties = _texts(await body_of(request), "properties")
+        handle = await self._done("Failed to openSession.", lambda: self._sessions.open(properties))
+        return answer({"sessionHandle": handle})
+
+    async def settings(self, request: Request) -> Response:
+        session = await self._session(request, "Failed to getSessionConfig.")
+        return answer({"properties": session.session.settings})
+
+    async def close(self, request: Request) -> Response:
+        handle = _handle(request, "session")
+        await self._done("Failed to closeSession.", lambda: self._sessions.close(handle))
+        return answer({"status": "CLOSED"})
+
+    async def heartbeat(self, request: Request) -> Response:
+        await self._session(request, "Failed to trigger heartbeat.")
+        return answer({})
+
+    async def configure(self, request: Request) -> Response:
+        session, body = await self._session(request, "Failed to configure session."), await body_of(request)
+        statement = _text(body, "statement")
+        await self._done("Failed to configure session.", lambda: session.session.configure(statement))
+        return answer({})
+
+    async def complete(self, request: Request) -> Response:
+        session, body = await self._session(request, "Failed to completeStatement."), await body_of(request)
+        text, position = _text(body, "statement"), _number(body, "position")
+        words = await self._done("Failed to completeStatement.", session.session.vocabulary)
+        return answer({"candidates": candidates(text, position, words)})
+
+    # --- statements
+
+    async def execute(self, request: Request) -> Response:
+        session, body = await self._session(request, "Failed to execute statement."), await body_of(request)
+        text, only_now = _text(body, "statement"), _texts(body, "executionConfig")
+        operation = session.submit(lambda: session.session.execute(text, only_now), _number(body, "executionTimeout"))
+        return answer({"operationHandle": operation.handle})
+
+    async def status(self, request: Request) -> Response:
+        _, operation = await self._operation(request, "Failed to getOperationInfo.")
+        return answer({"status": operation.status})
+
+    async def cancel(self, request: Request) -> Response:
+        _, operation = await self._operation(request, "Failed to cancelOperation.")
+        await self._done("Failed to cancelOperation.", operation.cancel)
+        return answer({"status": operation.status})
+
+    async def close_operation(self, request: Request) -> Response:
+        session, operation = await self._operation(request, "Failed to closeOperation.")
+        await self._done("Failed to closeOperation.", operation.close)
+        del session.operations[operation.handle]
+        return answer({"status": "CLOSED"})
+
+    async def fetch(self, request: Request) -> Response:
+        token, row_format = _token(request), _row_format(request)
+        _, operation = await self._operation(request, "Failed to fetchResults.")
+
+        def fetched() -> bytes:
+            return _told(operation.fetch(token), row_format, _next_uri(request, row_format))
+
+        told = await self._done("Failed to fetchResults.", fetched)
+        return Response(told, media_type="application/json")
+
+    async def refresh(self, request: Request) -> Response:
+        """Refuse as Flink does, as the operation's result: no catalog here has materialized tables."""
+        session = await self._session(request, "Failed to refresh MaterializedTable.")
+        identifier = request.path_params["identifier"]
+
+        def refuse() -> Outcome:
+            raise ValidationException(f"The table '{identifier}' is not a materialized table.")
+
+        return answer({"operationHandle": session.submit(refuse).handle})
+
+    async def deploy(self, request: Request) -> Response:
+        """Refuse: a script runs as an application by `millstream run -t application`, not through a gateway."""
+        await self._session(request, "Failed to deploy script to cluster.")
+        body = await body_of(request)
+        why = (
+            "Scripts are not deployed by the gateway: run the file with `millstream sql -f`, or send its statements."
+            if body.get("script") or body.get("scriptUri")
+            else "Please specify script content or uri."
+        )
+        raise Refused(500, told_to_client("Failed to deploy script to cluster.", TableException(why)))
+
+    # --- what requests are about
+
+    async def _session(self, request: Request, otherwise: str) -> OpenSession:
+        handle = _handle(request, "session")
+        return await self._done(otherwise, lambda: self._sessions.find(handle))
+
+    async def _operation(self, request: Request, otherwise: str) -> tuple[OpenSession, Operation]:
+        session, handle = await self._session(request, otherwise), _handle(request, "operation")
+        return session, await self._done(otherwise, lambda: session.operation(handle))
+
+    async def _done(self, otherwise: str, act: Callable[[], T]) -> T:
+        """Do something that may take a while; an error is told as Flink's clients read it."""
+        try:
+            return await run_in_threadpool(act)
+        except Exception as e:
+            raise Refused(500, told_to_client(otherwise, e)) from e
+
+
+def _told(piece: Piece, row_format: str, next_uri: Callable[[int], str]) -> bytes:
+    """Return some rows as a client reads them."""
+    following = {} if piece.next_token is None else {"nextResultUri": next_uri(piece.next_token)}
+    outcome = piece.outcome
+    if outcome is None:
+        return _json({"resultType": piece.kind, **following}).encode()
+    head = {"resultType": piece.kind, "isQueryResult": outcome.is_query}
+    if outcome.job_id is not None:
+        head["jobID"] = outcome.job_id
+    head["resultKind"] = "SUCCESS" if outcome.is_ok else "SUCCESS_WITH_CONTENT"
+    columns = [{"name": f.name, "logicalType": logical_type(f.type), "comment": None} for f in outcome.fields.fields]
+    rows = [r for b in piece.batches for r in rows_as_json(b, outcome.fields, row_format, outcome.zone)]
+    results = f'{{"columns":{_json(columns)},"rowFormat":"{row_format}","data":[{",".join(rows)}]}}'
+    shown = [f"{_json(k)}:{_json(v)}" for k, v in head.items()] + [f'"results":{results}']
+    shown += [f"{_json(k)}:{_json(v)}" for k, v in following.items()]
+    return f"{{{','.join(shown)}}}".encode("utf-8", "surrogatepass")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _next_uri(request: Request, row_format: str) -> Callable[[int], str]:
+    base = re.sub(r"/result/[^/]*\Z", "/result/", request.url.path)
+    # Version 1 knows one format only.
+    query = "" if base.startswith("/v1/") else f"?rowFormat={row_format}"
+    return lambda token: f"{base}{token}{query}"
+
+
+def _handle(request: Request, name: str) -> str:
+    given: str = request.path_params[name]
+    try:
+        return str(uuid.UUID(given)) if len(given) == 36 else _unresolved(f"path parameter ({name}_handle)", given)
+    except ValueError:
+        return _unresolved(f"path parameter ({name}_handle)", given)
+
+
+def _token(request: Request) -> int:
+    given: str = request.path_params["token"]
+    if not re.fullmatch(r"-?\d{1,18}", given):
+        _unresolved("path parameter (token)", given)
+    return int(given)
+
+
+def _row_format(request: Request) -> str:
+    given = request.query_params.get("rowFormat", "JSON").upper()
+    return given if given in ROW_FORMATS else _unresolved("query parameter (rowFormat)", given)
+
+
+def _unresolved(what: str, given: str) -> str:
+    raise Refused(400, f'Bad request, could not parse parameters: Cannot resolve {what} from value "{given}".')
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    given = body.get(name)
+    return given if isinstance(given, str) else ""
+
+
+def _number(body: dict[str, Any], name: str) -> int:
+    given = body.get(name)
+    return given if isinstance(given, int) and given > 0 else 0
+
+
+def _texts(body: dict[str, Any], name: str) -> dict[str, str]:
+    given = body.get(name) or {}
+    if not isinstance(given, dict):
+        raise Refused(400, f"{name} must be an object of texts.")
+    return {str(k): str(v) for k, v in given.items()}

@@ -1,0 +1,158 @@
+"""Rows as clients of the gateway ask for them: values as JSON, or as the text that a prompt shows."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.sql import types as t
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.text import to_text
+from millstream.sql.errors import TableException
+from millstream.sql.schema import Fields
+from millstream.table.layout import shown_texts
+
+ROW_FORMATS = ("JSON", "PLAIN_TEXT")
+_KINDS = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
+_NULL = "null"
+
+Texts = list[str]
+
+
+def rows_as_json(batch: Batch, fields: Fields, row_format: str, zone: str) -> list[str]:
+    """Return each row of a batch as JSON: what it says, and its values.
+
+    They are text and not objects, since a decimal number has more digits than Python's JSON can write.
+    """
+    if row_format == "PLAIN_TEXT":
+        columns = [_quoted(shown_texts(c, k, zone)) for c, k in zip(batch.columns, fields.types, strict=True)]
+    else:
+        columns = [values_as_json(c, k) for c, k in zip(batch.columns, fields.types, strict=True)]
+    rows: Sequence[Sequence[str]] = list(zip(*columns, strict=True)) if columns else [()] * len(batch)
+    return [
+        f'{{"kind":"{_KINDS[kind]}","fields":[{",".join(values)}]}}'
+        for kind, values in zip(batch.all_kinds().tolist(), rows, strict=True)
+    ]
+
+
+def values_as_json(column: pa.Array, kind: t.DataType) -> Texts:
+    """Return the values of a column as JSON.
+
+    Example:
+        >>> values_as_json(pa.array([1.5, None]), t.DataTypes.DOUBLE())
+        ['1.5', 'null']
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return _WRITERS.get(type(kind), _as_text)(column, kind)
+
+
+def _quoted(texts: Sequence[str | None]) -> Texts:
+    return [_NULL if v is None else json.dumps(v, ensure_ascii=False) for v in texts]
+
+
+def _as_text(column: pa.Array, kind: t.DataType) -> Texts:
+    return _quoted(to_text(column, kind).to_pylist())
+
+
+def _numbers(column: pa.Array, kind: t.DataType) -> Texts:
+    return [_NULL if v is None else str(v) for v in column.to_pylist()]
+
+
+def _booleans(column: pa.Array, kind: t.DataType) -> Texts:
+    return [_NULL if v is None else str(v).lower() for v in column.to_pylist()]
+
+
+def _floats(column: pa.Array, kind: t.DataType) -> Texts:
+    # Infinity and NaN have no number in JSON.
+    texts = to_text(column, kind).to_pylist()
+    return [_NULL if v is None else v if v[-1].isdigit() else json.dumps(v) for v in texts]
+
+
+def _decimals(column: pa.Array, kind: t.DataType) -> Texts:
+    return [_NULL if v is None else _without_zeros(v) for v in to_text(column, kind).to_pylist()]
+
+
+def _bytes(column: pa.Array, kind: t.DataType) -> Texts:
+    return [_NULL if v is None else json.dumps(base64.b64encode(v).decode()) for v in column.to_pylist()]
+
+
+def _times(column: pa.Array, kind: t.DataType) -> Texts:
+    texts = to_text(column, kind, "UTC").to_pylist()
+    zone = "Z" if isinstance(kind, t.LocalZonedTimestampType) else ""
+    return [_NULL if v is None else f'"{_without_zeros(v.replace(" ", "T"))}{zone}"' for v in texts]
+
+
+def _without_zeros(text: str) -> str:
+    """Return a number or a time without zeros at the end of its fraction."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _lists(column: pa.Array, kind: t.DataType) -> Texts:
+    assert isinstance(kind, t.ArrayType)
+    elements = values_as_json(column.values, kind.element_type)
+    return _parts(column, lambda start, end: f"[{','.join(elements[start:end])}]")
+
+
+def _maps(column: pa.Array, kind: t.DataType) -> Texts:
+    key: t.DataType
+    value: t.DataType = t.DataTypes.INT()
+    if isinstance(kind, t.MultisetType):
+        key = kind.element_type
+    else:
+        assert isinstance(kind, t.MapType)
+        key, value = kind.key_type, kind.value_type
+    if not isinstance(key, (t.CharType, t.VarCharType)):
+        raise TableException(
+            f"A column of {kind} cannot be told as JSON, whose keys are texts: ask with rowFormat=PLAIN_TEXT, or CAST "
+            "the keys to STRING."
+        )
+    keys, items = values_as_json(column.keys, key), values_as_json(column.items, value)
+    pairs = [f"{k}:{v}" for k, v in zip(keys, items, strict=True)]
+    return _parts(column, lambda start, end: f"{{{','.join(pairs[start:end])}}}")
+
+
+def _parts(column: pa.Array, written: Callable[[int, int], str]) -> Texts:
+    """Return what is written of each value, whose parts lie from one offset to the next."""
+    offsets, there = column.offsets.to_pylist(), column.is_valid().to_pylist()
+    return [written(offsets[i], offsets[i + 1]) if there[i] else _NULL for i in range(len(column))]
+
+
+def _structs(column: pa.Array, kind: t.DataType) -> Texts:
+    assert isinstance(kind, t.RowType)
+    names = [json.dumps(f.name, ensure_ascii=False) for f in kind.fields]
+    members = [values_as_json(c, f.data_type) for c, f in zip(column.flatten(), kind.fields, strict=True)]
+    rows: list[Any] = list(zip(*members, strict=True)) if members else [()] * len(column)
+    there = column.is_valid().to_pylist()
+    return [
+        f"{{{','.join(f'{n}:{v}' for n, v in zip(names, row, strict=True))}}}" if is_there else _NULL
+        for row, is_there in zip(rows, there, strict=True)
+    ]
+
+
+_WRITERS: dict[type[t.DataType], Callable[[pa.Array, t.DataType], Texts]] = {
+    t.BooleanType: _booleans,
+    t.TinyIntType: _numbers,
+    t.SmallIntType: _numbers,
+    t.IntType: _numbers,
+    t.BigIntType: _numbers,
+    t.FloatType: _floats,
+    t.DoubleType: _floats,
+    t.DecimalType: _decimals,
+    t.BinaryType: _bytes,
+    t.VarBinaryType: _bytes,
+    t.RawType: _bytes,
+    t.TimeType: _times,
+    t.TimestampType: _times,
+    t.LocalZonedTimestampType: _times,
+    t.YearMonthIntervalType: _numbers,
+    t.DayTimeIntervalType: _numbers,
+    t.ArrayType: _lists,
+    t.MapType: _maps,
+    t.MultisetType: _maps,
+    t.RowType: _structs,
+}

@@ -1,0 +1,88 @@
+"""Serves a SQL gateway: sessions and statements beside the jobs they start, at one address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from millstream.common.configuration import Configuration
+from millstream.common.setting import TextSetting
+from millstream.datastream.command_line import stop_watching, watch_jobs
+from millstream.gateway.api import GatewayApi
+from millstream.gateway.session import Session
+from millstream.gateway.sessions import Sessions
+from millstream.jobmaster.job import JobMaster
+from millstream.service.app import make_app
+from millstream.service.options import ADDRESS, OWN_ADDRESS, PORT, ServiceOptions
+from millstream.service.registry import Registry
+from millstream.service.server import PublicServer, Sampler, service_of
+
+GATEWAY_PORT = TextSetting("sql-gateway.endpoint.rest.port", "8083", ("sql-gateway.endpoint.rest.bind-port",))
+GATEWAY_BIND = TextSetting("sql-gateway.endpoint.rest.bind-address", None)
+GATEWAY_ADDRESS = TextSetting("sql-gateway.endpoint.rest.address", None)
+# Settings that are about the gateway's own address, not about jobs.
+_OWN = ("rest.", "web.", "millstream.rest.", "sql-gateway.endpoint.")
+
+
+class Gateway:
+    """A SQL gateway that is served."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        """Take settings, for the gateway and for what runs in its sessions."""
+        config = Configuration.from_dict(dict(settings))
+        self._begun_with = {k: v for k, v in settings.items() if not k.startswith(_OWN)}
+        self.registry = Registry()
+        self.sessions = Sessions(self._begin, config)
+        options = _options(config)
+        service = service_of(self.registry, settings, options.token, options.refresh_ms, options.keep_seconds)
+        self._server = PublicServer(make_app(service, GatewayApi(self.sessions).routes()), options)
+        self._sampler = Sampler(self.registry)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._server.url
+
+    def _begin(self, properties: Mapping[str, str]) -> Session:
+        return Session({**self._begun_with, **properties}, self.registry)
+
+    def _take_up(self, job: JobMaster) -> Callable[[], None]:
+        self.registry.add(job, self._begun_with)
+        return _nothing
+
+    def start(self) -> None:
+        """Serve, on threads of its own."""
+        watch_jobs(self._take_up)
+        self._sampler.start()
+        self.sessions.start()
+        self._server.start()
+
+    def stop(self) -> None:
+        """Close all sessions and end what runs."""
+        stop_watching(self._take_up)
+        self.sessions.stop()
+        for entry in self.registry.entries():
+            entry.job.cancel()
+        for entry in self.registry.entries():
+            entry.job.result.exception()
+        self._sampler.stop()
+        self._server.stop()
+
+
+def _nothing() -> None:
+    """Do nothing when a job has ended: nobody waits for it."""
+
+
+def _options(config: Configuration) -> ServiceOptions:
+    """Return where it is served: Flink's keys of the gateway stand for those of the job service."""
+    service = Configuration(config)
+    given = {
+        PORT: GATEWAY_PORT.read(config),
+        ADDRESS: GATEWAY_BIND.read(config),
+        OWN_ADDRESS: GATEWAY_ADDRESS.read(config),
+    }
+    for setting, value in given.items():
+        if value is not None:
+            service.set_string(setting.key, value)
+    options = ServiceOptions.read(service)
+    assert options is not None
+    return options

@@ -1,0 +1,42 @@
+"""Errors as Flink's clients read them: as a Java stack trace would show them, the last cause being what users see."""
+
+from __future__ import annotations
+
+import re
+
+from millstream.common.errors import MillstreamError
+from millstream.sql.errors import CatalogException, SqlParserException, TableException, ValidationException
+
+_GATEWAY = "org.apache.flink.table.gateway.api.utils.SqlGatewayException"
+_OTHER = "java.lang.RuntimeException"
+_JAVAS = re.compile(r"(\w+Exception): ")
+_API = "org.apache.flink.table.api"
+_CLASSES: dict[type[Exception], str] = {
+    SqlParserException: f"{_API}.SqlParserException",
+    ValidationException: f"{_API}.ValidationException",
+    TableException: f"{_API}.TableException",
+    CatalogException: "org.apache.flink.table.catalog.exceptions.CatalogException",
+}
+
+
+def told_to_client(what: str, error: Exception) -> str:
+    """Return what a client is told of an error.
+
+    Example:
+        >>> print(told_to_client("Failed to closeSession.", ValidationException("No session x.")))  # doctest: +ELLIPSIS
+        <Exception on server side:
+        org.apache.flink.table.gateway.api.utils.SqlGatewayException: Failed to closeSession.
+        Caused by: org.apache.flink.table.api.ValidationException: No session x.
+        ...at millstream.gateway
+        <BLANKLINE>
+        End of exception on server side>
+    """
+    said = str(error) if isinstance(error, MillstreamError) else f"{type(error).__name__}: {error}"
+    known = next((name for kind, name in _CLASSES.items() if isinstance(error, kind)), None)
+    if known is None:
+        # What a job fails with, under a name of Java's, is told under that name.
+        found = _JAVAS.match(said)
+        known, said = (f"java.lang.{found[1]}", said[found.end() :]) if found else (_OTHER, said)
+    # Clients take the text between the last cause and its first line of code.
+    cause = f"Caused by: {known}: {said}\n\tat millstream.gateway"
+    return f"<Exception on server side:\n{_GATEWAY}: {what}\n{cause}\n\nEnd of exception on server side>"

@@ -1,0 +1,215 @@
+"""A session: what statements have declared and set so far, and what each statement comes to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from millstream.common.configuration import Configuration
+from millstream.gateway.completion import Vocabulary
+from millstream.gateway.jobs import JobStatements
+from millstream.service.registry import Registry
+from millstream.sql.columns.batch import Batch
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.language import statements as s
+from millstream.sql.language.statement_grammar import read_statement
+from millstream.sql.schema import Field, Fields
+from millstream.sql.types import DataTypes
+from millstream.table.environment_settings import EnvironmentSettings
+from millstream.table.result_kind import ResultKind
+from millstream.table.statement_set import StatementSet
+from millstream.table.table_environment import TableEnvironment
+from millstream.table.table_result import JobResult, OkResult, RowsResult, TableResult
+
+_JOB_ID = Fields((Field("job id", DataTypes.STRING()),))
+_SYNC = "table.dml-sync"
+_ONLY_INSERTS = (
+    "Only 'INSERT/CREATE TABLE AS' statement is allowed in Statement Set or use 'END' statement to submit Statement "
+    "Set."
+)
+# What configures a session, by Flink's list.
+CONFIGURING = (
+    *(s.SetOption, s.ResetOption, s.CreateTable, s.CreateView, s.CreateDatabase, s.CreateFunction, s.CreateCatalog),
+    *(s.CreateModel, s.Drop, s.AlterTable, s.AlterView, s.AlterFunction, s.AlterModel, s.AlterOptions, s.Use),
+    *(s.UseModules, s.LoadModule, s.UnloadModule, s.Jar),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a statement.
+
+    Attributes:
+        statement: the statement.
+        fields: the columns of its rows.
+        batches: the rows, as they come.
+        zone: in which points in time are shown.
+        is_ok: whether there is nothing to see but that it was carried out.
+        is_query: whether the rows are those of a query.
+        result: the result as the Table API has it.
+        job_id: the job that was started, None without one.
+    """
+
+    statement: s.Statement
+    fields: Fields
+    batches: Iterator[Batch]
+    zone: str
+    is_ok: bool
+    is_query: bool
+    result: TableResult
+    job_id: str | None = None
+
+    def cancel(self) -> None:
+        """Have the job of a query end; one that writes to tables goes on, as it does not need this session."""
+        client = self.result.get_job_client()
+        if self.is_query and client is not None:
+            client.cancel()
+
+
+class Session:
+    """Carries out statements, one after the other, whichever thread they come from."""
+
+    def __init__(self, settings: Mapping[str, str], registry: Registry) -> None:
+        """Begin a session.
+
+        Args:
+            settings: what SET would have set.
+            registry: the jobs there are.
+        """
+        self._given = dict(settings)
+        environment = EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(self._given))
+        self._t_env = TableEnvironment.create(environment.build())
+        self._jobs = JobStatements(registry)
+        self._statement_set: StatementSet | None = None
+        self._in_set = 0
+        self._lock = threading.RLock()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings as they are now."""
+        return {k: str(v) for k, v in self._configuration.to_dict().items()}
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether queries run in batch mode."""
+        return self.settings.get("execution.runtime-mode", "STREAMING").upper() == "BATCH"
+
+    @property
+    def _configuration(self) -> Configuration:
+        return self._t_env.get_config().get_configuration()
+
+    def execute(self, text: str, only_now: Mapping[str, str] | None = None) -> Outcome:
+        """Carry out a statement.
+
+        Args:
+            text: the statement.
+            only_now: settings for this statement alone.
+        """
+        with self._lock, self._with(only_now or {}):
+            statement = read_statement(text)
+            return self._outcome(statement, self._executed(statement, text))
+
+    def configure(self, text: str) -> None:
+        """Carry out a statement that declares or sets something, and no other."""
+        statement = read_statement(text)
+        if not isinstance(statement, CONFIGURING):
+            raise TableException(
+                f"Unsupported statement for configuring session: {text}\nThe configureSession API only supports "
+                "statements that declare or set something: SET, RESET, CREATE, DROP, ALTER, USE, LOAD MODULE, UNLOAD "
+                "MODULE, ADD JAR."
+            )
+        self.execute(text)
+
+    @contextmanager
+    def _with(self, only_now: Mapping[str, str]) -> Iterator[None]:
+        before = self.settings
+        for key, value in only_now.items():
+            self._configuration.set_string(key, value)
+        try:
+            yield
+        finally:
+            for key in only_now:
+                self._configuration.remove_config(key)
+                if key in before:
+                    self._configuration.set_string(key, before[key])
+
+    def _executed(self, statement: s.Statement, text: str) -> TableResult:
+        if self._statement_set is not None:
+            return self._collected(statement, text, self._statement_set)
+        zone = self._t_env.get_config().get_local_timezone()
+        match statement:
+            case s.BeginStatementSet():
+                self._statement_set, self._in_set = self._t_env.create_statement_set(), 0
+                return OkResult()
+            case s.EndStatementSet():
+                raise ValidationException(
+                    "No Statement Set to submit. 'END' statement should be used after 'BEGIN STATEMENT SET'."
+                )
+            case s.Show(what="JOBS"):
+                return self._jobs.shown(zone)
+            case s.Describe(what="JOB"):
+                return self._jobs.described(statement.name[0], zone)
+            case s.StopJob():
+                return self._jobs.stopped(statement, self._configuration)
+            case s.ResetOption(key=None):
+                return self._reset_all()
+            case s.ResetOption(key=str() as key) if key in self._given:
+                self._configuration.set_string(key, self._given[key])
+                return OkResult()
+        return self._t_env.execute_sql(text)
+
+    def _collected(self, statement: s.Statement, text: str, collecting: StatementSet) -> TableResult:
+        """Take a statement between BEGIN STATEMENT SET and END."""
+        if isinstance(statement, s.EndStatementSet):
+            self._statement_set = None
+            return collecting.execute() if self._in_set else OkResult()
+        if not isinstance(statement, s.Insert):
+            raise ValidationException(_ONLY_INSERTS)
+        collecting.add_insert_sql(text)
+        self._in_set += 1
+        return OkResult()
+
+    def _reset_all(self) -> TableResult:
+        """Go back to the settings the session began with."""
+        for key in self.settings.keys() - self._given.keys():
+            self._configuration.remove_config(key)
+        for key, value in self._given.items():
+            self._configuration.set_string(key, value)
+        return OkResult()
+
+    def _outcome(self, statement: s.Statement, result: TableResult) -> Outcome:
+        client = result.get_job_client()
+        job_id = None if client is None else str(client.get_job_id())
+        if isinstance(result, JobResult) and self.settings.get(_SYNC, "false").lower() != "true":
+            # A job that writes is known by its id, and does not keep a client waiting.
+            listed = RowsResult(_JOB_ID, [(job_id,)])
+            return self._told(statement, result, listed, job_id)
+        return self._told(statement, result, result, job_id)
+
+    def _told(self, statement: s.Statement, result: TableResult, shown: TableResult, job_id: str | None) -> Outcome:
+        schema = shown.get_resolved_schema()
+        columns = zip(schema.get_column_names(), schema.get_column_data_types(), strict=True)
+        return Outcome(
+            statement=statement,
+            fields=Fields(tuple(Field(n, k) for n, k in columns)),
+            batches=shown.arrow_batches(),
+            zone=self._t_env.get_config().get_local_timezone(),
+            is_ok=shown.get_result_kind() == ResultKind.SUCCESS,
+            is_query=isinstance(statement, s.QueryStatement),
+            result=result,
+            job_id=job_id,
+        )
+
+    def vocabulary(self) -> Vocabulary:
+        """Return the names that statements of this session can use."""
+        with self._lock:
+            tables = {name: self._columns(name) for name in self._t_env.list_tables()}
+            path = f"{self._t_env.get_current_catalog()}.{self._t_env.get_current_database()}"
+            return Vocabulary(tables, self._t_env.list_functions(), path, tuple(self._t_env.list_catalogs()))
+
+    def _columns(self, table: str) -> Sequence[str]:
+        quoted = table.replace("`", "``")
+        with self._t_env.execute_sql(f"DESCRIBE `{quoted}`").collect() as rows:
+            return [row[0] for row in rows]

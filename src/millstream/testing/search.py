@@ -1,0 +1,160 @@
+"""Real Elasticsearch and OpenSearch for tests: one node on loopback, started in some seconds, deleted at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import zipfile
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+
+from millstream.common.errors import MillstreamError
+from millstream.spark.jars import fetch_archive
+from millstream.spark.java import find_java
+from millstream.testing.databases import LocalServer
+
+__all__ = ["ElasticsearchServer", "OpenSearchServer"]
+
+# Later Javas have no security manager, which these servers ask for.
+_NEWEST_JAVA = 23
+_LOGGING = """
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1.} %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+"""
+
+
+class _SearchServer(LocalServer):
+    """A server in Java, from the archive that its makers publish for tests of others: without users and passwords."""
+
+    organisation = ""
+    module = ""
+    version = ""
+    main = ""
+    # How the names of its settings for Java begin.
+    settings = ""
+
+    @property
+    def host(self) -> str:
+        """Where it is, `127.0.0.1:port`."""
+        return f"127.0.0.1:{self.port}"
+
+    def documents(self, index: str) -> dict[str, dict[str, Any]]:
+        """Return the documents of an index by their ids, as another program sees them; at most 10,000."""
+        self._ask("POST", f"/{index}/_refresh")
+        found = self._ask("GET", f"/{index}/_search?size=10000")
+        return {hit["_id"]: hit["_source"] for hit in found["hits"]["hits"]}
+
+    def put(self, path: str, body: dict[str, Any]) -> None:
+        """Put settings, such as those of an index."""
+        self._ask("PUT", path, json.dumps(body))
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        finally:
+            connection.close()
+        if answer.status >= 400:
+            raise MillstreamError(f"{self.name} refuses {method} {path}: {text[:500]}")
+        return dict(json.loads(text))
+
+    @property
+    def _home(self) -> str:
+        return os.path.join(self.directory, f"{self.module}-{self.version}")
+
+    def _make(self) -> None:
+        if find_java().version > _NEWEST_JAVA:
+            raise MillstreamError(f"There is no Java for {self.name} on this machine: it needs 17 to {_NEWEST_JAVA}.")
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        try:
+            kept = fetch_archive(
+                self.organisation, self.module, self.version, os.path.join(cache, "millstream", "jars")
+            )
+        except (MillstreamError, OSError, subprocess.TimeoutExpired) as e:
+            raise MillstreamError(f"There is no {self.name} on this machine, and it cannot be fetched: {e}") from e
+        with zipfile.ZipFile(kept) as archive:
+            archive.extractall(self.directory)
+        told = {
+            "http.port": self.port,
+            # None of the usual ones, where another may listen that would be asked to join.
+            "transport.port": 0,
+            "discovery.type": "single-node",
+            "network.host": "127.0.0.1",
+            "cluster.routing.allocation.disk.threshold_enabled": "false",
+        }
+        self._write(f"{self.module}.yml", "".join(f"{name}: {value}\n" for name, value in told.items()))
+        self._write("log4j2.properties", _LOGGING)
+        if self._owner:
+            for folder, _, names in os.walk(self.directory):
+                for path in (folder, *(os.path.join(folder, name) for name in names)):
+                    shutil.chown(path, self._owner["user"], self._owner["group"])
+
+    def _write(self, name: str, text: str) -> None:
+        with open(os.path.join(self._home, "config", name), "w") as file:
+            file.write(text)
+
+    def _command(self) -> list[str]:
+        places = {"path.home": self._home, "path.conf": os.path.join(self._home, "config"), "distribution.type": "zip"}
+        return [
+            find_java().path,
+            "-Xms256m",
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Djava.security.manager=allow",
+            f"-Djava.io.tmpdir={self.directory}",
+            "-Dlog4j2.disable.jmx=true",
+            *(f"-D{self.settings}.{name}={value}" for name, value in places.items()),
+            "-cp",
+            os.path.join(self._home, "lib", "*"),
+            self.main,
+        ]
+
+    def _answers(self) -> bool:
+        try:
+            self._ask("GET", "/_cluster/health?wait_for_status=yellow&timeout=1s")
+        except (OSError, HTTPException, MillstreamError):
+            return False
+        return True
+
+    def _end(self, how: int) -> None:
+        # In order it would take seconds to end, and what it has is deleted.
+        super()._end(signal.SIGKILL)
+
+
+class ElasticsearchServer(_SearchServer):
+    """Elasticsearch 7.
+
+    Example:
+        with ElasticsearchServer() as server:
+            sink = Elasticsearch7SinkBuilder().set_hosts(server.host)...
+    """
+
+    name = "Elasticsearch"
+    told_by = "LIBFFI_TMPDIR"
+    organisation = "org.elasticsearch.distribution.integ-test-zip"
+    module = "elasticsearch"
+    version = "7.17.28"
+    main = "org.elasticsearch.bootstrap.Elasticsearch"
+    settings = "es"
+
+
+class OpenSearchServer(_SearchServer):
+    """OpenSearch 2."""
+
+    name = "OpenSearch"
+    organisation = "org.opensearch.distribution.integ-test-zip"
+    module = "opensearch"
+    version = "2.19.1"
+    main = "org.opensearch.bootstrap.OpenSearch"
+    settings = "opensearch"

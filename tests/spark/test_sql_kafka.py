@@ -1,0 +1,537 @@
+"""Topics of a real Kafka as tables: `kafka` and `upsert-kafka`, most of it in this process, some on Spark."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from conftest import Env
+from cookbook_runs import Shop, customers_and_orders
+from schema_registry import registry_server
+
+from millstream.common.errors import MillstreamError
+from millstream.sql.errors import TableException, ValidationException
+from millstream.table import EnvironmentSettings, StreamTableEnvironment
+from millstream.table.connectors.kafka_writing import KafkaPartitioner
+from millstream.testing import LocalEnvironment
+from millstream.testing.databases import PostgresServer
+from millstream.testing.kafka import KafkaBroker
+
+pytestmark = pytest.mark.spark
+
+_names = itertools.count()
+BOUNDED = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
+
+
+def new_topic(kafka: KafkaBroker, partitions: int = 1) -> str:
+    name = f"sql-{next(_names)}"
+    kafka.create_topic(name, partitions)
+    return name
+
+
+@pytest.fixture
+def topic(kafka: KafkaBroker) -> str:
+    return new_topic(kafka)
+
+
+@pytest.fixture
+def t_env() -> StreamTableEnvironment:
+    return local()
+
+
+def local(parallelism: int = 1, batch: bool = False) -> StreamTableEnvironment:
+    settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
+    found = StreamTableEnvironment.create(LocalEnvironment().set_parallelism(parallelism), settings)
+    found.get_config().set("table.local-time-zone", "UTC")
+    return found
+
+
+def declare(
+    t_env: StreamTableEnvironment,
+    kafka: KafkaBroker,
+    name: str,
+    columns: str,
+    topic: str | None,
+    options: dict[str, str],
+) -> None:
+    about = {"connector": "kafka", "properties.bootstrap.servers": kafka.bootstrap, **options}
+    if topic is not None:
+        about["topic"] = topic
+    if not any(k in about for k in ("format", "value.format")):
+        about["format"] = "json"
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in about.items())
+    t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({listed})")
+
+
+def rows(t_env: StreamTableEnvironment, query: str) -> list[Any]:
+    return [tuple(r) for r in t_env.execute_sql(query).collect()]
+
+
+def changes(t_env: StreamTableEnvironment, query: str) -> list[tuple[str, Any]]:
+    return [(str(r.get_row_kind()), tuple(r)) for r in t_env.execute_sql(query).collect()]
+
+
+def left(changed: Iterable[tuple[str, Any]]) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for kind, row in changed:
+        found[row] += 1 if kind in ("+I", "+U") else -1
+    return +found
+
+
+def send(kafka: KafkaBroker, topic: str, *messages: dict[str, Any]) -> None:
+    """Write messages with all that the client can say of them."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for message in messages:
+        producer.produce(topic, **message)
+    assert producer.flush(30) == 0
+
+
+def read(kafka: KafkaBroker, topic: str) -> list[Any]:
+    """Return the messages of a topic as the client sees them."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.bootstrap, "group.id": "looks", "enable.partition.eof": True, "log_level": 0}
+    )
+    found = []
+    try:
+        for number in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
+            consumer.assign([TopicPartition(topic, number, 0)])
+            while (message := consumer.poll(30)) is not None and message.error() is None:
+                found.append(message)
+            assert message is not None, "the partition has no end"
+    finally:
+        consumer.close()
+    return found
+
+
+# --- reading
+
+
+def test_columns_and_what_kafka_says_of_messages(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
+    topic = new_topic(kafka, 2)
+    send(
+        kafka,
+        topic,
+        {"value": b'{"id": 1, "name": "a"}', "partition": 1, "timestamp": 1_700_000_000_123, "headers": [("h", b"x")]},
+        {"value": b'{"id": 2}', "partition": 1, "timestamp": 1_700_000_000_456},
+    )
+    columns = """
+        id INT, name STRING, `partition` INT METADATA VIRTUAL, o BIGINT METADATA FROM 'offset' VIRTUAL,
+        ts TIMESTAMP(3) METADATA FROM 'timestamp', headers MAP<STRING, BYTES> METADATA, t STRING METADATA FROM 'topic',
+        epoch INT METADATA FROM 'leader-epoch' VIRTUAL, kind STRING METADATA FROM 'timestamp-type' VIRTUAL"""
+    declare(t_env, kafka, "t", columns, topic, BOUNDED)
+    found = rows(t_env, "SELECT id, name, `partition`, o, CAST(ts AS STRING), headers, t, epoch, kind FROM t")
+    assert found == [
+        (1, "a", 1, 0, "2023-11-14 22:13:20.123", {"h": b"x"}, topic, 0, "CreateTime"),
+        (2, None, 1, 1, "2023-11-14 22:13:20.456", {}, topic, 0, "CreateTime"),
+    ]
+
+
+def test_keys_have_a_format_a_prefix_and_columns_of_their_own(kafka: KafkaBroker, topic: str) -> None:
+    t_env = local()
+    send(
+        kafka,
+        topic,
+        {"key": b'{"id": 7, "part": "x"}', "value": b"1,one"},
+        # A message without a key has no row, as in Flink.
+        {"value": b"2,two"},
+    )
+    keys = {"key.format": "json", "key.fields": "k_id;k_part", "key.fields-prefix": "k_", "value.format": "csv"}
+    options = {**BOUNDED, **keys, "value.fields-include": "EXCEPT_KEY"}
+    declare(t_env, kafka, "t", "k_id INT, n INT, name STRING, k_part STRING", topic, options)
+    assert rows(t_env, "SELECT * FROM t") == [(7, 1, "one", "x")]
+    # What is in both is the value's.
+    shared = {**BOUNDED, **keys, "key.fields": "id;part", "key.fields-prefix": "", "value.fields-include": "ALL"}
+    declare(t_env, kafka, "shared", "id INT, part STRING", topic, shared)
+    assert rows(t_env, "SELECT * FROM shared WHERE id = 1") == [(1, "one")]
+
+
+def test_reading_begins_and_ends_where_it_is_told_to(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
+    topic = new_topic(kafka, 2)
+    for at in range(6):
+        send(kafka, topic, {"value": str(at).encode(), "partition": 0, "timestamp": 1000 + at})
+    send(kafka, topic, {"value": b"9", "partition": 1, "timestamp": 5000})
+
+    def found(**options: str) -> list[int]:
+        said = {k.replace("__", "."): v for k, v in options.items()}
+        said = {f"scan.{k}".replace("_", "-"): v for k, v in said.items()}
+        name = f"t{next(_names)}"
+        # A job that ends says how far its group has come.
+        group = {"properties.group.id": name, "properties.auto.offset.reset": "earliest", "format": "csv"}
+        declare(t_env, kafka, name, "n INT", topic, {"scan.bounded.mode": "latest-offset", **group, **said})
+        return sorted(r[0] for r in rows(t_env, f"SELECT * FROM {name}"))
+
+    everything = [0, 1, 2, 3, 4, 5, 9]
+    assert found(startup__mode="earliest-offset") == everything
+    assert found(startup__mode="latest-offset") == []
+    # Of what a group has committed, and as the client is told where it has not.
+    assert found() == everything
+    assert found(startup__mode="timestamp", startup__timestamp_millis="1004") == [4, 5, 9]
+    offsets = "partition:0,offset:3;partition:1,offset:1"
+    assert found(startup__mode="specific-offsets", startup__specific_offsets=offsets) == [3, 4, 5]
+    ends = {"startup__mode": "earliest-offset", "bounded__mode": "timestamp", "bounded__timestamp_millis": "1002"}
+    assert found(**ends) == [0, 1]
+    ends = {"startup__mode": "earliest-offset", "bounded__mode": "specific-offsets"}
+    assert found(**ends, bounded__specific_offsets="partition:0,offset:2") == [0, 1]
+
+
+def test_offsets_of_a_group_are_gone_on_from(kafka: KafkaBroker, topic: str) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    kafka.send(topic, ["1", "2", "3"])
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic, "log_level": 0})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    consumer.close()
+    t_env = local()
+    group = {"properties.group.id": topic, "format": "csv"}
+    declare(t_env, kafka, "t", "n INT", topic, {**group, "scan.bounded.mode": "latest-offset"})
+    # What the group has committed can be the end, too.
+    declare(t_env, kafka, "u", "n INT", topic, {**group, **BOUNDED, "scan.bounded.mode": "group-offsets"})
+    assert rows(t_env, "SELECT * FROM u") == [(1,), (2,)]
+    assert rows(t_env, "SELECT * FROM t") == [(3,)]
+    other = {"properties.group.id": "nobody", "format": "csv", "scan.bounded.mode": "latest-offset"}
+    declare(t_env, kafka, "v", "n INT", topic, other)
+    with pytest.raises(MillstreamError, match="there is no committed offset of partition 0"):
+        rows(t_env, "SELECT * FROM v")
+
+
+def test_topics_by_list_and_by_pattern_and_partitions_that_come_later(kafka: KafkaBroker) -> None:
+    first, second = new_topic(kafka), new_topic(kafka)
+    kafka.send(first, ["1"])
+    kafka.send(second, ["2"])
+    t_env = local()
+    declare(t_env, kafka, "listed", "n INT", f"{first};{second}", {**BOUNDED, "format": "csv"})
+    assert sorted(rows(t_env, "SELECT * FROM listed")) == [(1,), (2,)]
+    pattern = {"topic-pattern": f"({first}|{second})", "format": "csv"}
+    declare(t_env, kafka, "fitting", "n INT, topic STRING METADATA VIRTUAL", None, {**BOUNDED, **pattern})
+    assert sorted(rows(t_env, "SELECT * FROM fitting")) == [(1, first), (2, second)]
+    later = {"scan.startup.mode": "earliest-offset", "scan.topic-partition-discovery.interval": "100 ms"}
+    declare(t_env, kafka, "later", "n INT", first, {**later, "format": "csv"})
+    with t_env.execute_sql("SELECT * FROM later").collect() as found:
+        assert tuple(next(found)) == (1,)
+        kafka.add_partitions(first, 2)
+        kafka.send(first, ["3"], partition=1)
+        assert tuple(next(found)) == (3,)
+
+
+def test_each_partition_has_a_watermark_of_its_own(kafka: KafkaBroker) -> None:
+    topic = new_topic(kafka, 2)
+    # One after the other these would be late; side by side they are not.
+    kafka.send(topic, [f"1,2024-01-01 00:00:{s:02}" for s in (1, 11, 21)], partition=0)
+    kafka.send(topic, [f"2,2024-01-01 00:00:{s:02}" for s in (2, 12, 22)], partition=1)
+    t_env = local()
+    columns = "n INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
+    declare(t_env, kafka, "t", columns, topic, {**BOUNDED, "format": "csv"})
+    query = "SELECT window_start, SUM(n) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY {}"
+    found = rows(t_env, query.format("window_start, window_end"))
+    assert [n for _, n in sorted(found)] == [3, 3, 3]
+
+
+def test_what_cannot_be_read_is_told_with_its_place_or_left_out(kafka: KafkaBroker, topic: str) -> None:
+    t_env = local()
+    kafka.send(topic, ['{"n": 1}', "nonsense", '{"n": 3}'])
+    declare(t_env, kafka, "t", "n INT", topic, BOUNDED)
+    with pytest.raises(MillstreamError, match=f"offset 1 of partition 0 of topic '{topic}' cannot be read.*nonsense"):
+        rows(t_env, "SELECT * FROM t")
+    declare(t_env, kafka, "u", "n INT", topic, {**BOUNDED, "json.ignore-parse-errors": "true"})
+    assert rows(t_env, "SELECT * FROM u") == [(1,), (3,)]
+    batch = local(batch=True)
+    declare(batch, kafka, "u", "n INT", topic, {**BOUNDED, "json.ignore-parse-errors": "true"})
+    assert rows(batch, "SELECT * FROM u") == [(1,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "Property group.id is required when using committed offset"),
+        ({"topic-pattern": "x"}, "Option 'topic' and 'topic-pattern' shouldn't be set together."),
+        ({"scan.startup.mode": "timestamp"}, "'scan.startup.timestamp-millis' is required in 'timestamp' startup mode"),
+        ({"scan.startup.mode": "specific-offsets"}, "'scan.startup.specific-offsets' is required in"),
+        (
+            {"scan.startup.mode": "specific-offsets", "scan.startup.specific-offsets": "0:1"},
+            "should follow the format 'partition:0,offset:42;partition:1,offset:300', but is '0:1'",
+        ),
+        ({"scan.startup.mode": "first"}, "'first' is none of earliest-offset, latest-offset"),
+        ({"key.fields": "id"}, "can only be declared if a key format is defined using 'key.format'"),
+        ({"key.format": "json"}, "requires the declaration of one or more of key fields using 'key.fields'"),
+        ({"key.format": "json", "key.fields": "no"}, "Could not find the field 'no' in the table schema"),
+        (
+            {"key.format": "json", "key.fields": "id", "key.fields-prefix": "k_", "value.fields-include": "EXCEPT_KEY"},
+            "must be prefixed with 'k_'",
+        ),
+        ({"key.format": "json", "key.fields": "id", "key.fields-prefix": "i"}, "A key prefix is not allowed when"),
+        ({"sink.delivery-guarantee": "exactly-once"}, "sink.transactional-id-prefix must be specified"),
+        (
+            {"sink.partitioner": "round-robin", "key.format": "json", "key.fields": "id"},
+            "'round-robin' partitioner only",
+        ),
+        ({"sink.partitioner": "no.such"}, "Could not find and instantiate partitioner class 'no.such'"),
+        ({"topic": "a;b"}, "Metadata column 'topic' must be specified in schema"),
+        ({"format": "nope"}, "Could not find any format factory for identifier 'nope'"),
+        ({"json.nope": "1"}, "Unsupported options found for 'kafka'"),
+    ],
+)
+def test_options_are_refused_with_flinks_words(options: dict[str, str], words: str) -> None:
+    t_env = local()
+    given = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "nowhere:1", "format": "json"}
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**given, **options}.items())
+    t_env.execute_sql(f"CREATE TABLE t (id INT) WITH ({listed})")
+    # Some are the sink's, some the source's.
+    is_sinks = any(k.startswith("sink.") for k in options) or options.get("topic") == "a;b"
+    with pytest.raises(ValidationException, match=words):
+        t_env.execute_sql("INSERT INTO t VALUES (1)" if is_sinks else "SELECT * FROM t")
+
+
+def test_a_primary_key_and_updates_need_a_format_or_a_connector_that_has_them() -> None:
+    t_env = local()
+    options = "'properties.bootstrap.servers' = 'nowhere:1', 'topic' = 't'"
+    t_env.execute_sql(
+        "CREATE TABLE t (id INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'kafka', 'format' = 'json', "
+        f"'scan.startup.mode' = 'earliest-offset', {options})"
+    )
+    with pytest.raises(ValidationException, match="doesn't support defining PRIMARY KEY constraint on the table"):
+        t_env.execute_sql("SELECT * FROM t")
+    t_env.execute_sql(f"CREATE TABLE s (n BIGINT) WITH ('connector' = 'kafka', 'format' = 'json', {options})")
+    with pytest.raises(TableException, match="doesn't support consuming update changes"):
+        t_env.execute_sql("INSERT INTO s SELECT COUNT(*) FROM (VALUES 1, 2) AS t(a)")
+    formats = "'key.format' = 'json', 'value.format' = 'json'"
+    t_env.execute_sql(f"CREATE TABLE u (n BIGINT) WITH ('connector' = 'upsert-kafka', {formats}, {options})")
+    with pytest.raises(ValidationException, match="'upsert-kafka' tables require to define a PRIMARY KEY constraint"):
+        t_env.execute_sql("SELECT * FROM u")
+    formats = "'key.format' = 'json', 'value.format' = 'debezium-json'"
+    t_env.execute_sql(
+        "CREATE TABLE v (n INT, PRIMARY KEY (n) NOT ENFORCED) "
+        f"WITH ('connector' = 'upsert-kafka', {formats}, {options})"
+    )
+    with pytest.raises(ValidationException, match="doesn't support 'debezium-json' as value format"):
+        t_env.execute_sql("SELECT * FROM v")
+
+
+# --- writing
+
+
+class ByValue(KafkaPartitioner):
+    def partition(self, key: Any, value: Any, topic: str, partitions: Any) -> int:
+        return int(partitions[int(json.loads(value)["id"]) % len(partitions)])
+
+
+def test_messages_are_written_with_keys_headers_and_timestamps(kafka: KafkaBroker, topic: str) -> None:
+    t_env = local()
+    columns = """
+        headers MAP<STRING, BYTES> METADATA, id INT, name STRING, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp',
+        o BIGINT METADATA FROM 'offset' VIRTUAL"""
+    options = {"key.format": "raw", "key.fields": "name", "value.format": "json", "value.fields-include": "EXCEPT_KEY"}
+    declare(t_env, kafka, "t", columns, topic, options)
+    t_env.execute_sql(
+        "INSERT INTO t (id, name, ts, headers) VALUES "
+        "(1, 'a', TO_TIMESTAMP_LTZ(1700000000123, 3), MAP['h', ENCODE('v', 'UTF-8')]), "
+        "(2, 'b', TO_TIMESTAMP_LTZ(1700000000456, 3), CAST(NULL AS MAP<STRING, BYTES>))"
+    ).wait()
+    found = sorted((m.key(), m.value(), m.timestamp(), m.headers()) for m in read(kafka, topic))
+    assert found == [
+        (b"a", b'{"id":1}', (1, 1_700_000_000_123), [("h", b"v")]),
+        (b"b", b'{"id":2}', (1, 1_700_000_000_456), None),
+    ]
+
+
+def test_partitions_are_chosen_as_is_said(kafka: KafkaBroker) -> None:
+    t_env = local(parallelism=2)
+    written = "INSERT INTO {} SELECT id FROM (VALUES (1), (2), (3), (4), (5), (6)) AS v(id)"
+    for name, partitioner, counts in (
+        ("round", "round-robin", [2, 2, 2]),
+        ("fixed", "fixed", [6, 0, 0]),
+        ("mine", f"{__name__}.ByValue", [2, 2, 2]),
+    ):
+        topic = new_topic(kafka, 3)
+        declare(t_env, kafka, name, "id INT", topic, {"sink.partitioner": partitioner, "sink.parallelism": "1"})
+        t_env.execute_sql(written.format(name)).wait()
+        found = Counter(m.partition() for m in read(kafka, topic))
+        assert [found[i] for i in range(3)] == counts, name
+    # Of the last the rows are where their values say.
+    assert {(m.partition(), json.loads(m.value())["id"] % 3) for m in read(kafka, topic)} == {(0, 0), (1, 1), (2, 2)}
+
+
+def test_rows_say_which_of_several_topics_they_go_to(kafka: KafkaBroker) -> None:
+    first, second = new_topic(kafka), new_topic(kafka)
+    t_env = local()
+    declare(t_env, kafka, "t", "id INT, topic STRING METADATA", f"{first};{second}", {})
+    t_env.execute_sql(f"INSERT INTO t VALUES (1, '{first}'), (2, '{second}')").wait()
+    assert [kafka.read(first), kafka.read(second)] == [[b'{"id":1}'], [b'{"id":2}']]
+    with pytest.raises(MillstreamError, match="The topic of the sink record is not valid"):
+        t_env.execute_sql("INSERT INTO t VALUES (1, 'another')").wait()
+
+
+def test_changes_are_written_and_read_in_the_formats_of_other_programs(kafka: KafkaBroker) -> None:
+    for name in ("debezium-json", "canal-json", "maxwell-json"):
+        topic, t_env = new_topic(kafka), local()
+        declare(t_env, kafka, "t", "k INT, n BIGINT", topic, {**BOUNDED, "format": name})
+        t_env.execute_sql("INSERT INTO t SELECT k, COUNT(*) FROM (VALUES (1), (2), (1)) AS v(k) GROUP BY k").wait()
+        assert left(changes(t_env, "SELECT * FROM t")) == Counter({(1, 2): 1, (2, 1): 1})
+    told = b'{"before":null,"after":{"k":1},"op":"c","ts_ms":5000,"source":{"db":"shop","schema":"s","table":"o"}}'
+    topic, t_env = new_topic(kafka), local()
+    send(kafka, topic, {"value": told})
+    columns = """
+        k INT, made TIMESTAMP_LTZ(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL,
+        db STRING METADATA FROM 'value.source.database' VIRTUAL, o STRING METADATA FROM 'value.source.table' VIRTUAL,
+        p MAP<STRING, STRING> METADATA FROM 'value.source.properties' VIRTUAL, `offset` BIGINT METADATA VIRTUAL"""
+    declare(t_env, kafka, "t", columns, topic, {**BOUNDED, "format": "debezium-json"})
+    everything = {"db": "shop", "schema": "s", "table": "o"}
+    found = rows(t_env, "SELECT k, CAST(made AS STRING), db, o, p, `offset` FROM t")
+    assert found == [(1, "1970-01-01 00:00:05.000", "shop", "o", everything, 0)]
+
+
+def test_avro_by_its_columns_and_with_a_registry(kafka: KafkaBroker) -> None:
+    columns = "id INT NOT NULL, name STRING, price DECIMAL(8, 2), made TIMESTAMP(3), tags ARRAY<STRING>"
+    values = "(1, 'a', 1.25, TIMESTAMP '2024-02-03 04:05:06.789', ARRAY['x', 'y']), (2, CAST(NULL AS STRING), "
+    values += "CAST(NULL AS DECIMAL(8, 2)), CAST(NULL AS TIMESTAMP(3)), CAST(NULL AS ARRAY<STRING>))"
+    with registry_server() as registry:
+        for name in ("avro", "avro-confluent", "debezium-avro-confluent"):
+            topic, t_env = new_topic(kafka), local()
+            url = {} if name == "avro" else {f"{name}.url": registry.url}
+            declare(t_env, kafka, "t", columns, topic, {**BOUNDED, "format": name, **url})
+            t_env.execute_sql(f"INSERT INTO t VALUES {values}").wait()
+            found = rows(t_env, "SELECT id, name, price, CAST(made AS STRING), tags FROM t ORDER BY id LIMIT 9")
+            text = [(i, n, None if p is None else str(p), a, g) for i, n, p, a, g in found]
+            assert text[-2:] == [
+                (1, "a", "1.25", "2024-02-03 04:05:06.789", ["x", "y"]),
+                (2, None, None, None, None),
+            ]
+            if url:
+                # Under the subject of the topic's values.
+                assert f"{topic}-value" in registry.subjects
+        send(kafka, topic, {"value": b"nonsense"})
+        with pytest.raises(MillstreamError, match="does not begin with the number of a schema"):
+            rows(t_env, "SELECT * FROM t")
+
+
+def test_exactly_once_is_seen_by_those_who_read_what_is_committed(kafka: KafkaBroker, topic: str) -> None:
+    t_env = local()
+    t_env.get_config().set("execution.checkpointing.interval", "100 ms")
+    options = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": topic}
+    declare(t_env, kafka, "t", "id BIGINT", topic, options)
+    t_env.execute_sql(
+        "CREATE TABLE g (id BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '100', "
+        "'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '100')"
+    )
+    t_env.execute_sql("INSERT INTO t SELECT id FROM g").wait()
+    assert sorted(json.loads(v)["id"] for v in kafka.read(topic, committed=True)) == list(range(1, 101))
+
+
+# --- rows by key
+
+
+def upserts(t_env: StreamTableEnvironment, kafka: KafkaBroker, name: str, topic: str, **options: str) -> None:
+    said = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+    formats = {"connector": "upsert-kafka", "key.format": "json", "value.format": "json"}
+    columns = "id INT, name STRING, n BIGINT, PRIMARY KEY (id) NOT ENFORCED"
+    declare(t_env, kafka, name, columns, topic, {**formats, "scan.bounded.mode": "latest-offset", **said})
+
+
+def test_the_last_message_of_a_key_is_its_row_and_one_without_a_value_deletes_it(
+    kafka: KafkaBroker, topic: str, t_env: StreamTableEnvironment
+) -> None:
+    one, two = b'{"id":1}', b'{"id":2}'
+    send(
+        kafka,
+        topic,
+        {"key": one, "value": b'{"id":1,"name":"a","n":1}'},
+        {"key": two, "value": b'{"id":2,"name":"b","n":1}'},
+        {"key": one, "value": b'{"id":1,"name":"a","n":2}'},
+        {"key": two},
+        {"key": b'{"id":3}'},
+        {"key": two, "value": b'{"id":2,"name":"c","n":5}'},
+    )
+    upserts(t_env, kafka, "t", topic)
+    assert changes(t_env, "SELECT * FROM t") == [
+        ("+I", (1, "a", 1)),
+        ("+I", (2, "b", 1)),
+        ("-U", (1, "a", 1)),
+        ("+U", (1, "a", 2)),
+        ("-D", (2, "b", 1)),
+        ("+I", (2, "c", 5)),
+    ]
+    assert left(changes(t_env, "SELECT SUM(n), COUNT(*) FROM t")) == Counter({(7, 2): 1})
+    upserts(t_env, kafka, "except_key", topic, value__fields_include="EXCEPT_KEY")
+    assert left(changes(t_env, "SELECT * FROM except_key")) == Counter({(1, "a", 2): 1, (2, "c", 5): 1})
+
+
+def test_changes_become_upserts_and_tombstones(kafka: KafkaBroker) -> None:
+    for buffer in ({}, {"sink__buffer_flush__max_rows": "1000", "sink__buffer_flush__interval": "60 s"}):
+        topic, out, t_env = new_topic(kafka), new_topic(kafka), local()
+        declare(t_env, kafka, "changed", "id INT, n INT", topic, {**BOUNDED, "format": "debezium-json"})
+        columns = "id INT, total BIGINT, PRIMARY KEY (id) NOT ENFORCED"
+        formats = {"connector": "upsert-kafka", "key.format": "json", "value.format": "json"}
+        said = {k.replace("__", ".").replace("_", "-"): v for k, v in buffer.items()}
+        declare(t_env, kafka, "t", columns, out, {**formats, "scan.bounded.mode": "latest-offset", **said})
+        kafka.send(
+            topic,
+            [
+                '{"before":null,"after":{"id":1,"n":1},"op":"c"}',
+                '{"before":null,"after":{"id":2,"n":1},"op":"c"}',
+                '{"before":{"id":1,"n":1},"after":{"id":1,"n":5},"op":"u"}',
+                '{"before":{"id":2,"n":1},"after":null,"op":"d"}',
+            ],
+        )
+        t_env.execute_sql("INSERT INTO t SELECT id, SUM(n) FROM changed GROUP BY id").wait()
+        found = [(m.key(), m.value()) for m in read(kafka, out)]
+        # Whatever is said on the way, this is what a log that is compacted has in the end.
+        assert dict(found) == {b'{"id":1}': b'{"id":1,"total":5}', b'{"id":2}': None}
+        assert len(found) == 2 if buffer else len(found) > 2
+        assert left(changes(t_env, "SELECT * FROM t")) == Counter({(1, 5): 1})
+
+
+def test_a_buffer_needs_both_of_its_options(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
+    upserts(t_env, kafka, "t", "nowhere", sink__buffer_flush__max_rows="5")
+    with pytest.raises(ValidationException, match="must be set to be greater than zero together"):
+        t_env.execute_sql("INSERT INTO t VALUES (1, 'a', 1)")
+
+
+# --- on Spark
+
+
+def test_a_topic_is_counted_into_another_on_spark(kafka: KafkaBroker, env: Env) -> None:
+    topic, out = new_topic(kafka, 3), new_topic(kafka, 2)
+    for partition in range(3):
+        kafka.send(topic, [json.dumps({"id": i, "name": f"n{i % 5}"}) for i in range(200)], partition=partition)
+    env.set_parallelism(2)
+    t_env = StreamTableEnvironment.create(env)
+    declare(t_env, kafka, "t", "id INT, name STRING", topic, BOUNDED)
+    columns = "name STRING, total BIGINT, PRIMARY KEY (name) NOT ENFORCED"
+    formats = {"connector": "upsert-kafka", "key.format": "raw", "value.format": "json"}
+    declare(t_env, kafka, "u", columns, out, {**formats, "scan.bounded.mode": "latest-offset"})
+    t_env.execute_sql("INSERT INTO u SELECT name, COUNT(*) FROM t GROUP BY name").wait()
+    last = {m.key(): json.loads(m.value())["total"] for m in read(kafka, out)}
+    assert last == {f"n{i}".encode(): 120 for i in range(5)}
+
+
+def test_the_cookbooks_program_on_spark(
+    kafka: KafkaBroker, postgres: PostgresServer, env: Env, capsys: pytest.CaptureFixture[str]
+) -> None:
+    customers_and_orders.run(StreamTableEnvironment.create(env.set_parallelism(2)), postgres, kafka)
+    promised = (customers_and_orders.__doc__ or "").partition("Expected output:")[2]
+    assert capsys.readouterr().out.splitlines() == [line.strip() for line in promised.strip().splitlines()]
+
+
+def test_the_cookbooks_program_is_right_though_it_is_killed(postgres: PostgresServer) -> None:
+    with KafkaBroker() as own:
+        shop = Shop(postgres, own, "local", 1)
+        try:
+            shop.change(60)
+            for _ in range(2):
+                shop.start()
+                # When it has come so far, changes go on, and it is killed in the middle of them.
+                shop.await_right(90)
+                shop.change(60)
+                shop.kill()
+                shop.change(30)
+            shop.start()
+            shop.await_right(90)
+        finally:
+            shop.close()

@@ -1,0 +1,103 @@
+"""Statements that a SQL gateway is sent, and what Flink's own answers: `python tests/sql/gateway.py URL` records it.
+
+Flink's gateway is started from the jars of apache-flink and org.apache.flink:flink-sql-gateway, with execution.target:
+local and parallelism.default: 1.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+RECORDED = Path(__file__).with_name("gateway.json")
+_SEQUENCE = "'fields.a.kind'='sequence','fields.a.start'='1','fields.a.end'='3'"
+_SOURCE = f"WITH ('connector'='datagen','number-of-rows'='3',{_SEQUENCE})"
+# Each with the format of its rows.
+STATEMENTS = [
+    (f"CREATE TABLE t (a INT, b STRING, PRIMARY KEY (a) NOT ENFORCED) {_SOURCE}", "JSON"),
+    ("CREATE TABLE s (a INT) WITH ('connector'='blackhole')", "JSON"),
+    ("SHOW TABLES", "JSON"),
+    ("DESCRIBE t", "JSON"),
+    ("SHOW CREATE TABLE s", "PLAIN_TEXT"),
+    ("SET 'a.b' = 'c'", "JSON"),
+    ("RESET 'a.b'", "JSON"),
+    ("SELECT a, COUNT(*) AS c FROM (VALUES (1), (1)) AS v(a) GROUP BY a", "JSON"),
+    ("SELECT CAST(a AS BIGINT) AS n, a + 0.5 AS d FROM t", "PLAIN_TEXT"),
+    (
+        "SELECT DATE '2024-01-02' dt, TIME '10:11:12' t, TIMESTAMP '2024-01-02 03:04:00' ts, TIMESTAMP "
+        "'2024-01-02 03:04:05.123400' tm, CAST(TIMESTAMP '2024-01-02 03:04:05.5' AS TIMESTAMP_LTZ(9)) lz, INTERVAL '1' "
+        "DAY i, INTERVAL '1-2' YEAR TO MONTH iy, TRUE b, 'é\"' st",
+        "JSON",
+    ),
+    (
+        "SELECT ARRAY[1, 2] ar, MAP['a', 1] m, ROW(1, 'x') r, x'4142' bi, CAST(NULL AS INT) n, 1e0 d, 1e20 d2, "
+        "CAST(1.5 AS FLOAT) f, CAST(1 AS TINYINT) ti, CAST(1.10 AS DECIMAL(38, 18)) de, CAST('NaN' AS DOUBLE) nan",
+        "JSON",
+    ),
+    (
+        "SELECT DATE '2024-01-02' dt, TIME '10:11:12' t, TIMESTAMP '2024-01-02 03:04:05.678' ts, INTERVAL '1' DAY i, "
+        "INTERVAL '1-2' YEAR TO MONTH iy, ARRAY[1, 2] ar, MAP[1, 'a'] m, ROW(1, 'x') r, x'4142' bi, CAST(NULL AS INT) "
+        "n, 1e0 d, TRUE b, CAST(1.1 AS DECIMAL(5, 3)) de",
+        "PLAIN_TEXT",
+    ),
+    ("BEGIN STATEMENT SET", "JSON"),
+    ("INSERT INTO s SELECT 1", "JSON"),
+    ("END", "JSON"),
+    ("INSERT INTO s SELECT a FROM t", "JSON"),
+    ("SELECT x FROM t", "JSON"),
+    ("USE CATALOG nope", "JSON"),
+    ("SELECT 1 / a FROM (VALUES (0)) AS v(a)", "JSON"),
+]
+
+
+def ask(base: str, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
+    """Return the status and the body of an answer."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(base + path, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=120) as found:
+            return found.status, json.load(found)
+    except urllib.error.HTTPError as e:
+        return e.code, json.load(e)
+
+
+def answer_to(base: str, session: str, statement: str, row_format: str) -> dict[str, Any]:
+    """Return what a statement comes to: its columns and all its rows, or its last cause."""
+    _, begun = ask(base, f"/v2/sessions/{session}/statements", "POST", {"statement": statement})
+    uri = f"/v2/sessions/{session}/operations/{begun['operationHandle']}/result/0?rowFormat={row_format}"
+    rows: list[Any] = []
+    end = time.monotonic() + 120
+    while True:
+        assert time.monotonic() < end, statement
+        status, piece = ask(base, uri)
+        if status != 200:
+            return {"status": status, "cause": last_cause("\n".join(piece["errors"]))}
+        if piece["resultType"] != "NOT_READY":
+            rows += piece["results"]["data"]
+        if piece["resultType"] == "EOS":
+            told = {k: piece[k] for k in ("isQueryResult", "resultKind")}
+            has_job = {"has_job": "jobID" in piece}
+            shown = ["a job"] if piece["results"]["columns"][0]["name"] == "job id" else rows
+            return {**told, **has_job, "columns": piece["results"]["columns"], "rows": shown}
+        uri = piece["nextResultUri"]
+
+
+def last_cause(told: str) -> str:
+    """Return the first line of the cause that is Flink's own, without what its parser says again."""
+    causes = [c for c in told.split("Caused by: ")[1:] if "calcite" not in c.split(":")[0]]
+    return causes[-1].split("\n")[0]
+
+
+def answers(base: str) -> list[dict[str, Any]]:
+    """Send all statements to a gateway, in one session."""
+    session = ask(base, "/v2/sessions", "POST", {"properties": {"table.local-time-zone": "UTC"}})[1]["sessionHandle"]
+    return [answer_to(base, session, *statement) for statement in STATEMENTS]
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(json.dumps(answers(sys.argv[1]), indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,81 @@
+"""TPC-H: its tables at any scale, its 22 queries in Flink's SQL, and DuckDB's answers to them at a small scale."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.table import TableEnvironment
+
+HERE = Path(__file__).parent
+ANSWERS = HERE / "answers.json.gz"
+# At which the answers were recorded.
+SCALE = 0.01
+TABLES = ("lineitem", "orders", "customer", "part", "partsupp", "supplier", "nation", "region")
+
+_TYPES = {pa.int64(): "BIGINT", pa.int32(): "INT", pa.date32(): "DATE"}
+
+
+def queries() -> dict[int, str]:
+    """Return the queries by their numbers."""
+    text = (HERE / "queries.sql").read_text()
+    return {int(n): query.strip() for n, query in re.findall(r"^-- q(\d+)\n(.*?)(?=^-- q|\Z)", text, re.S | re.M)}
+
+
+def generate(folder: Path, scale: float = SCALE) -> None:
+    """Write the tables, as Parquet; tpchgen-cli makes the same ones everywhere."""
+    program = Path(sys.executable).parent / "tpchgen-cli"
+    subprocess.run([program, "parquet", "-s", str(scale), f"--output-dir={folder}"], check=True, capture_output=True)
+
+
+def create_tables(env: TableEnvironment, folder: Path) -> None:
+    """Declare the tables."""
+    for table in TABLES:
+        path = folder / f"{table}.parquet"
+        columns = ", ".join(f"{field.name} {_type(field.type)}" for field in pq.read_schema(path))
+        options = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet'"
+        env.execute_sql(f"CREATE TABLE {table} ({columns}) WITH ({options})")
+
+
+def _type(found: pa.DataType) -> str:
+    if pa.types.is_decimal(found):
+        return f"DECIMAL({found.precision}, {found.scale})"
+    return _TYPES.get(found, "STRING")
+
+
+def answers() -> dict[int, list[list[Any]]]:
+    """Return DuckDB's answers; numbers with a point are floats, dates are texts."""
+    return {int(n): rows for n, rows in json.loads(gzip.decompress(ANSWERS.read_bytes())).items()}
+
+
+def plain(rows: list[Any]) -> list[list[Any]]:
+    """Return rows as answers have them."""
+    return [[_plain(value) for value in row] for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    return value if value is None or isinstance(value, (int, float, str)) else str(value)
+
+
+def are_equal(found: list[list[Any]], wanted: list[list[Any]]) -> bool:
+    """Compare rows in their order; averages and quotients have other digits behind the sixth in DuckDB."""
+    return len(found) == len(wanted) and all(
+        len(a) == len(b) and all(map(_is_equal, a, b)) for a, b in zip(found, wanted, strict=True)
+    )
+
+
+def _is_equal(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return abs(a - b) <= 1e-6 * max(1.0, abs(b))
+    return bool(a == b)

@@ -1,0 +1,209 @@
+"""Jobs that follow the slots there are: real ones, in this process, where a test says how many slots there are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from millstream.common import Configuration, WatermarkStrategy
+from millstream.common.errors import InvalidProgramError, JobExecutionError
+from millstream.common.job_status import JobStatus
+from millstream.datastream import KeyedProcessFunction
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.local_job_client import LocalJobClient
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.jobmaster.local import LocalEngine
+from millstream.service.app import Service, make_app
+from millstream.service.registry import Registry
+from millstream.testing import CollectSink, LocalEnvironment
+
+_PREFIX = "jobmanager.adaptive-scheduler"
+AT_ONCE = {
+    "jobmanager.scheduler": "adaptive",
+    f"{_PREFIX}.submission.resource-stabilization-timeout": "0 ms",
+    f"{_PREFIX}.executing.cooldown-after-rescaling": "0 ms",
+    f"{_PREFIX}.executing.resource-stabilization-timeout": "0 ms",
+    f"{_PREFIX}.rescale-trigger.max-delay": "0 ms",
+    "execution.checkpointing.interval": "20 ms",
+    "parallelism.default": "4",
+}
+RECORDS, KEYS = 100_000_000, 23
+
+
+class Slots:
+    """How many slots there are."""
+
+    count = 1
+
+
+@pytest.fixture
+def slots(monkeypatch: pytest.MonkeyPatch) -> Slots:
+    slots = Slots()
+    monkeypatch.setattr(LocalEngine, "slots", lambda engine, wanted: slots.count)
+    return slots
+
+
+class Count(KeyedProcessFunction):
+    """Numbers the records of each key; fails once when it is told to."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[tuple[int, int, int]]:
+        if FAIL.is_set():
+            FAIL.clear()
+            raise RuntimeError("told to fail")
+        n = (self.count.value() or 0) + 1
+        self.count.update(n)
+        yield value, value % KEYS, n
+
+
+FAIL = threading.Event()
+
+
+class Job:
+    """A job that counts until it is stopped."""
+
+    def __init__(self, **settings: str) -> None:
+        told = {**AT_ONCE, **{key.replace("__", "."): value for key, value in settings.items()}}
+        local, self.sink = LocalEnvironment(Configuration.from_dict(told), restarts=5), CollectSink()
+        source = DataGeneratorSource(lambda i: i, RECORDS, 4000)
+        numbers = local.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        numbers.key_by(lambda x: x % KEYS).process(Count()).uid("count").sink_to(self.sink).uid("sink")
+        client = local.execute_async("counting")
+        assert isinstance(client, LocalJobClient)
+        self.client = client
+        self.registry = Registry(time.time)
+        self.registry.add(client._job, told)
+
+    @property
+    def widths(self) -> list[int]:
+        view = self.client._job.view
+        return [v.parallelism for v in view.plan.vertices] if view.status is JobStatus.RUNNING else []
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < end, self.client._job.view
+            time.sleep(0.005)
+
+    def until_widths(self, *widths: int) -> None:
+        """Wait until the job has so many subtasks, and results so."""
+        self.until(lambda: self.widths == list(widths))
+        count = len(self.sink.results())
+        self.until(lambda: len(self.sink.results()) > count)
+
+    def until_all_have_state(self) -> None:
+        """Wait until there are records of each key, so that no subtask has none."""
+        self.until(lambda: len({key for _, key, _ in self.sink.results()}) == KEYS)
+
+    def metrics(self, *names: str) -> list[float]:
+        asked = TestClient(make_app(Service(self.registry)))
+        told = asked.get(f"/jobs/{self.client.get_job_id()}/metrics?get={','.join(names)}").json()
+        by_name = {m["id"]: float(m["value"]) for m in told}
+        return [by_name[name] for name in names]
+
+    def stop(self, directory: Any) -> None:
+        """Stop the job; each record must have been counted once."""
+        self.client.stop_with_savepoint(savepoint_directory=str(directory)).result(60)
+        self.client.get_job_execution_result().result(60)
+        values = [value for value, _, _ in self.sink.results()]
+        assert values and sorted(values) == list(range(len(values)))
+        expected = Counter((k, n) for k in range(KEYS) for n in range(1, len(range(k, len(values), KEYS)) + 1))
+        assert Counter((k, n) for _, k, n in self.sink.results()) == expected
+
+
+def test_a_job_follows_slots_that_come_and_go(slots: Slots, tmp_path: Any) -> None:
+    slots.count = 0
+    job = Job()
+    job.until(lambda: job.client._job.view.status is JobStatus.CREATED)
+    slots.count = 1
+    job.until_widths(1, 1)
+    job.until_all_have_state()
+    slots.count = 3
+    job.until_widths(3, 3)
+    # More than the program wants are not used.
+    slots.count = 9
+    job.until_widths(4, 4)
+    slots.count = 2
+    job.until_widths(2, 2)
+    assert job.client._job.view.restarts == 0
+    # Three changes, to three subtasks, four, and two: each read its state once.
+    job.until(lambda: job.metrics("numEpochsStateRead") == [9.0])
+    job.stop(tmp_path)
+    assert job.metrics("numEpochsStateRead") == [9.0]
+
+
+def test_a_job_that_fails_goes_on_with_the_slots_that_are_left(slots: Slots, tmp_path: Any) -> None:
+    slots.count = 4
+    # While it runs it would not be rescaled for an hour.
+    job = Job(**{f"{_PREFIX}.executing.cooldown-after-rescaling".replace(".", "__"): "1 h"})
+    job.until_widths(4, 4)
+    job.until_all_have_state()
+    slots.count = 2
+    FAIL.set()
+    job.until_widths(2, 2)
+    assert job.client._job.view.restarts == 1
+    # The two read the state from files in their first epoch; all others found it in memory.
+    job.until(lambda: job.metrics("numEpochsStateRead") == [2.0])
+    job.stop(tmp_path)
+    here, read, share = job.metrics("numEpochsStateLocal", "numEpochsStateRead", "stateLocalShare")
+    assert read == 2 and here > 0 and share == here / (here + read) < 1
+
+
+def test_in_reactive_mode_a_job_takes_all_slots_up_to_its_max_parallelism(slots: Slots, tmp_path: Any) -> None:
+    slots.count = 1
+    job = Job(
+        jobmanager__scheduler="default",
+        **{"scheduler-mode": "reactive", "parallelism__default": "1", "pipeline__max-parallelism": "5"},
+    )
+    job.until_widths(1, 1)
+    slots.count = 9
+    job.until_widths(5, 5)
+    with pytest.raises(InvalidProgramError, match="follows the slots there are"):
+        job.client.rescale(2).result(60)
+    job.stop(tmp_path)
+
+
+def test_a_job_without_slots_fails_in_the_end(slots: Slots) -> None:
+    slots.count = 0
+    job = Job(**{f"{_PREFIX}.submission.resource-wait-timeout".replace(".", "__"): "50 ms"})
+    with pytest.raises(JobExecutionError, match="needs 1 slots and there are 0, after 0.05 s: add executors"):
+        job.client.get_job_execution_result().result(60)
+
+
+def test_a_job_that_waits_for_slots_can_be_cancelled(slots: Slots) -> None:
+    slots.count = 0
+    job = Job()
+    job.until(lambda: job.client._job.view.status is JobStatus.CREATED)
+    job.client.cancel().result(60)
+    assert job.client.get_job_status().result(60) is JobStatus.CANCELED
+
+
+def test_bounds_are_asked_for_and_set_over_rest(slots: Slots, tmp_path: Any) -> None:
+    slots.count = 4
+    job = Job()
+    job.until_widths(4, 4)
+    asked, path = TestClient(make_app(Service(job.registry))), f"/jobs/{job.client.get_job_id()}/resource-requirements"
+    bounds = asked.get(path).json()
+    assert [b["parallelism"] for b in bounds.values()] == [{"lowerBound": 1, "upperBound": 4}] * 2
+    counting = list(bounds)[-1]
+    bounds[counting]["parallelism"] = {"lowerBound": 1, "upperBound": 2}
+    assert asked.put(path, json=bounds).status_code == 200
+    job.until_widths(4, 2)
+    assert asked.get(path).json() == bounds
+    bounds[counting]["parallelism"] = {"lowerBound": 3, "upperBound": 2}
+    refused = asked.put(path, json=bounds)
+    assert refused.status_code == 400 and "cannot be from 3 to 2" in refused.text
+    # As many as there are slots for, though more are wanted.
+    bounds[counting]["parallelism"] = {"lowerBound": 1, "upperBound": 128}
+    assert asked.put(path, json=bounds).status_code == 200
+    job.until_widths(4, 4)
+    assert asked.get(path).json() == bounds
+    job.stop(tmp_path)

@@ -1,0 +1,104 @@
+"""Flink's own SQL client and JDBC driver on our gateway: DDL, queries, INSERT, SHOW JOBS, an error with its place."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apache_flink import ROOT, WHY_NOT, flink_folder, flink_jar
+
+from millstream.gateway.server import Gateway
+from millstream.spark.java import find_java
+
+SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
+SOURCE = (
+    "CREATE TABLE t (a INT) WITH ('connector'='datagen','number-of-rows'='3','fields.a.kind'='sequence',"
+    "'fields.a.start'='1','fields.a.end'='3')"
+)
+SINK = "CREATE TABLE s (a INT) WITH ('connector'='blackhole')"
+
+pytestmark = [
+    pytest.mark.skipif(
+        flink_folder() is None
+        or flink_jar("flink-sql-gateway") is None
+        or flink_jar("flink-sql-jdbc-driver-bundle") is None,
+        reason=WHY_NOT,
+    ),
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    gateway = Gateway({**SETTINGS, "sql-gateway.endpoint.rest.port": "auto"})
+    gateway.start()
+    yield gateway
+    gateway.stop()
+
+
+def java(jars: list[Path], *words: str, cwd: Path) -> str:
+    opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util", "net", "nio", "time")]
+    path = ":".join(map(str, jars))
+    (cwd / "config.yaml").touch()
+    done = subprocess.run(
+        [find_java().path, "-Xmx256m", *opens, f"-Duser.home={cwd}", "-cp", path, *words],
+        capture_output=True, text=True, timeout=200, check=False, cwd=cwd,
+        env={**os.environ, "FLINK_CONF_DIR": str(cwd)},
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def libraries() -> list[Path]:
+    folder = flink_folder()
+    assert folder is not None
+    return sorted((folder / "lib").glob("*.jar"))
+
+
+def test_flinks_sql_client(gateway: Gateway, tmp_path: Path) -> None:
+    folder, jar = flink_folder(), flink_jar("flink-sql-gateway")
+    assert folder is not None and jar is not None
+    script = tmp_path / "script.sql"
+    script.write_text(
+        f"SET 'sql-client.execution.result-mode' = 'tableau';\n{SOURCE};\n{SINK};\nSHOW TABLES;\n"
+        "SELECT a, COUNT(*) AS c FROM t GROUP BY a;\nINSERT INTO s SELECT a FROM t;\nSHOW JOBS;\n"
+        "SELECT a\nFROM t WHERE nope > 1;\nSHOW CATALOGS;\n"
+    )
+    jars = [*libraries(), *(folder / "opt").glob("flink-sql-client*.jar"), jar]
+    address = gateway.url.removeprefix("http://")
+    words = ["org.apache.flink.table.client.SqlClient", "gateway", "--endpoint", address, "-f", str(script)]
+    told = java(jars, *words, cwd=tmp_path)
+    assert "|          s |\n|          t |\n+------------+\n2 rows in set" in told, told
+    assert (
+        "| op |           a |                    c |\n+----+-------------+----------------------+\n"
+        "| +I |           1 |                    1 |\n| +I |           2 |                    1 |\n"
+        "| +I |           3 |                    1 |\n+----+-------------+----------------------+\n"
+        "Received a total of 3 rows"
+    ) in told
+    job = re.search("successfully submitted to the cluster:\\S*\nJob ID: ([0-9a-f]{32})", told)
+    assert job is not None, told
+    assert f"| {job[1]} | insert-into_default_catalog.default_database.s |" in told
+    # The error has its place, and ends the script, as Flink's client has it.
+    assert "Column 'nope' not found in any table\n    FROM t WHERE nope > 1;\n                 ^" in told
+    assert "catalog name" not in told
+
+
+def test_flinks_jdbc_driver(gateway: Gateway, tmp_path: Path) -> None:
+    driver = flink_jar("flink-sql-jdbc-driver-bundle")
+    assert driver is not None
+    # The driver's bundle has no logging of its own.
+    logging = [jar for jar in libraries() if jar.name.startswith(("log4j", "flink-dist"))]
+    source = str(ROOT / "tests" / "sql" / "flink" / "AskJdbc.java")
+    values = "SELECT TIMESTAMP '2024-01-02 03:04:05.1' ts, CAST(1.5 AS DECIMAL(38, 18)) de, CAST(NULL AS INT) nu"
+    statements = [SOURCE, SINK, "SELECT a, a * 2 AS d FROM t", values, "INSERT INTO s SELECT a FROM t", "SHOW JOBS"]
+    told = java([driver, *logging], source, gateway.url.removeprefix("http://"), *statements, cwd=tmp_path)
+    lines = [line for line in told.splitlines() if line.startswith(("[", "OK", "default"))]
+    assert lines[:6] == [
+        "default_catalog.default_database", "OK", "OK", "[a=1, d=2]", "[a=2, d=4]", "[a=3, d=6]",
+    ], told  # fmt: skip
+    assert lines[6] == "[ts=2024-01-02 03:04:05.1, de=1.500000000000000000, nu=null]"
+    job = re.fullmatch(r"\[job id=([0-9a-f]{32})\]", lines[7])
+    assert job is not None and lines[8].startswith(f"[job id={job[1]}, job name=insert-into_")

@@ -1,0 +1,369 @@
+"""The SQL gateway: what Flink's own answers, tokens and cancellation, sessions that nobody uses."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.sql import gateway as flinks
+
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.gateway.completion import Vocabulary, candidates
+from millstream.gateway.operation import Fetching, Operation
+from millstream.gateway.row_formats import values_as_json
+from millstream.gateway.server import Gateway
+from millstream.gateway.session import Outcome, Session
+from millstream.gateway.sessions import Sessions
+from millstream.service.registry import Registry
+from millstream.sql.columns.batch import Batch
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.language.statement_grammar import read_statement
+from millstream.sql.schema import Field, Fields
+from millstream.sql.types import DataTypes
+from millstream.table.table_result import OkResult
+
+SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
+ENDLESS = "CREATE TABLE endless (n BIGINT) WITH ('connector'='datagen','rows-per-second'='1000')"
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    gateway = Gateway({**SETTINGS, "sql-gateway.endpoint.rest.port": "auto"})
+    gateway.start()
+    yield gateway
+    gateway.stop()
+
+
+class Client:
+    """A client with a session of its own."""
+
+    def __init__(self, gateway: Gateway, **properties: str) -> None:
+        self.url = gateway.url
+        status, opened = self.ask("/v4/sessions", "POST", {"properties": properties})
+        assert status == 200
+        self.path = f"/v4/sessions/{opened['sessionHandle']}"
+
+    def ask(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
+        return flinks.ask(self.url, path, method, body)
+
+    def begin(self, statement: str, **more: Any) -> str:
+        _, begun = self.ask(f"{self.path}/statements", "POST", {"statement": statement, **more})
+        return f"{self.path}/operations/{begun['operationHandle']}"
+
+    def rows(self, statement: str, **more: Any) -> list[Any]:
+        uri, rows = f"{self.begin(statement, **more)}/result/0?rowFormat=JSON", []
+        while True:
+            status, piece = self.ask(uri)
+            assert status == 200, piece
+            if piece["resultType"] == "EOS":
+                return rows
+            rows += [row["fields"] for row in piece.get("results", {"data": []})["data"]]
+            uri = piece["nextResultUri"]
+
+    def refused(self, statement: str) -> str:
+        uri = f"{self.begin(statement)}/result/0?rowFormat=JSON"
+        while True:
+            status, piece = self.ask(uri)
+            if status != 200:
+                return flinks.last_cause("\n".join(piece["errors"]))
+            assert piece["resultType"] != "EOS"
+            uri = piece["nextResultUri"]
+
+
+def test_statements_are_answered_as_flinks_gateway_does(gateway: Gateway) -> None:
+    expected = json.loads(flinks.RECORDED.read_text())
+    for (statement, _), ours, theirs in zip(flinks.STATEMENTS, flinks.answers(gateway.url), expected, strict=True):
+        assert ours == theirs, statement
+
+
+def test_each_version_has_its_paths(gateway: Gateway) -> None:
+    client = Client(gateway)
+    later = {"configure-session": 2, "scripts": 4, "materialized-tables/a.b.c/refresh": 3}
+    for version in (1, 2, 3, 4):
+        root = client.path.replace("/v4", f"/v{version}")
+        assert client.ask(f"/v{version}/info")[1] == {"productName": "Apache Flink", "version": "2.3.0"}
+        assert client.ask(f"/v{version}/api_versions")[1] == {"versions": ["V1", "V2", "V3", "V4"]}
+        assert client.ask(f"{root}/heartbeat", "POST", {}) == (200, {})
+        for path, since in later.items():
+            status, _ = client.ask(f"{root}/{path}", "POST", {"statement": "SET 'x' = 'y'"})
+            assert (status == 404) == (version < since), (version, path)
+    assert client.ask(client.path)[1]["properties"]["x"] == "y"
+    assert client.ask("/v5/info")[0] == 404
+    # The next piece is asked for at the same version; version 1 knows one format.
+    operation = client.begin("SHOW CATALOGS").replace("/v4", "/v1")
+    eventually(lambda: client.ask(f"{operation}/status")[1]["status"] == "FINISHED")
+    assert client.ask(f"{operation}/result/0")[1]["nextResultUri"] == f"{operation}/result/1"
+
+
+def test_jobs_are_shown_described_and_stopped(gateway: Gateway, tmp_path: Path) -> None:
+    client = Client(gateway, **{"execution.checkpointing.savepoint-dir": str(tmp_path)})
+    for statement in (ENDLESS, "CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole')"):
+        assert client.rows(statement) == [["OK"]]
+    ((job,),) = client.rows("INSERT INTO s SELECT n FROM endless")
+    shown = {row[0]: row for row in client.rows("SHOW JOBS")}
+    assert shown[job][1] == "insert-into_default_catalog.default_database.s"
+    assert client.rows(f"DESCRIBE JOB '{job}'")[0][0] == job
+    # The jobs are served at the same address, too.
+    _, overview = client.ask("/jobs/overview")
+    assert job in [j["jid"] for j in overview["jobs"]]
+    eventually(lambda: client.rows(f"DESCRIBE JOB '{job}'")[0][2] == "RUNNING")
+    ((path,),) = client.rows(f"STOP JOB '{job}' WITH SAVEPOINT")
+    assert (Path(path) / "_metadata").exists()
+    assert client.rows(f"DESCRIBE JOB '{job}'")[0][2] == "FINISHED"
+    ((other,),) = client.rows("INSERT INTO s SELECT n FROM endless")
+    assert client.rows(f"STOP JOB '{other}'") == [["OK"]]
+    assert client.rows(f"DESCRIBE JOB '{other}'")[0][2] == "CANCELED"
+    assert "The job 'abc' is not found" in client.refused("STOP JOB 'abc'")
+
+
+def test_a_query_that_is_cancelled_ends_with_its_job(gateway: Gateway) -> None:
+    client = Client(gateway)
+    client.rows(ENDLESS)
+    operation = client.begin("SELECT n FROM endless")
+    uri, found = f"{operation}/result/0?rowFormat=JSON", {}
+    while not found.get("results", {"data": []})["data"]:
+        _, found = client.ask(uri)
+        uri = found["nextResultUri"]
+    assert client.ask(f"{operation}/status")[1] == {"status": "RUNNING"}
+    assert client.ask(f"{operation}/cancel", "POST", {}) == (200, {"status": "CANCELED"})
+    status, told = client.ask(uri)
+    assert status == 500 and "in CANCELED status" in told["errors"][0]
+    eventually(lambda: client.rows(f"DESCRIBE JOB '{found['jobID']}'")[0][2] == "CANCELED")
+    assert client.ask(f"{operation}/close", "DELETE") == (200, {"status": "CLOSED"})
+    assert client.ask(f"{operation}/status")[0] == 500
+
+
+def test_closing_a_session_ends_its_queries_and_not_what_it_has_inserted(gateway: Gateway) -> None:
+    client, other = Client(gateway), Client(gateway)
+    client.rows(ENDLESS)
+    client.rows("CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole')")
+    ((inserting,),) = client.rows("INSERT INTO s SELECT n FROM endless")
+    query = client.begin("SELECT n FROM endless")
+    eventually(lambda: "jobID" in client.ask(f"{query}/result/0?rowFormat=JSON")[1])
+    reading = client.ask(f"{query}/result/0?rowFormat=JSON")[1]["jobID"]
+    assert client.ask(client.path, "DELETE") == (200, {"status": "CLOSED"})
+    eventually(lambda: other.rows(f"DESCRIBE JOB '{reading}'")[0][2] == "CANCELED")
+    assert other.rows(f"DESCRIBE JOB '{inserting}'")[0][2] == "RUNNING"
+    other.rows(f"STOP JOB '{inserting}'")
+    status, told = client.ask(f"{client.path}/statements", "POST", {"statement": "SELECT 1"})
+    assert status == 500 and "does not exist" in told["errors"][0]
+
+
+def test_settings_of_a_statement_are_of_that_statement(gateway: Gateway) -> None:
+    client = Client(gateway)
+    query = "SELECT a, COUNT(*) FROM (VALUES (1), (1)) AS v(a) GROUP BY a"
+    assert client.rows(query, executionConfig={"execution.runtime-mode": "batch"}) == [[1, 2]]
+    assert client.rows(query) == [[1, 1], [1, 1], [1, 2]]
+    assert "execution.runtime-mode" not in client.ask(client.path)[1]["properties"]
+
+
+def test_reset_goes_back_to_what_the_session_was_opened_with(gateway: Gateway) -> None:
+    client = Client(gateway, first="1")
+    for statement in ("SET 'first' = '2'", "SET 'second' = '2'", "RESET"):
+        client.rows(statement)
+    properties = client.ask(client.path)[1]["properties"]
+    assert properties["first"] == "1" and "second" not in properties
+    client.rows("SET 'first' = '3'")
+    client.rows("RESET 'first'")
+    assert client.ask(client.path)[1]["properties"]["first"] == "1"
+
+
+def test_a_set_of_statements_is_one_job_and_takes_only_inserts(gateway: Gateway) -> None:
+    client = Client(gateway)
+    for name in ("s1", "s2"):
+        client.rows(f"CREATE TABLE {name} (n INT) WITH ('connector'='blackhole')")
+    assert "'END' statement should be used after 'BEGIN STATEMENT SET'" in client.refused("END")
+    client.rows("BEGIN STATEMENT SET")
+    client.rows("INSERT INTO s1 SELECT 1")
+    assert "Only 'INSERT/CREATE TABLE AS' statement is allowed" in client.refused("SELECT 1")
+    # A statement that is wrong is not one of them.
+    assert "Object 'nowhere' not found" in client.refused("INSERT INTO s2 SELECT n FROM nowhere")
+    client.rows("INSERT INTO s2 SELECT 2")
+    ((job,),) = client.rows("END")
+    name = client.rows(f"DESCRIBE JOB '{job}'")[0][1]
+    assert name == "insert-into_default_catalog.default_database.s1,default_catalog.default_database.s2"
+
+
+def test_bad_requests_are_refused(gateway: Gateway) -> None:
+    client = Client(gateway)
+    operation = client.begin("SHOW TABLES")
+    assert client.ask("/v4/sessions/xx")[0] == 400
+    assert client.ask(f"{operation}/result/x?rowFormat=JSON")[0] == 400
+    assert client.ask(f"{operation}/result/0?rowFormat=XML")[0] == 400
+    assert client.ask("/v4/sessions", "POST", {"properties": [1]})[0] == 400
+    status, told = client.ask(f"{client.path}/configure-session", "POST", {"statement": "SELECT 1"})
+    assert status == 500 and "Unsupported statement for configuring session" in told["errors"][0]
+    assert "There is no statement" in client.refused("")
+    assert "cannot be told as JSON" in client.refused("SELECT MAP[1, 2]")
+
+
+def test_statements_are_completed(gateway: Gateway) -> None:
+    client = Client(gateway)
+    client.rows("CREATE TABLE orders (id INT, price INT) WITH ('connector'='blackhole')")
+    asked = {"statement": "SELECT * FROM or", "position": 16}
+    assert client.ask(f"{client.path}/complete-statement", "GET", asked)[1] == {"candidates": ["orders"]}
+
+
+def test_who_does_not_show_the_token_is_refused() -> None:
+    settings = {**SETTINGS, "sql-gateway.endpoint.rest.port": "auto", "millstream.rest.token": "secret"}
+    gateway = Gateway(settings)
+    gateway.start()
+    try:
+        assert flinks.ask(gateway.url, "/v2/sessions", "POST", {})[0] == 401
+    finally:
+        gateway.stop()
+    with pytest.raises(InvalidProgramError, match="set millstream.rest.token"):
+        Gateway({"sql-gateway.endpoint.rest.port": "auto", "sql-gateway.endpoint.rest.bind-address": "0.0.0.0"})
+
+
+# --- operations, without a gateway
+
+FIELDS = Fields((Field("n", DataTypes.BIGINT()),))
+
+
+def outcome(batches: Iterator[Batch]) -> Outcome:
+    return Outcome(read_statement("SELECT 1"), FIELDS, batches, "UTC", False, True, OkResult())
+
+
+def numbers(*values: int) -> Batch:
+    return Batch([pa.array(values, pa.int64())])
+
+
+def started(batches: Iterator[Batch], timeout: float = 0.0) -> Operation:
+    operation = Operation(lambda: outcome(batches), timeout)
+    operation.start()
+    return operation
+
+
+def taken(operation: Operation, token: int) -> tuple[list[int], int | None]:
+    piece = operation.fetch(token)
+    return [v for b in piece.batches for v in b.columns[0].to_pylist()], piece.next_token
+
+
+def test_rows_are_given_once_for_each_token_and_again_if_the_answer_was_lost() -> None:
+    operation = started(iter([numbers(1, 2)]))
+    eventually(lambda: operation.status == "FINISHED")
+    assert taken(operation, 0) == ([1, 2], 1)
+    assert taken(operation, 0) == ([1, 2], 1)
+    assert operation.fetch(1).kind == "EOS"
+    assert operation.fetch(1).kind == "EOS"
+    with pytest.raises(Fetching, match="Expecting token to be 1 or 0, but found 7"):
+        operation.fetch(7)
+    with pytest.raises(Fetching, match="from FINISHED to CANCELED"):
+        operation.cancel()
+
+
+def test_rows_before_a_failure_are_given_and_then_the_failure() -> None:
+    def failing() -> Iterator[Batch]:
+        yield numbers(1)
+        raise ValidationException("too much")
+
+    operation = started(failing())
+    eventually(lambda: operation.status == "ERROR")
+    assert taken(operation, 0) == ([1], 1)
+    with pytest.raises(ValidationException, match="too much"):
+        operation.fetch(1)
+
+
+def test_rows_that_nobody_takes_hold_the_query_up() -> None:
+    made: list[int] = []
+
+    def many() -> Iterator[Batch]:
+        for i in range(100):
+            made.append(i)
+            yield numbers(*range(1000))
+
+    operation = started(many())
+    eventually(lambda: len(made) >= 6)
+    time.sleep(0.2)
+    assert len(made) == 6
+    rows, token = taken(operation, 0)
+    assert len(rows) == 5000 and token == 1
+    eventually(lambda: len(made) > 6)
+    operation.close()
+
+
+def test_a_statement_that_takes_too_long_times_out() -> None:
+    go_on = threading.Event()
+
+    def slow() -> Outcome:
+        go_on.wait(60)
+        return outcome(iter([]))
+
+    operation = Operation(slow, 0.01)
+    operation.start()
+    eventually(lambda: operation.status == "TIMEOUT")
+    with pytest.raises(Fetching, match="in TIMEOUT status"):
+        operation.fetch(0)
+    go_on.set()
+
+
+# --- sessions, without a gateway
+
+
+def test_sessions_that_nobody_uses_are_closed_and_there_are_not_too_many() -> None:
+    now = [0.0]
+    config = Configuration.from_dict({"sql-gateway.session.idle-timeout": "10 s", "sql-gateway.session.max-num": "2"})
+    sessions = Sessions(lambda properties: Session({**SETTINGS, **properties}, Registry()), config, lambda: now[0])
+    first, second = sessions.open({}), sessions.open({})
+    with pytest.raises(TableException, match="exceeds the max count: 2"):
+        sessions.open({})
+    now[0] = 8.0
+    sessions.find(second)
+    now[0] = 12.0
+    sessions.close_idle()
+    with pytest.raises(TableException, match=f"Session '{first}' does not exist"):
+        sessions.find(first)
+    assert sessions.find(second)
+
+
+# --- values and names
+
+
+def test_nested_values_and_their_nulls_are_json() -> None:
+    kind = DataTypes.ARRAY(DataTypes.ROW([DataTypes.FIELD("a", DataTypes.DECIMAL(38, 2))]))
+    column = pa.array([[{"a": None}], None, [], [{"a": 10}, None]], pa.list_(pa.struct([("a", pa.decimal128(38, 2))])))
+    assert values_as_json(column, kind) == ['[{"a":null}]', "null", "[]", '[{"a":10},null]']
+    assert values_as_json(column.slice(3), kind) == ['[{"a":10},null]']
+    most = pa.array([None, "99999999999999999999999999999999999999"], pa.string()).cast(pa.decimal128(38, 0))
+    assert values_as_json(most, DataTypes.DECIMAL(38, 0)) == ["null", "9" * 38]
+
+
+WORDS = Vocabulary({"orders": ["id", "price"], "pets": ["pet"]}, ["abs", "power"], "c.d", ["c"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT * FROM p", ["pets"]),
+        ("SELECT * FROM orders, p", ["pets"]),
+        ("INSERT INTO o", ["orders"]),
+        ("SELECT p", ["PARTITION BY", "pet", "pets", "POWER", "price"]),
+        ("SELECT o.p| FROM orders AS o", ["o.price"]),
+        ("SELECT p| FROM orders WHERE", ["PARTITION BY", "pets", "POWER", "price"]),
+        ("SHOW T", ["SHOW TABLES"]),
+        ("SET 'a' = 'b'; SHOW TAB", ["SHOW TABLES"]),
+        ("SELECT id FROM orders wh", ["WHEN", "WHERE"]),
+    ],
+)
+def test_words_are_completed_where_they_can_stand(text: str, expected: list[str]) -> None:
+    position = text.find("|") if "|" in text else len(text)
+    assert candidates(text.replace("|", ""), position, WORDS) == expected

@@ -1,0 +1,385 @@
+"""The adaptive scheduler: told of slots, checkpoints and time, without any of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.common import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.jobmaster import scheduler as s
+from millstream.jobmaster.requirements import Bounds, Requirements, spread
+from millstream.jobmaster.scaling_options import ScalingOptions
+from millstream.operators.protocol import JobPlan
+from millstream.testing import CollectSink, LocalJob
+
+OPTIONS = ScalingOptions(wait=300, settle_at_start=10, cooldown=30, settle=60, max_delay=9, max_failures=2)
+CHECKPOINTS = CheckpointOptions(enabled=True, interval=3.0)
+
+
+def plan_of(parallelism: int = 4, two_groups: bool = False, most: int = 0, forward: bool = False) -> JobPlan:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(parallelism)
+    if most:
+        env.set_max_parallelism(most)
+    sums = env.from_collection([1, 2, 3]).key_by(lambda x: x).reduce(lambda a, b: a + b)
+    if forward:
+        sums = sums.map(lambda x: x).start_new_chain()
+    if two_groups:
+        sums = sums.rebalance().map(lambda x: x).slot_sharing_group("other")
+    sums.sink_to(CollectSink())
+    return LocalJob(env).plan
+
+
+def scheduler(options: ScalingOptions = OPTIONS, plan: JobPlan | None = None) -> s.Scheduler:
+    return s.Scheduler(options, Requirements.of(plan or plan_of(), options.reactive))
+
+
+def width(decision: s.Decision | None) -> int:
+    assert isinstance(decision, (s.Start, s.Rescale)), decision
+    return max(decision.parallelisms.values())
+
+
+def running(slots: int, options: ScalingOptions = OPTIONS, at: float = 0.0) -> s.Scheduler:
+    """Return one whose job runs with so many slots."""
+    one = scheduler(options)
+    one.handle(s.SlotsChanged(slots=slots), at)
+    fitted = one.requirements.fitted(slots)
+    assert fitted is not None
+    one.handle(s.Deployed(parallelisms=fitted), at)
+    return one
+
+
+# --- bounds
+
+
+def test_slots_are_shared_by_a_group_and_parted_between_groups() -> None:
+    plan = plan_of(4, two_groups=True)
+    requirements = Requirements.of(plan, reactive=False)
+    assert (requirements.sufficient, requirements.desired) == (2, 8)
+    source, sums, other = (v.id for v in plan.vertices)
+    assert requirements.fitted(1) is None
+    assert requirements.fitted(5) == {source: 1, sums: 3, other: 2}
+    assert requirements.fitted(100) == {source: 1, sums: 4, other: 4}
+
+
+def test_in_reactive_mode_vertices_go_up_to_their_max_parallelism() -> None:
+    plan = plan_of(1, most=6)
+    source, sums = (v.id for v in plan.vertices)
+    requirements = Requirements.of(plan, reactive=True)
+    # A collection is read by one.
+    assert requirements.fitted(3) == {source: 1, sums: 3}
+    assert requirements.fitted(100) == {source: 1, sums: 6}
+
+
+def test_vertices_between_which_records_go_forward_are_equally_many() -> None:
+    plan = plan_of(4, forward=True)
+    assert [e.partitioner.name for e in plan.vertices[1].out_edges] == ["FORWARD"]
+    source, sums, behind = plan.vertices
+    given = {source.head.id: Bounds(1, 1), sums.head.id: Bounds(1, 4), behind.head.id: Bounds(1, 2)}
+    assert Requirements.of(plan, False).changed(plan, given).fitted(4) == {source.id: 1, sums.id: 2, behind.id: 2}
+
+
+@pytest.mark.parametrize("lower, upper", [(0, 1), (3, 2), (1, 129)])
+def test_bounds_that_cannot_be_are_refused(lower: int, upper: int) -> None:
+    plan = plan_of()
+    requirements, (source, sums) = Requirements.of(plan, False), plan.vertices
+    with pytest.raises(InvalidProgramError, match=f"cannot be from {lower} to {upper}: it must be from 1 to"):
+        requirements.changed(plan, {source.head.id: Bounds(1, 1), sums.head.id: Bounds(lower, upper)})
+    with pytest.raises(InvalidProgramError, match="no bounds for 'Source"):
+        requirements.changed(plan, {sums.head.id: Bounds(1, 1)})
+
+
+def test_a_plan_that_is_spread_has_as_few_slots_as_it_takes() -> None:
+    plan = plan_of(4, two_groups=True)
+    source, sums, other = (v.id for v in plan.vertices)
+    small = spread(plan, {source: 1, sums: 3, other: 2})
+    assert [(v.parallelism, v.slot_offset) for v in small.vertices] == [(1, 0), (3, 0), (2, 3)]
+    assert [(v.parallelism, v.slot_offset) for v in plan.vertices] == [(1, 0), (4, 0), (4, 4)]
+    assert max(small.slots(level) for level in range(small.levels)) == 5
+
+
+# --- starting
+
+
+def test_a_job_starts_at_once_with_all_slots_it_wants() -> None:
+    one = scheduler()
+    one.handle(s.SlotsChanged(slots=4), 0.0)
+    assert width(one.handle(s.ResourcesWanted(), 1.0)) == 4
+    assert one.state is s.State.CREATING_EXECUTION_GRAPH
+
+
+def test_a_job_that_has_enough_waits_for_more_and_starts_with_what_there_is() -> None:
+    one = scheduler()
+    assert one.handle(s.ResourcesWanted(), 0.0) is None
+    assert one.deadline == 300
+    assert one.handle(s.SlotsChanged(slots=2), 100.0) is None
+    assert one.deadline == 110
+    assert one.handle(s.SlotsChanged(slots=3), 105.0) is None
+    assert one.handle(s.TimePassed(), 109.9) is None
+    assert width(one.handle(s.TimePassed(), 110.0)) == 3
+
+
+def test_a_job_that_gets_too_few_slots_gives_up_and_a_reactive_one_never_does() -> None:
+    one = scheduler(plan=plan_of(2, two_groups=True))
+    one.handle(s.SlotsChanged(slots=1), 0.0)
+    one.handle(s.ResourcesWanted(), 0.0)
+    assert one.handle(s.TimePassed(), 299.0) is None
+    given_up = one.handle(s.TimePassed(), 300.0)
+    assert isinstance(given_up, s.GiveUp) and "needs 2 slots and there are 1, after 300 s" in given_up.reason
+    reactive = ScalingOptions.read(Configuration.from_dict({"scheduler-mode": "reactive"}), CHECKPOINTS)
+    assert reactive is not None
+    two = scheduler(reactive)
+    two.handle(s.ResourcesWanted(), 0.0)
+    assert two.deadline == math.inf
+    # It starts with the first that comes.
+    assert width(two.handle(s.SlotsChanged(slots=1), 1e9)) == 1
+
+
+# --- running
+
+
+def test_all_slots_that_are_wanted_are_used_behind_the_next_checkpoint() -> None:
+    one = running(1)
+    assert one.handle(s.SlotsChanged(slots=4), 50.0) is None
+    assert width(one.handle(s.CheckpointCompleted(), 51.0)) == 4
+    assert one.state is s.State.RESTARTING
+
+
+def test_without_a_checkpoint_a_change_waits_no_longer_than_the_delay() -> None:
+    one = running(1)
+    one.handle(s.TimePassed(), 40.0)
+    assert one.handle(s.SlotsChanged(slots=4), 50.0) is None
+    assert one.deadline == 59
+    assert width(one.handle(s.TimePassed(), 59.0)) == 4
+
+
+def test_fewer_slots_than_wanted_are_used_when_no_more_have_come_for_a_while() -> None:
+    one = running(1)
+    one.handle(s.TimePassed(), 40.0)
+    one.handle(s.SlotsChanged(slots=2), 50.0)
+    assert one.handle(s.CheckpointCompleted(), 52.0) is None
+    assert one.handle(s.SlotsChanged(slots=3), 60.0) is None
+    assert one.handle(s.CheckpointCompleted(), 109.0) is None
+    # At 110 the slots have settled, and the change is older than the delay.
+    assert one.handle(s.TimePassed(), 109.9) is None
+    assert width(one.handle(s.TimePassed(), 110.0)) == 3
+
+
+def test_after_a_change_there_is_none_for_a_while() -> None:
+    one = running(1, at=100.0)
+    assert one.handle(s.SlotsChanged(slots=4), 101.0) is None
+    for at in (102.0, 110.0, 129.0):
+        assert one.handle(s.CheckpointCompleted(), at) is None
+    assert width(one.handle(s.TimePassed(), 130.0)) == 4
+
+
+def test_slots_that_come_and_go_change_nothing() -> None:
+    one = running(1)
+    one.handle(s.TimePassed(), 40.0)
+    one.handle(s.SlotsChanged(slots=2), 50.0)
+    one.handle(s.SlotsChanged(slots=1), 51.0)
+    for at in (60.0, 110.0, 119.0, 500.0):
+        assert one.handle(s.TimePassed(), at) is None
+    assert one.state is s.State.EXECUTING and one.deadline == math.inf
+
+
+def test_checkpoints_that_fail_do_not_hold_a_change_up() -> None:
+    one = running(1, ScalingOptions(cooldown=0, settle=60, max_delay=1000, max_failures=2))
+    one.handle(s.SlotsChanged(slots=4), 1.0)
+    assert one.handle(s.CheckpointFailed(), 2.0) is None
+    assert width(one.handle(s.CheckpointFailed(), 3.0)) == 4
+
+
+def test_other_bounds_are_a_change_as_slots_are() -> None:
+    plan = plan_of()
+    source, sums = plan.vertices
+    one = scheduler(plan=plan)
+    one.handle(s.SlotsChanged(slots=4), 0.0)
+    one.handle(s.Deployed(parallelisms={source.id: 1, sums.id: 4}), 0.0)
+    given = {source.head.id: Bounds(1, 1), sums.head.id: Bounds(1, 2)}
+    smaller = one.requirements.changed(plan, given)
+    assert one.handle(s.RequirementsChanged(requirements=smaller), 40.0) is None
+    assert width(one.handle(s.CheckpointCompleted(), 41.0)) == 2
+
+
+def test_after_a_failure_slots_are_waited_for_again() -> None:
+    one = running(4)
+    one.handle(s.ExecutionFailed(), 10.0)
+    assert one.handle(s.SlotsChanged(slots=2), 11.0) is None
+    assert one.handle(s.ResourcesWanted(), 12.0) is None
+    assert width(one.handle(s.TimePassed(), 22.0)) == 2
+
+
+def test_who_has_ended_wants_nothing() -> None:
+    one = running(1)
+    one.handle(s.JobEnded(), 10.0)
+    assert one.handle(s.SlotsChanged(slots=4), 50.0) is None and one.deadline == math.inf
+
+
+# --- settings
+
+
+def test_settings_are_flinks() -> None:
+    read = ScalingOptions.read
+    assert read(Configuration.from_dict({}), CHECKPOINTS) is None
+    assert read(Configuration.from_dict({"jobmanager.scheduler": "AdaptiveBatch"}), CHECKPOINTS) is None
+    adaptive = {"jobmanager.scheduler": "adaptive"}
+    assert read(Configuration.from_dict(adaptive), CHECKPOINTS) == OPTIONS
+    none = read(Configuration.from_dict(adaptive), CheckpointOptions())
+    assert none is not None and none.max_delay == 0.0
+    reactive = read(Configuration.from_dict({"scheduler-mode": "REACTIVE"}), CHECKPOINTS)
+    assert reactive is not None
+    assert (reactive.wait, reactive.settle_at_start, reactive.settle) == (math.inf, 0.0, 60.0)
+    old = {
+        "jobmanager.adaptive-scheduler.resource-wait-timeout": "-1",
+        "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "2 s",
+        "jobmanager.adaptive-scheduler.scaling-interval.min": "3 s",
+    }
+    given = read(Configuration.from_dict(adaptive | old), CHECKPOINTS)
+    assert given is not None and (given.wait, given.settle_at_start, given.cooldown) == (math.inf, 2.0, 3.0)
+    failures = {"jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures": "0"}
+    with pytest.raises(InvalidProgramError, match="it must be at least 1"):
+        read(Configuration.from_dict(adaptive | failures), CHECKPOINTS)
+
+
+# --- whatever happens
+
+
+def best_fit(requirements: Requirements, slots: int) -> dict[int, int] | None:
+    """Return what a job of two groups should get, by trying all: the group that has fewest has as many as can be."""
+    source, sums, other = sorted(requirements.bounds)
+    first, second = requirements.bounds[sums], requirements.bounds[other]
+    tried = [(a, b) for a in range(first.lower, first.upper + 1) for b in range(second.lower, second.upper + 1)]
+    fitting = [(min(pair), max(pair), pair) for pair in tried if sum(pair) <= slots]
+    if not fitting:
+        return None
+    _, _, (one, two) = max(fitting)
+    return {source: 1, sums: one, other: two}
+
+
+@dataclass
+class World:
+    """A job whose slots come and go, and what must be true of each decision about it."""
+
+    random: Random
+    options: ScalingOptions
+    plan: JobPlan
+    patient: bool
+    now: float = 0.0
+    slots: int = 0
+    started_at: float = 0.0
+    wanted_at: float | None = 0.0
+    # Since when there have been enough slots, and since when slots and bounds are what they are.
+    same_since: float = 0.0
+    parallelisms: dict[int, int] | None = None
+    done: list[tuple[float, object]] = field(default_factory=list)
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self.one = s.Scheduler(self.options, Requirements.of(self.plan, reactive=False))
+
+    def tell(self, event: s.Event, triggers: bool = False) -> None:
+        decision = self.one.handle(event, self.now)
+        if decision is not None:
+            self.check(decision, triggers)
+
+    def check(self, decision: s.Decision, triggers: bool) -> None:
+        self.done.append((self.now, decision))
+        best = best_fit(self.one.requirements, self.slots)
+        options = self.options
+        if isinstance(decision, s.GiveUp):
+            assert best is None and self.wanted_at is not None and self.now >= self.wanted_at + options.wait
+            self.is_over = True
+            return
+        assert best is not None and sum(sorted(decision.parallelisms.values())[1:]) <= self.slots
+        assert decision.parallelisms == best
+        all_there = self.slots >= self.one.requirements.desired
+        if isinstance(decision, s.Start):
+            assert self.wanted_at is not None
+            waited = self.now >= self.wanted_at + min(options.settle_at_start, options.wait)
+            assert all_there or waited
+        else:
+            assert decision.parallelisms != self.parallelisms
+            assert self.now >= self.started_at + options.cooldown
+            assert all_there or self.now >= self.started_at + options.settle
+            assert triggers or self.now >= self.started_at + options.max_delay
+        self.parallelisms, self.started_at, self.wanted_at = dict(best), self.now, None
+        self.tell(s.Deployed(parallelisms=best))
+
+    def run(self, steps: int) -> None:
+        self.tell(s.ResourcesWanted())
+        for _ in range(steps):
+            if self.is_over:
+                return
+            self.pass_time(self.random.choice((0.5, 1.0, 3.0, 20.0, 100.0)))
+            if not self.is_over:
+                self.happen()
+
+    def pass_time(self, seconds: float) -> None:
+        """Tell the time at each deadline; or often, which must come to the same."""
+        end = self.now + seconds
+        while not self.is_over:
+            following = min(self.one.deadline, end) if self.patient else min(self.now + 1.0, self.one.deadline, end)
+            self.now = max(self.now, following)
+            self.tell(s.TimePassed())
+            if self.now >= end and self.one.deadline > end:
+                break
+        self.settled()
+
+    def settled(self) -> None:
+        """What has not changed for long enough has been acted upon."""
+        options, best = self.options, best_fit(self.one.requirements, self.slots)
+        if self.is_over or best is None:
+            return
+        if self.wanted_at is None:
+            patience = options.cooldown + options.settle + options.max_delay
+            since = max(self.same_since, self.started_at)
+            assert self.now < since + patience or self.parallelisms == best
+        else:
+            assert self.now < max(self.same_since, self.wanted_at) + options.settle_at_start
+
+    def happen(self) -> None:
+        kind = self.random.choice(("slots", "slots", "slots", "bounds", "checkpoint", "checkpoint", "lost", "fail"))
+        if kind == "slots":
+            self.slots, self.same_since = self.random.choice((0, 1, 2, 3, 5, 8, 9)), self.now
+            self.tell(s.SlotsChanged(slots=self.slots))
+        elif kind == "bounds":
+            names = [v.head.id for v in self.plan.vertices]
+            pairs = [sorted((self.random.randint(1, 4), self.random.randint(1, 4))) for _ in names[1:]]
+            bounds = dict(zip(names, [Bounds(1, 1), *(Bounds(*p) for p in pairs)], strict=True))
+            self.same_since = self.now
+            self.tell(s.RequirementsChanged(requirements=self.one.requirements.changed(self.plan, bounds)))
+        elif kind == "checkpoint":
+            self.tell(s.CheckpointCompleted(), triggers=True)
+        elif kind == "lost":
+            self.tell(s.CheckpointFailed(), triggers=True)
+        elif self.wanted_at is None:
+            self.tell(s.ExecutionFailed())
+            self.wanted_at = self.now
+            self.tell(s.ResourcesWanted())
+
+
+def test_decisions_are_right_whatever_happens() -> None:
+    plan = plan_of(4, two_groups=True)
+    decided = 0
+    for seed in range(100):
+        dice = Random(seed)
+        options = ScalingOptions(
+            wait=dice.choice((30.0, 300.0, math.inf)),
+            settle_at_start=dice.choice((0.0, 10.0)),
+            cooldown=dice.choice((0.0, 30.0)),
+            settle=dice.choice((0.0, 5.0, 60.0)),
+            max_delay=dice.choice((0.0, 9.0, 70.0)),
+        )
+        patient, often = (World(Random(seed), options, plan, patient) for patient in (True, False))
+        patient.run(30)
+        often.run(30)
+        assert patient.done == often.done, seed
+        decided += len(patient.done)
+    assert decided > 300

@@ -1,0 +1,552 @@
+"""Tables of real databases in SQL: read, written, looked up."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from millstream.common.errors import MillstreamError
+from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
+from millstream.datastream.connectors.jdbc_url import connector
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.values import to_column
+from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.errors import CatalogException, TableException, ValidationException
+from millstream.sql.operators.lookup_join import Retrying
+from millstream.sql.types import DataTypes
+from millstream.table import EnvironmentSettings, StreamTableEnvironment
+from millstream.table.catalog import JdbcCatalog
+from millstream.table.connectors.jdbc_reading import parts_of
+from millstream.table.connectors.lookup_cache import FullCache, PartialCache, Periodic, Timed
+from millstream.testing import LocalEnvironment
+from millstream.testing.databases import PostgresServer
+
+PARTITION = [f"scan.partition.{o}" for o in ("column", "num", "lower-bound", "upper-bound")]
+Run = Callable[..., list[Any]]
+Database = tuple[str, Run]
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """An empty database: its URL, and what runs a statement in it."""
+    if request.param == "sqlite":
+        url = f"jdbc:sqlite:{tmp_path}/test.db"
+    elif request.param == "postgres":
+        words = dict(w.split("=") for w in request.getfixturevalue("postgres").new_database().split())
+        url = f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}"
+    else:
+        server = request.getfixturevalue("mariadb")
+        url = f"jdbc:mariadb:///{server.new_database()}?unix_socket={server.socket}&user=root"
+    return url, runner(url)
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Database:
+    url = f"jdbc:sqlite:{tmp_path}/one.db"
+    return url, runner(url)
+
+
+def runner(url: str) -> Run:
+    connect = connector(JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url).build())
+
+    def run(*statements: str) -> list[Any]:
+        found: list[Any] = []
+        with closing(connect()) as connection:
+            cursor = connection.cursor()
+            for statement in statements:
+                cursor.execute(statement)
+                found = list(cursor.fetchall()) if cursor.description else []
+            connection.commit()
+        return found
+
+    return run
+
+
+def local(parallelism: int = 1, batch: bool = False) -> StreamTableEnvironment:
+    settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
+    found = StreamTableEnvironment.create(LocalEnvironment().set_parallelism(parallelism), settings)
+    found.get_config().set("table.local-time-zone", "UTC")
+    return found
+
+
+def table(t_env: StreamTableEnvironment, url: str, name: str, columns: str, **options: str) -> None:
+    """Declare a table of the database; options have underscores for dashes and two for dots."""
+    said = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+    about = {"connector": "jdbc", "url": url, "table-name": name, **said}
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in about.items())
+    t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({listed})")
+
+
+def rows(t_env: StreamTableEnvironment, query: str) -> list[Any]:
+    return [tuple(r) for r in t_env.execute_sql(query).collect()]
+
+
+# --- reading
+
+
+def test_values_of_all_types_are_written_and_read_back(database: Database) -> None:
+    url, run = database
+    double = "double precision" if "postgres" in url else "DOUBLE"
+    data = "bytea" if "postgres" in url else "BLOB"
+    run(
+        f"CREATE TABLE things (i INTEGER PRIMARY KEY, b BIGINT, d {double}, n NUMERIC(10, 2), s VARCHAR(20), "
+        f"f BOOLEAN, x {data}, day DATE, moment TIMESTAMP NULL, clock TIME)"
+    )
+    columns = (
+        "i INT, b BIGINT, d DOUBLE, n DECIMAL(10, 2), s STRING, f BOOLEAN, x BYTES, `day` DATE, moment TIMESTAMP(0), "
+        "clock TIME, PRIMARY KEY (i) NOT ENFORCED"
+    )
+    t_env = local()
+    table(t_env, url, "things", columns)
+    values = (
+        "(1, 9000000000, 1.5, 12.25, 'ä', TRUE, x'00ff', DATE '2024-02-29', TIMESTAMP '2024-01-02 03:04:05', "
+        "TIME '06:07:08'), "
+    )
+    nulls = ", ".join(
+        f"CAST(NULL AS {t})"
+        for t in ("BIGINT", "DOUBLE", "DECIMAL(10,2)", "STRING", "BOOLEAN", "BYTES", "DATE", "TIMESTAMP(0)", "TIME")
+    )
+    t_env.execute_sql(f"INSERT INTO things VALUES {values}(2, {nulls})").wait()
+    first, second = sorted(rows(t_env, "SELECT * FROM things"))
+    assert first == (
+        1,
+        9_000_000_000,
+        1.5,
+        Decimal("12.25"),
+        "ä",
+        True,
+        b"\x00\xff",
+        dt.date(2024, 2, 29),
+        dt.datetime(2024, 1, 2, 3, 4, 5),
+        dt.time(6, 7, 8),
+    )
+    assert second == (2, *([None] * 9))
+
+
+def test_a_table_is_read_in_parts_within_its_bounds(database: Database) -> None:
+    url, run = database
+    run("CREATE TABLE orders (id INTEGER, item VARCHAR(20))")
+    run("INSERT INTO orders VALUES " + ", ".join(f"({i}, 'item {i}')" for i in range(1, 101)))
+    t_env = local(parallelism=2)
+    parts = {"column": "id", "num": "7", "lower-bound": "11", "upper-bound": "90"}
+    options = {f"scan__partition__{k}".replace("-", "_"): v for k, v in parts.items()}
+    table(t_env, url, "orders", "id INT, item STRING", **options)
+    # As in Flink what is outside of the bounds is not read.
+    assert sorted(rows(t_env, "SELECT * FROM orders")) == [(i, f"item {i}") for i in range(11, 91)]
+
+
+def test_parts_are_cut_as_flink_cuts_them() -> None:
+    assert parts_of(0, 9, 3) == [(0, 3), (4, 6), (7, 9)]
+    assert parts_of(5, 6, 4) == [(5, 5), (6, 6)]
+    assert parts_of(-10, 9, 2) == [(-10, -1), (0, 9)]
+    assert parts_of(3, 3, 1) == [(3, 3)]
+
+
+def test_the_database_is_asked_for_what_is_needed_alone(database: Database) -> None:
+    url, run = database
+    run("CREATE TABLE orders (id INTEGER, item VARCHAR(20))")
+    run("INSERT INTO orders VALUES " + ", ".join(f"({i}, 'item {i}')" for i in range(1, 21)))
+    run("CREATE VIEW odd AS SELECT id, item, id AS missing FROM orders")
+    t_env = local()
+    # A column that is not there: only what is asked for is read.
+    table(t_env, url, "odd", "id INT, item STRING, nowhere INT")
+    assert rows(t_env, "SELECT item FROM odd WHERE id > 17 AND id <= 19") == [("item 18",), ("item 19",)]
+    assert len(rows(t_env, "SELECT id FROM odd LIMIT 3")) == 3
+    assert rows(t_env, "SELECT id FROM odd WHERE item = 'item 7'") == [(7,)]
+    with pytest.raises(MillstreamError, match="JDBC: table 'odd' cannot be read: .*nowhere"):
+        rows(t_env, "SELECT * FROM odd")
+
+
+def test_conditions_and_limits_reach_the_database(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, run = sqlite
+    run("CREATE TABLE t (id INTEGER, item TEXT)", "INSERT INTO t VALUES (1, 'a'), (2, 'B')")
+    asked: list[str] = []
+    from millstream.table.connectors import jdbc_reading
+
+    kept = jdbc_reading.TableQuery.text
+
+    def text(self: Any, part: Any) -> Any:
+        found = kept(self, part)
+        asked.append(found[0])
+        return found
+
+    monkeypatch.setattr(jdbc_reading.TableQuery, "text", text)
+    t_env = local()
+    table(t_env, url, "t", "id INT, item STRING, PRIMARY KEY (id) NOT ENFORCED")
+    assert rows(t_env, "SELECT item FROM t WHERE id > 1 AND item = 'B'") == [("B",)]
+    # Texts are in an order of the database's own: that is left to us.
+    assert rows(t_env, "SELECT id FROM t WHERE item < 'a'") == [(2,)]
+    assert len(rows(t_env, "SELECT id FROM t LIMIT 1")) == 1
+    assert asked == [
+        "SELECT `id`, `item` FROM `t` WHERE `id` > ? AND `item` = ? ORDER BY `id`",
+        "SELECT `id`, `item` FROM `t` ORDER BY `id`",
+        "SELECT `id` FROM `t` ORDER BY `id` LIMIT 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"url": "jdbc:oracle:thin"}, "Could not find any jdbc dialect factory that can handle url 'jdbc:oracle:thin'"),
+        ({"scan.partition.num": "3"}, "Either all or none of the following options should be provided:\nscan.part"),
+        (
+            dict(zip(PARTITION, ("a", "2", "9", "1"), strict=True)),
+            "'scan.partition.lower-bound'='9' must not be larger",
+        ),
+        ({"password": "x"}, "Either all or none of the following options should be provided:\nusername"),
+        ({"lookup.cache": "FULL"}, "Missing 'lookup.full-cache.periodic-reload.interval'"),
+        ({"lookup.cache": "SOME"}, "'SOME' is none of NONE, PARTIAL, FULL"),
+        ({"lookup.cache.ttl": "1 s"}, "Either all or none of the following options should be provided:\nlookup.cache"),
+        ({"nope": "1"}, "Unsupported options found for 'jdbc'"),
+    ],
+)
+def test_options_are_refused(options: dict[str, str], words: str) -> None:
+    t_env = local()
+    given = {"connector": "jdbc", "url": "jdbc:sqlite:/nowhere.db", "table-name": "t", **options}
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in given.items())
+    t_env.execute_sql(f"CREATE TABLE t (a INT) WITH ({listed})")
+    with pytest.raises(ValidationException, match=words):
+        t_env.execute_sql("SELECT * FROM t")
+
+
+def test_types_that_no_column_has_are_refused(sqlite: Database) -> None:
+    t_env = local()
+    table(t_env, sqlite[0], "t", "m MAP<STRING, INT>")
+    with pytest.raises(ValidationException, match="The sqlite dialect doesn't support type: MAP"):
+        t_env.execute_sql("SELECT * FROM t")
+
+
+# --- writing
+
+
+def test_rows_are_added_or_changed_and_deleted_by_key(database: Database) -> None:
+    url, run = database
+    run(
+        "CREATE TABLE added (k INTEGER, n BIGINT)",
+        "CREATE TABLE counted (k INTEGER PRIMARY KEY, n BIGINT)",
+        "INSERT INTO counted VALUES (99, 1)",
+    )
+    t_env = local(parallelism=2)
+    table(t_env, url, "added", "k INT, n BIGINT", sink__buffer_flush__max_rows="2")
+    table(t_env, url, "counted", "k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED")
+    t_env.execute_sql("INSERT INTO added VALUES (1, 10), (1, 10), (2, 20)").wait()
+    assert sorted(run("SELECT k, n FROM added")) == [(1, 10), (1, 10), (2, 20)]
+    values = "(VALUES (1), (2), (1), (3), (1)) AS v(k)"
+    t_env.execute_sql(f"INSERT INTO counted SELECT k, COUNT(*) FROM {values} GROUP BY k").wait()
+    assert sorted(run("SELECT k, n FROM counted")) == [(1, 3), (2, 1), (3, 1), (99, 1)]
+    # What is counted once is in, and goes when it is counted twice.
+    once = f"SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM {values} GROUP BY k) AS c WHERE n < 2"
+    run("DELETE FROM counted")
+    t_env.execute_sql(f"INSERT INTO counted {once}").wait()
+    assert sorted(run("SELECT k, n FROM counted")) == [(2, 1), (3, 1)]
+    with pytest.raises(TableException, match="doesn't support consuming update changes"):
+        t_env.execute_sql(f"INSERT INTO added SELECT k, COUNT(*) FROM {values} GROUP BY k")
+
+
+def test_what_a_database_refuses_is_told(database: Database) -> None:
+    url, run = database
+    run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
+    t_env = local()
+    table(t_env, url, "t", "k INT", sink__max_retries="0")
+    with pytest.raises(
+        MillstreamError, match="JDBC: 2 rows for table 't', the first of them .1,., could not be written"
+    ):
+        t_env.execute_sql("INSERT INTO t VALUES (1), (1)").wait()
+    assert run("SELECT * FROM t") == []
+
+
+# --- a server as a catalog
+
+
+def test_a_server_of_postgresql_is_a_catalog(postgres: PostgresServer) -> None:
+    words = dict(w.split("=") for w in postgres.new_database().split())
+    base = f"jdbc:postgresql:///?host={words['host']}&port={words['port']}"
+    run = runner(f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}")
+    run(
+        "CREATE TABLE things (b int, a varchar(5), n numeric(8, 2), at timestamp(3), tags text[], j jsonb, "
+        "PRIMARY KEY (a, b))",
+        "CREATE SCHEMA other",
+        "CREATE TABLE other.short (c char(3) NOT NULL)",
+        "INSERT INTO things VALUES (1, 'x', 1.25, '2024-01-02 03:04:05.678', '{p,q}', '{\"k\": 1}')",
+        "INSERT INTO other.short VALUES ('abc')",
+    )
+    t_env = local()
+    catalog = JdbcCatalog("shop", words["dbname"], words["user"], "", base)
+    t_env.register_catalog("shop", catalog)
+    t_env.use_catalog("shop")
+    assert t_env.get_current_database() == words["dbname"]
+    assert {"other.short", "public.things"} <= set(t_env.list_tables())
+    assert "postgres" in catalog.list_databases()
+    described = rows(t_env, "DESCRIBE things")
+    assert [(name, kind, key) for name, kind, _, key, *_ in described] == [
+        ("b", "INT", "PRI(a, b)"),
+        ("a", "VARCHAR(5)", "PRI(a, b)"),
+        ("n", "DECIMAL(8, 2)", None),
+        ("at", "TIMESTAMP(3)", None),
+        ("tags", "ARRAY<STRING>", None),
+        ("j", "STRING", None),
+    ]
+    found = rows(t_env, "SELECT b, a, n, `at`, tags, j FROM things")
+    when = dt.datetime(2024, 1, 2, 3, 4, 5, 678_000)
+    assert found == [(1, "x", Decimal("1.25"), when, ["p", "q"], '{"k": 1}')]
+    t_env.execute_sql("INSERT INTO `other.short` VALUES ('xyz')").wait()
+    assert sorted(rows(t_env, "SELECT * FROM `other.short`")) == [("abc",), ("xyz",)]
+    with pytest.raises(CatalogException, match="tables are made and dropped there, or as temporary ones"):
+        t_env.execute_sql("CREATE TABLE mine (a INT) WITH ('connector' = 'print')")
+    options = f"'type' = 'jdbc', 'default-database' = 'postgres', 'username' = '{words['user']}', 'password' = ''"
+    t_env.execute_sql(f"CREATE CATALOG again WITH ({options}, 'base-url' = '{base}')")
+    assert words["dbname"] in [name for (name,) in rows(t_env, "SHOW DATABASES IN again")]
+    with pytest.raises(ValidationException, match="Missing required options are:\n\nbase-url"):
+        t_env.execute_sql(f"CREATE CATALOG wrong WITH ({options})")
+    with pytest.raises(ValidationException, match="the base URL is one of PostgreSQL"):
+        JdbcCatalog("c", "d", "u", "p", "jdbc:mysql://localhost/")
+
+
+# --- looking up
+
+
+def shop(database: Database, **options: str) -> StreamTableEnvironment:
+    """A table of customers in the database, and orders that ask for them."""
+    url, run = database
+    run(
+        "CREATE TABLE customers (id BIGINT, name VARCHAR(20), age INTEGER)",
+        "INSERT INTO customers VALUES (1, 'Ann', 30), (2, 'Bob', 40), (2, 'Bo', 50), (4, 'Dan', 60)",
+    )
+    t_env = local()
+    table(t_env, url, "customers", "id BIGINT, name STRING, age INT", **options)
+    t_env.execute_sql(
+        "CREATE TEMPORARY VIEW orders AS SELECT *, PROCTIME() AS now FROM "
+        "(VALUES (10, CAST(1 AS BIGINT)), (11, 2), (12, 3), (13, CAST(NULL AS BIGINT)), (14, 1)) AS v(o, customer)"
+    )
+    return t_env
+
+
+JOIN = "FROM orders AS o {} JOIN customers FOR SYSTEM_TIME AS OF o.now AS c ON o.customer = c.id"
+
+
+def test_rows_are_looked_up(database: Database) -> None:
+    t_env = shop(database)
+    inner = [(10, "Ann"), (11, "Bo"), (11, "Bob"), (14, "Ann")]
+    assert sorted(rows(t_env, f"SELECT o.o, c.name {JOIN.format('')}")) == inner
+    found = rows(t_env, f"SELECT o.o, c.name, c.id {JOIN.format('LEFT')}")
+    both = [*((o, n, 1 if n == "Ann" else 2) for o, n in inner), (12, None, None), (13, None, None)]
+    assert sorted(found, key=str) == sorted(both, key=str)
+    # In the order of the orders, whatever was found for them.
+    assert [o for o, _, _ in found] == [10, 11, 11, 12, 13, 14]
+
+
+def test_more_conditions_filters_and_constants_of_a_join(database: Database) -> None:
+    t_env = shop(database)
+    more = JOIN.format("LEFT") + " AND c.age > 35 AND o.o < 14 AND c.name = 'Bob'"
+    found = rows(t_env, f"SELECT o.o, c.age + 1 {more}")
+    assert found == [(10, None), (11, 41), (12, None), (13, None), (14, None)]
+    assert rows(t_env, f"SELECT o.o, c.name {JOIN.format('LEFT')} WHERE c.age >= 50") == [(11, "Bo")]
+    text = t_env.explain_sql(f"SELECT o.o, c.name {more}")
+    assert "LookupJoin(table=[default_catalog.default_database.customers], joinType=[LeftOuterJoin]" in text
+    assert "lookup=[id=customer]" in text
+
+
+def test_a_join_needs_an_equal_column_and_a_table_that_can_be_looked_up(sqlite: Database) -> None:
+    t_env = shop(sqlite)
+    no_key = "SELECT o.o FROM orders AS o JOIN customers FOR SYSTEM_TIME AS OF o.now AS c ON o.customer < c.id"
+    with pytest.raises(
+        (TableException, ValidationException), match="join key in Temporal Table Join can not be empty|req"
+    ):
+        rows(t_env, no_key)
+    t_env.execute_sql("CREATE TABLE g (id BIGINT) WITH ('connector' = 'datagen')")
+    with pytest.raises(TableException, match="Processing-time temporal join is not supported yet"):
+        rows(t_env, "SELECT o.o FROM orders AS o JOIN g FOR SYSTEM_TIME AS OF o.now AS c ON o.customer = c.id")
+
+
+def test_updates_are_looked_up_and_written_by_key(sqlite: Database) -> None:
+    url, run = sqlite
+    t_env = shop(sqlite)
+    run("CREATE TABLE buyers (o INTEGER PRIMARY KEY, name TEXT, n BIGINT)")
+    table(t_env, url, "buyers", "o BIGINT, name STRING, n BIGINT, PRIMARY KEY (o) NOT ENFORCED")
+    values = "(VALUES (CAST(1 AS BIGINT)), (4), (1), (3)) AS v(k)"
+    counted = f"SELECT k, COUNT(*) AS n, PROCTIME() AS now FROM {values} GROUP BY k"
+    t_env.execute_sql(
+        f"INSERT INTO buyers SELECT o.k, c.name, o.n FROM ({counted}) AS o "
+        "JOIN customers FOR SYSTEM_TIME AS OF o.now AS c ON o.k = c.id"
+    ).wait()
+    assert sorted(run("SELECT * FROM buyers")) == [(1, "Ann", 2), (4, "Dan", 1)]
+    # A row that finds nothing any more goes from the sink, also where its key is that of the result.
+    run("DELETE FROM buyers", "CREATE TABLE people AS SELECT * FROM customers WHERE id IN (1, 4)")
+    table(t_env, url, "people", "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED")
+    values = "(VALUES (7, CAST(1 AS BIGINT)), (8, 4), (7, 3)) AS v(o, k)"
+    last = f"SELECT CAST(o AS BIGINT) AS o, LAST_VALUE(k) AS k, PROCTIME() AS now FROM {values} GROUP BY o"
+    t_env.execute_sql(
+        f"INSERT INTO buyers SELECT o.o, c.name, 1 FROM ({last}) AS o "
+        "JOIN people FOR SYSTEM_TIME AS OF o.now AS c ON o.k = c.id"
+    ).wait()
+    assert run("SELECT * FROM buyers") == [(8, "Dan", 1)]
+
+
+def test_hints_say_how_a_table_is_looked_up(sqlite: Database) -> None:
+    t_env = shop(sqlite)
+    hint = (
+        "/*+ LOOKUP('table' = 'c', 'async' = 'true', 'output-mode' = 'allow_unordered', 'capacity' = '4', "
+        "'retry-predicate' = 'lookup_miss', 'retry-strategy' = 'fixed_delay', 'fixed-delay' = '50 ms', "
+        "'max-attempts' = '2') */"
+    )
+    query = f"SELECT {hint} o.o, c.name {JOIN.format('')}"
+    text = t_env.explain_sql(query)
+    assert "async=[true]" in text and "retry=[lookup_miss, FIXED_DELAY, 50ms, 2]" in text
+    assert len(rows(t_env, query)) == 4
+    for wrong, words in (
+        ("'table' = 'nobody'", "cannot match the name of input tables or views: \n`nobody` in `LOOKUP`"),
+        ("'async' = 'true'", "incomplete required option"),
+        ("'table' = 'c', 'fixed-delay' = '1 s'", "retry options can be both null or all not null"),
+        ("'table' = 'c', 'nope' = '1'", "unsupported option 'nope'"),
+    ):
+        with pytest.raises(ValidationException, match=words):
+            rows(t_env, f"SELECT /*+ LOOKUP({wrong}) */ o.o {JOIN.format('')}")
+
+
+def test_many_keys_are_asked_for_at_once(database: Database) -> None:
+    url, run = database
+    run("CREATE TABLE numbers (id BIGINT, twice BIGINT)")
+    run("INSERT INTO numbers VALUES " + ", ".join(f"({i}, {2 * i})" for i in range(0, 3000, 2)))
+    t_env = local()
+    table(t_env, url, "numbers", "id BIGINT, twice BIGINT")
+    t_env.execute_sql(
+        "CREATE TABLE seq (n BIGINT, now AS PROCTIME()) WITH ('connector' = 'datagen', 'rows-per-second' = '1000000', "
+        "'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '2999')"
+    )
+    for hint in ("", "/*+ LOOKUP('table' = 'c', 'async' = 'true') */"):
+        found = rows(
+            t_env,
+            f"SELECT {hint} s.n, c.twice FROM seq AS s JOIN numbers FOR SYSTEM_TIME AS OF s.now AS c ON s.n = c.id",
+        )
+        assert sorted(found) == [(i, 2 * i) for i in range(0, 3000, 2)]
+
+
+def test_what_was_looked_up_is_remembered_as_is_said(sqlite: Database) -> None:
+    _, run = sqlite
+    caches: tuple[dict[str, str], ...] = (
+        {},
+        {"lookup__cache": "PARTIAL", "lookup__partial_cache__max_rows": "100"},
+        {"lookup__cache__max_rows": "100", "lookup__cache__ttl": "1 h"},
+        {"lookup__cache": "FULL", "lookup__full_cache__periodic_reload__interval": "1 h"},
+    )
+    for cache in caches:
+        run("DROP TABLE IF EXISTS customers")
+        t_env = shop(sqlite, **cache)
+        # No key is equal to a null, not even another.
+        run("INSERT INTO customers VALUES (NULL, 'Nobody', 1)")
+        assert sorted(rows(t_env, f"SELECT o.o, c.name {JOIN.format('')}")) == [
+            (10, "Ann"),
+            (11, "Bo"),
+            (11, "Bob"),
+            (14, "Ann"),
+        ]
+
+
+# --- caches and retries, without a clock
+
+
+class Counted(LookupSource):
+    """Finds as many rows for a key as are said, and keeps what it was asked."""
+
+    def __init__(self, counts: dict[int, int]) -> None:
+        self.counts = counts
+        self.asked: list[list[int]] = []
+
+    def find(self, keys: Any) -> Found:
+        self.asked.append([k for (k,) in keys])
+        counts = [self.counts.get(k, 0) for (k,) in keys]
+        values = [k for (k,) in keys for _ in range(self.counts.get(k, 0))]
+        return Found(Batch([to_column(values, DataTypes.INT())], None, len(values)), np.array(counts, np.int64))
+
+    def all_rows(self) -> Any:
+        self.asked.append([])
+        keys = [k for k, n in self.counts.items() for _ in range(n)]
+        return [(k,) for k in keys], Batch([to_column(keys, DataTypes.INT())], None, len(keys))
+
+
+def asked(lookup: LookupSource, *keys: int) -> tuple[list[Any], list[int]]:
+    found = lookup.find([(k,) for k in keys])
+    return found.batch.columns[0].to_pylist(), found.counts.tolist()
+
+
+def test_a_partial_cache_forgets_by_time_and_by_number() -> None:
+    now = [0.0]
+    inner = Counted({1: 1, 2: 2})
+    cache = PartialCache(inner, 3, 10, None, True, lambda: now[0])
+    assert asked(cache, 1, 3) == ([1], [1, 0])
+    assert asked(cache, 3, 1) == ([1], [0, 1])
+    assert inner.asked == [[1, 3]]
+    # Two rows more are too many: what was used least goes, which is that there is no 3.
+    assert asked(cache, 2, 1) == ([2, 2, 1], [2, 1])
+    assert asked(cache, 3) == ([], [0])
+    assert inner.asked == [[1, 3], [2], [3]]
+    aging = PartialCache(Counted({1: 1}), None, 10, None, True, lambda: now[0])
+    asked(aging, 1)
+    now[0] = 9.9
+    asked(aging, 1)
+    now[0] = 10.0
+    asked(aging, 1)
+    assert aging._inner.asked == [[1], [1]]  # type: ignore[attr-defined]
+    without = PartialCache(Counted({1: 1}), None, None, 5, False, lambda: now[0])
+    assert asked(without, 1, 2) == ([1], [1, 0])
+    now[0] = 14.0
+    assert asked(without, 1, 2) == ([1], [1, 0])
+    now[0] = 18.0
+    # Asked for within 5 s each time, so it stays; what is missing is not kept.
+    assert asked(without, 1) == ([1], [1])
+    now[0] = 23.0
+    assert asked(without, 1) == ([1], [1])
+    assert without._inner.asked == [[1, 2], [2], [1]]  # type: ignore[attr-defined]
+
+
+def test_a_full_cache_is_read_again_when_its_time_has_come() -> None:
+    now = [0.0]
+    inner = Counted({1: 2})
+    cache = FullCache(inner, Periodic(60), lambda: now[0])
+    assert asked(cache, 1, 5) == ([1, 1], [2, 0])
+    inner.counts = {5: 1}
+    now[0] = 59.0
+    assert asked(cache, 1, 5) == ([1, 1], [2, 0])
+    now[0] = 60.0
+    assert asked(cache, 1, 5) == ([5], [0, 1])
+    assert inner.asked == [[], []]
+    assert Periodic(60, fixed_rate=True).next(10, 25) == 70
+    noon = dt.datetime(2024, 1, 1, 12)
+    assert Timed(dt.time(13), 1, lambda zone: noon).next(0, 100) == 100 + 3600
+    assert Timed(dt.time(11), 2, lambda zone: noon).next(0, 0) == 47 * 3600
+
+
+def test_a_look_up_that_finds_nothing_is_tried_again() -> None:
+    inner, waited = Counted({1: 1}), []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        inner.counts[2] = len(waited) - 1
+
+    assert asked(Retrying(inner, 3, 0.5, sleep), 3, 2, 1) == ([2, 1], [0, 1, 1])
+    assert waited == [0.5, 0.5, 0.5]
+    assert inner.asked == [[3, 2, 1], [3, 2], [3, 2], [3]]
+
+
+def test_rows_that_come_late_are_found_by_a_retry(sqlite: Database) -> None:
+    _, run = sqlite
+    t_env = shop(sqlite)
+    hint = (
+        "/*+ LOOKUP('table' = 'customers', 'retry-predicate' = 'lookup_miss', 'retry-strategy' = 'fixed_delay', "
+        "'fixed-delay' = '100 ms', 'max-attempts' = '600') */"
+    )
+    later = threading.Timer(0.5, lambda: run("INSERT INTO customers VALUES (3, 'Eve', 20)"))
+    later.start()
+    query = f"SELECT {hint} o.o, customers.name FROM orders AS o JOIN customers FOR SYSTEM_TIME AS OF o.now "
+    found = rows(t_env, query + "ON o.customer = customers.id WHERE o.customer IS NOT NULL")
+    later.join()
+    assert Counter(found)[12, "Eve"] == 1
