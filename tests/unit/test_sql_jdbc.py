@@ -23,11 +23,11 @@ from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.errors import CatalogException, TableException, ValidationException
 from millstream.sql.operators.lookup_join import Retrying
 from millstream.sql.types import DataTypes
-from millstream.table import EnvironmentSettings, StreamTableEnvironment
+from millstream.table import EnvironmentSettings, PlanReference, StreamTableEnvironment
 from millstream.table.catalog import JdbcCatalog
 from millstream.table.connectors.jdbc_reading import parts_of
 from millstream.table.connectors.lookup_cache import FullCache, PartialCache, Periodic, Timed
-from millstream.testing import LocalEnvironment
+from millstream.testing import LocalEnvironment, ValuesTable
 from millstream.testing.databases import PostgresServer
 
 PARTITION = [f"scan.partition.{o}" for o in ("column", "num", "lower-bound", "upper-bound")]
@@ -550,3 +550,19 @@ def test_rows_that_come_late_are_found_by_a_retry(sqlite: Database) -> None:
     found = rows(t_env, query + "ON o.customer = customers.id WHERE o.customer IS NOT NULL")
     later.join()
     assert Counter(found)[12, "Eve"] == 1
+
+
+def test_a_compiled_plan_looks_up_too(sqlite: Database) -> None:
+    t_env = shop(sqlite)
+    sink = ValuesTable()
+    t_env.execute_sql(f"CREATE TABLE kept (o INT, name STRING) WITH {sink.options}")
+    t_env.execute_sql("DROP TEMPORARY VIEW orders")
+    t_env.execute_sql(
+        "CREATE TABLE orders (o INT, customer BIGINT, now AS PROCTIME()) WITH ('connector' = 'datagen', "
+        "'number-of-rows' = '1', 'fields.o.min' = '7', 'fields.o.max' = '7', 'fields.customer.min' = '4', "
+        "'fields.customer.max' = '4')"
+    )
+    plan = t_env.compile_plan_sql(f"INSERT INTO kept SELECT o.o, c.name {JOIN.format('LEFT')} AND c.age > 1")
+    text = plan.as_json_string()
+    t_env.load_plan(PlanReference.from_json_string(text)).execute().wait()
+    assert sink.final() == [(7, "Dan")]
