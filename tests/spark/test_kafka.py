@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -11,7 +12,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from chaos import runtime_context
 from conftest import Env
 from kafka.partitioner import DefaultPartitioner
 from kafka_reader import committed_records, read_committed, waits
@@ -266,6 +269,28 @@ def test_a_transaction_that_kafka_has_given_up_is_said(kafka: KafkaBroker, topic
         committer.close()
 
 
+def test_producers_of_transactions_hold_nothing_while_they_wait_and_go_when_they_are_not_needed(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    process = psutil.Process()
+    writer = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE).create_writer(runtime_context())
+    before = process.num_threads()
+    gc.disable()
+    try:
+        for number in range(16):
+            writer.begin(f"waiting-{number}")
+            writer.write("x")
+            assert writer.prepare_commit(True) is not None
+        # Nine that may not be committed yet and the next one, each with a few threads.
+        _until(lambda: process.num_threads() - before <= 40, 30)
+        held = process.memory_info().rss
+        time.sleep(3)
+        assert process.memory_info().rss - held < 4 << 20
+    finally:
+        gc.enable()
+        writer.close()
+
+
 class Watermarks(ProcessFunction):
     def process_element(self, value: str, ctx: ProcessFunction.Context) -> Any:
         yield f"{value}@{ctx.timer_service().current_watermark()}"
@@ -482,6 +507,7 @@ def test_every_record_is_there_once_after_a_failure(
     assert Counter(map(int, read_committed(kafka.bootstrap, out))) == Counter(range(6000))
 
 
+@pytest.mark.timeout(300)
 def test_a_savepoint_goes_on_in_more_and_in_fewer_subtasks_though_all_left_transactions_open(
     config: Configuration, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:

@@ -668,7 +668,7 @@ def test_explain_has_three_parts_as_flinks(session: Session) -> None:
         "SELECT a, COUNT(*), SUM(b) AS s, COUNT(DISTINCT c) FILTER (WHERE a > 3) FROM t WHERE b > 2 GROUP BY a "
         "HAVING COUNT(*) > 1"
     )
-    assert session.explain(query, "CHANGELOG_MODE") == (
+    assert session.explain(query, "CHANGELOG_MODE").partition("\n== State ==")[0] == (
         "== Abstract Syntax Tree ==\n"
         "LogicalFilter(condition=[>($1, 1)])\n"
         "+- LogicalAggregate(group=[{0}], EXPR$1=[COUNT()], s=[SUM($1)], EXPR$3=[COUNT(DISTINCT $2) FILTER $3])\n"
@@ -731,7 +731,7 @@ def test_all_kinds_of_nodes_can_be_explained(session: Session) -> None:
         "VALUES (1, 'a'), (2, NULL)",
     ):
         text = session.explain(query, "CHANGELOG_MODE")
-        assert text.count("==") == 6
+        assert text.partition("\n== State ==")[0].count("==") == 6
 
 
 # --- Nexmark

@@ -103,6 +103,11 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
         "Column 'a' is NOT NULL, however, a null value is being written",
     ),
     ("INSERT INTO o SELECT NULLIF(1, 1), s FROM t", MillstreamError, "Column 'a' is NOT NULL, however, a null value"),
+    ("SELECT ROW() FROM t", ValidationException, "ROW takes at least one value"),
+    ("SELECT MAP(SELECT a, a FROM t) FROM t", ValidationException, "MAP(query) is not supported; use MAP[..]"),
+    ("SELECT GREATEST(ARRAY[a], ARRAY[1]) FROM t", ValidationException, "Cannot apply 'GREATEST' to arguments of type"),
+    ("SELECT LEAST(ROW(a), ROW(1)) FROM t", ValidationException, "Cannot apply 'LEAST' to arguments of type"),
+    ("SELECT JSON_OBJECT(KEY CAST(NULL AS STRING) VALUE a) FROM t", MillstreamError, "A key of JSON_OBJECT is null"),
 ]
 
 

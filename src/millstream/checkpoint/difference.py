@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo
 from millstream.checkpoint.rows import Address, StateRow
-from millstream.common.pickles import dump, load
+from millstream.common.pickles import dump
 
 Rows = dict[Address, StateRow]
 
@@ -96,7 +96,7 @@ def _has_rows(inspection: Inspection, operator_id: str, state: StateInfo) -> boo
 def _rows(inspection: Inspection, operator: OperatorInfo, state: StateInfo | None) -> Rows:
     if state is None:
         return {}
-    return {a: state.layout.row(a, content) for a, content in inspection.flat(operator.id, state, load)}
+    return dict(inspection.addressed_rows(operator, state))
 
 
 def _compare(found: StateDifference, before: Rows, after: Rows, examples: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.checkpoint.column_rows import column_rows, names_of
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.rows import Address, Layout, StateRow, is_internal, shown_kind, shown_name
 from millstream.checkpoint.snapshot import OperatorSnapshot, VertexSnapshot, operator_of, state_id_of, unpack
@@ -19,7 +20,7 @@ from millstream.common.errors import DamagedStateError, InvalidProgramError, Mis
 from millstream.common.pickles import load, load_leniently
 from millstream.state.changelog import Loads, Section
 from millstream.state.export import index_part
-from millstream.state.kinds import kind_named
+from millstream.state.kinds import COLUMNS, kind_named
 from millstream.state.restored import StoredState, apply, chain_files, stored_sections
 from millstream.state.table import StateTable
 
@@ -204,22 +205,36 @@ class Inspection:
         vertex = self.vertices[operator_id]
         rows = size = 0
         # A row of these is several for whoever looks.
-        unknown = state.layout.kind.has_windows or state.scope == OPERATOR
+        unknown = state.layout.kind.has_windows or state.scope == OPERATOR or state.kind == COLUMNS.name
         for section, count, length in self._index(self._state_id(operator_id, state), vertex):
             if section.table == state.table:
                 size += length
                 rows += count or 0
                 unknown |= count is None
         if unknown:
-            rows = sum(1 for _ in self.flat(operator_id, state, load_leniently))
+            rows = sum(1 for _ in self._counted_rows(operator_id, state))
         return dataclasses.replace(state, rows=rows, size=size)
 
     # --- rows
 
+    def _counted_rows(self, operator_id: str, state: StateInfo) -> Iterator[Any]:
+        found = self.flat(operator_id, state, load_leniently)
+        return column_rows((c for _, content in found for c in content), {}) if state.kind == COLUMNS.name else found
+
     def rows(self, operator: OperatorInfo, state: StateInfo) -> Iterator[StateRow]:
         """Yield the rows of a state, of all subtasks."""
+        for _, row in self.addressed_rows(operator, state):
+            yield row
+
+    def addressed_rows(self, operator: OperatorInfo, state: StateInfo) -> Iterator[tuple[Address, StateRow]]:
+        """Yield the rows of a state, each with what tells it from the others."""
+        if state.kind == COLUMNS.name:
+            changes = [c for _, content in self.flat(operator.id, state, load) for c in content]
+            columns = changes[0].rows.schema.names if changes else ()
+            yield from column_rows(changes, names_of(operator.name, state.table, columns))
+            return
         for address, content in self.flat(operator.id, state, load):
-            yield state.layout.row(address, content)
+            yield address, state.layout.row(address, content)
 
     def flat(self, operator_id: str, state: StateInfo, loads: Loads) -> Iterator[tuple[Address, Any]]:
         """Yield the rows of a state by key and namespace, as they are stored."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from millstream.checkpoint.changed_query import is_of_sql, why_it_does_not_fit
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
@@ -306,15 +307,34 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
     if allow:
         return
     here = {n.id for v in plan.vertices for n in v.nodes}
-    for vertex in snapshot.vertices.values():
-        for operator in vertex.operators:
-            if operator.id not in here and has_state(vertex, operator.id, snapshot):
-                called = f"uid '{operator.uid}'" if operator.uid else "no uid"
-                raise InvalidProgramError(
-                    f"The state of operator '{operator.name}' ({called}) has nowhere to go: the program has no such "
-                    "operator. Give the operator its uid again, or allow state to be left out "
-                    "(--allow-non-restored-state)."
-                )
+    lost = [
+        operator
+        for vertex in snapshot.vertices.values()
+        for operator in vertex.operators
+        if operator.id not in here and has_state(vertex, operator.id, snapshot)
+    ]
+    if any(is_of_sql(operator.uid) for operator in lost):
+        raise InvalidProgramError(_changed_query(snapshot, plan, lost))
+    for operator in lost:
+        called = f"uid '{operator.uid}'" if operator.uid else "no uid"
+        raise InvalidProgramError(
+            f"The state of operator '{operator.name}' ({called}) has nowhere to go: the program has no such operator. "
+            "Give the operator its uid again, or allow state to be left out (--allow-non-restored-state)."
+        )
+
+
+def _changed_query(snapshot: Snapshot, plan: JobPlan, lost: list[OperatorSnapshot]) -> str:
+    """Return what to tell of a query whose operators are not those of the snapshot."""
+    here = {n.id: n.name for v in plan.vertices for n in v.nodes}
+    known = {o.id: o.name for v in snapshot.vertices.values() for o in v.operators}
+    before = [name for one, name in known.items() if one not in here]
+    now = [name for one, name in here.items() if one not in known]
+    told = "".join(f"\n  {o.name}: {why_it_does_not_fit(o.name, before, now)}" for o in lost)
+    return (
+        f"The query has changed, and state of it no longer fits:{told}\nRun the query as it was (COMPILE PLAN keeps "
+        "it so), or leave that state out (--allow-non-restored-state, or SET "
+        "'execution.state-recovery.ignore-unclaimed-state' = 'true')."
+    )
 
 
 def _has_input(vertex: VertexSnapshot, operator_id: str) -> bool:

@@ -23,6 +23,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, MissingClassError
 from millstream.common.sizes import in_bytes
 from millstream.state.columns import jsonable, text_of
+from millstream.state.kinds import COLUMNS
 
 _OPERATOR = click.option("-o", "--operator", help="Only this operator: its uid, id or name.")
 _STATE = click.option("-s", "--state", "state_name", help="Only the state of this name.")
@@ -208,9 +209,23 @@ def _rows_text(operator: OperatorInfo, found: StateInfo, rows: list[StateRow], m
     title = f"{operator.label} / {found.name} ({kind}): {count(found.rows, 'row')}"
     if not rows:
         return title
-    cells = [[_shown(r.key), _shown(r.namespace), repr(r.value)] for r in rows]
-    text = f"{title}\n{table(['KEY', 'NAMESPACE', 'VALUE'], cells, indent=2)}"
+    if found.kind == COLUMNS.name:
+        text = f"{title}\n{_columns_text(rows)}"
+    else:
+        cells = [[_shown(r.key), _shown(r.namespace), repr(r.value)] for r in rows]
+        text = f"{title}\n{table(['KEY', 'NAMESPACE', 'VALUE'], cells, indent=2)}"
     return f"{text}\n  ... and more (--limit 0 shows all)" if more else text
+
+
+def _columns_text(rows: list[StateRow]) -> str:
+    """Return rows of SQL as a table: the columns of the key first."""
+    header = [name for part in (rows[0].key, rows[0].value) if part is not None for name in part.as_dict()]
+    cells = [[_cell(v) for part in (r.key, r.value) if part is not None for v in part] for r in rows]
+    return table(header, cells, indent=2)
+
+
+def _cell(value: Any) -> str:
+    return "NULL" if value is None else shorten(str(value))
 
 
 def _shown(part: Any) -> str:

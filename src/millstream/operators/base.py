@@ -225,6 +225,13 @@ class Operator:
         if self.timers is not None and (first := self.timers.event.next_time()) is not None:
             yield self.waits_as, len(self.timers.event), first
 
+    def starved(self) -> Iterable[tuple[int, int]]:
+        """Return each input of which nothing has come while rows of the other wait for it: its place, and how many."""
+        return ()
+
+    # How to have event time go on without a split that nothing comes from.
+    idle_advice = "Use with_idleness(...) in the WatermarkStrategy"
+
     def announce(self) -> None:
         """Say again how far time has come, to those that have not heard it; asked of those that make watermarks."""
 

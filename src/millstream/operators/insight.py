@@ -91,6 +91,20 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Starved:
+    """An operator of two inputs that has rows of one, and none of the other, which they wait for.
+
+    Attributes:
+        input: the place of the input from which nothing has come, from 0.
+        rows: how many rows wait.
+    """
+
+    operator: str
+    input: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class LateRecord:
     """A record that came too late for its windows and was dropped."""
 
@@ -123,6 +137,7 @@ class Insight:
     split_count: int = 0
     inputs: tuple[InputMark, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    starved: tuple[Starved, ...] = ()
     late: tuple[LateRecord, ...] = ()
     keys: tuple[HotKey, ...] = ()
     state_rows: int = 0
@@ -181,6 +196,7 @@ class Observer:
             waiting=tuple(
                 Waiting(i, kind, count, earliest) for i, o in self._operators for kind, count, earliest in o.waiting()
             ),
+            starved=tuple(Starved(i, place, rows) for i, o in self._operators for place, rows in o.starved()),
             late=tuple(
                 LateRecord(i, shorten(value), stamp, watermark)
                 for i, o in self._operators

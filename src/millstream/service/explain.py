@@ -40,6 +40,7 @@ def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanatio
         *_held_up(view, metrics),
         *_skewed(view, metrics),
         *event_time(view, now),
+        *_starving(view),
         *_late(view, metrics),
     ]
 
@@ -121,6 +122,33 @@ def _blame(hot: list[HotKey]) -> str:
         f"of these, {what} that come{'s' if len(hot) == 1 else ''} most often: {keys}. Spread what has that key over "
         "more keys, or combine records before they are sent."
     )
+
+
+def _starving(view: JobView) -> list[Explanation]:
+    """Name a join that has rows of one input and none of the other."""
+    by_id = {v.id: v for v in view.plan.vertices}
+    found = []
+    for vertex in view.plan.vertices:
+        waiting: dict[int, int] = {}
+        seen = [progress_of(view, vertex, i).insight for i in range(vertex.parallelism)]
+        told = [[] if one is None else list(one.starved) for one in seen]
+        # A subtask with rows of both, or of neither, says nothing; one side of all must be empty.
+        for one in (s for subtask in told for s in subtask):
+            waiting[one.input] = waiting.get(one.input, 0) + one.rows
+        has_both = any(one is not None and one.state_rows and not s for one, s in zip(seen, told, strict=True))
+        if len(waiting) != 1 or has_both:
+            continue
+        ((place, rows),) = waiting.items()
+        before = by_id[vertex.in_edges[place].source]
+        name = before.head.name if before.is_source else before.name
+        text = (
+            f"{rows:,} row{'s wait' if rows != 1 else ' waits'} there for a partner from {name}, of which nothing has "
+            "come that could be joined: is there anything to read, and does a condition before the join let it pass?"
+        )
+        about = {"input": place, "rows": rows}
+        title = f"{vertex.name} waits for its {('first', 'second')[place]} input"
+        found.append(Explanation("waiting join", "high", title, text, vertex_id(vertex), about))
+    return found
 
 
 def _late(view: JobView, metrics: Metrics) -> list[Explanation]:

@@ -10,6 +10,7 @@ from typing import Any
 from millstream.common.execution_state import ExecutionState
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.view import JobView
+from millstream.operators.base import Operator
 from millstream.operators.insight import InputMark, Insight, SplitMark
 from millstream.operators.vertex import Vertex
 from millstream.operators.watermarks import WatermarkOperator
@@ -141,18 +142,18 @@ def _silent(view: JobView, holder: _Holder, waits: _Waits, waiting: str) -> Expl
         text = (
             f"{_name(vertex)} has {vertex.parallelism} subtasks and {_count(splits, 'split')}: {_subtasks(without)} no "
             f"split to read, and event time waits for {'it' if len(without) == 1 else 'them'}. Give the source no more "
-            "subtasks than there are splits, or use with_idleness(...) in its WatermarkStrategy."
+            f"subtasks than there are splits, or {_small(_advice(vertex, mark))}."
         )
     elif mark.name is not None:
         text = (
             f"Split {mark.name!r} (subtask {holder.subtask} of {vertex.parallelism}) has had no record{_idle(mark)}. "
-            "Use with_idleness(...) in the WatermarkStrategy, so that the others need not wait for it."
+            f"{_advice(vertex, mark)}, so that the others need not wait for it."
         )
     else:
         text = (
             f"{_subtasks(silent or [holder.subtask])} had no record, of {vertex.parallelism} subtasks{_idle(mark)}: "
-            "there is no split to read, or nothing comes. Use with_idleness(...) in the WatermarkStrategy, or no more "
-            "subtasks than there are splits."
+            f"there is no split to read, or nothing comes. {_advice(vertex, mark)}, or use no more subtasks than there "
+            "are splits."
         )
     title = f"Event time does not go on behind {_name(vertex)}"
     return _explanation(holder, waits, "high", title, f"{text} {waiting}", None)
@@ -182,12 +183,22 @@ def _behind(
     text += f". Its last record came {max(now - mark.last_record, 0) / 1000:,.0f} s ago{_idle(mark)}."
     if stood > _STANDS and not mark.idle:
         text += (
-            " Use with_idleness(...) in the WatermarkStrategy, so that the others need not wait for it."
+            f" {_advice(vertex, mark)}, so that the others need not wait for it."
             if others
             else " A window fires when a record comes that is later than its end."
         )
     title = f"{who.partition(' (')[0].capitalize()} of {_name(vertex)} holds event time back"
     return _explanation(holder, waits, "high" if stood > _STANDS else "low", title, f"{text} {waiting}", ahead)
+
+
+def _advice(vertex: Vertex, mark: SplitMark) -> str:
+    """Return how to have time go on without a split, in the words of whoever makes its watermarks."""
+    marker = next((n for n in vertex.nodes if n.id == mark.operator), None)
+    return Operator.idle_advice if marker is None else marker.operator.idle_advice
+
+
+def _small(advice: str) -> str:
+    return f"u{advice[1:]}" if advice.startswith("Use ") else advice
 
 
 def _marks(view: JobView, vertex: Vertex, subtask: int) -> tuple[SplitMark, ...]:

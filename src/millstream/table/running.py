@@ -14,7 +14,7 @@ from millstream.sql.errors import TableException
 from millstream.sql.language.statements import Client, Delete, Truncate, Update
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.sink import TableSinkOperator
-from millstream.sql.plan.endless import endless_state
+from millstream.sql.plan.kept import endless_state
 from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
 from millstream.sql.plan.planner import plan
 from millstream.sql.translate import Translator

@@ -51,6 +51,12 @@ class Table:
         # As long as it is a table that was declared, or some of its rows, and not what a query makes of it.
         self._declared = declared
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the first rows of a table that ends, the columns of one that does not."""
+        from millstream.table.notebook import as_html
+
+        return as_html(self, self._node.fields)
+
     def __str__(self) -> str:
         """Return a name under which SQL knows the table."""
         if self._name is None:

@@ -203,7 +203,7 @@ def _transaction_name(answer: _Reader) -> str:
 
 
 class Coordinators:
-    """Asks the coordinators of transactions. Lives on the driver."""
+    """Asks the coordinators of transactions."""
 
     def __init__(self, settings: Mapping[str, Any], brokers: Callable[[], list[Address]]) -> None:
         """Take the client's settings, and what tells where brokers are."""

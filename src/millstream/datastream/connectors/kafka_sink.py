@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -221,21 +220,42 @@ class Transaction(NamedTuple):
     epoch: int
 
 
+def addresses(cluster: Any) -> list[Address]:
+    """Return where the brokers are that the library knows."""
+    return [(str(broker.host), int(broker.port)) for broker in cluster.brokers.values()]
+
+
+class _Reports:
+    """What the library says of a producer, which knows nothing of this, so that it goes when nobody has it any more."""
+
+    def __init__(self) -> None:
+        self.failure: str | None = None
+        # What the client has said last that may pass by itself.
+        self.trouble = ""
+
+    def delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
+
+    def failed(self, error: Any) -> None:
+        if error.fatal():
+            self.failure = said(error)
+        else:
+            self.trouble = f" ({said(error)})"
+
+
 class _Producer:
     """A producer of the library, whose failures are noticed."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._kafka = library()
-        self._failure: str | None = None
-        # What the client has said last that may pass by itself.
-        self._trouble = ""
+        self._reports = _Reports()
+        self._settings = settings
         self._bootstrap = settings["bootstrap.servers"]
         self._producer_id, self._epoch = -1, -1
         self._id = settings.get("transactional.id", "")
-        more: dict[str, Any] = {"on_delivery": self._delivered, "error_cb": self._failed}
-        if self._id:
-            more |= {"statistics.interval.ms": 20, "stats_cb": self._told}
-        self._producer = self._kafka.Producer({**settings, **more})
+        told = {"on_delivery": self._reports.delivered, "error_cb": self._reports.failed}
+        self._producer = self._kafka.Producer({**settings, **told})
         self.produce = self._producer.produce
 
     def partitions(self, topic: str) -> list[int]:
@@ -248,25 +268,21 @@ class _Producer:
             raise KafkaFailure(f"Kafka at {self._bootstrap} does not tell of topic {topic!r}: {said(found.error)}.")
         return sorted(found.partitions)
 
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
-
-    def _failed(self, error: Any) -> None:
-        if error.fatal():
-            self._failure = said(error)
-        else:
-            self._trouble = f" ({said(error)})"
-
-    def _told(self, statistics: str) -> None:
-        if self._producer_id >= 0:
-            return
-        told = json.loads(statistics)["eos"]
-        self._producer_id, self._epoch = told["producer_id"], told["producer_epoch"]
-
     def introduce(self) -> None:
         """Have the coordinator know its name, and be done with what others have left open under it."""
         self._try(lambda: self._producer.init_transactions(TIMEOUT))
+        # The client has its number in no other place than its statistics, which would pile up in it unread.
+        coordinators = Coordinators(self._settings, self._brokers)
+        try:
+            known = coordinators.state(self._id)
+        finally:
+            coordinators.close()
+        if known is None:
+            raise KafkaFailure(f"Transaction {self._id} cannot be begun: its coordinator does not know it.")
+        self._producer_id, self._epoch = known.producer_id, known.epoch
+
+    def _brokers(self) -> list[Address]:
+        return addresses(self._producer.list_topics(timeout=TIMEOUT))
 
     def begin(self) -> None:
         """Begin its transaction."""
@@ -281,8 +297,8 @@ class _Producer:
     def poll(self, seconds: float = 0.0) -> None:
         """Take what the library has to report."""
         self._producer.poll(seconds)
-        if self._failure is not None:
-            raise KafkaFailure(f"KafkaSink: {self._failure}.")
+        if self._reports.failure is not None:
+            raise KafkaFailure(f"KafkaSink: {self._reports.failure}.")
 
     def flush(self) -> None:
         """Wait until all that was handed over has been taken by Kafka."""
@@ -292,18 +308,13 @@ class _Producer:
             if time.monotonic() > end:
                 raise KafkaFailure(
                     f"KafkaSink: Kafka at {self._bootstrap} has not taken what is to be written for "
-                    f"{3 * TIMEOUT:.0f} s{self._trouble}."
+                    f"{3 * TIMEOUT:.0f} s{self._reports.trouble}."
                 )
         self.poll()
 
     def prepared(self) -> Transaction:
         """Return what it takes to commit its transaction, when all is written."""
         self.flush()
-        end = time.monotonic() + TIMEOUT
-        while self._producer_id < 0:
-            self.poll(0.02)
-            if time.monotonic() > end:
-                raise KafkaFailure(f"Transaction {self._id}: the client does not tell its producer's id.")
         return Transaction(self._id, self._producer_id, self._epoch)
 
     def abort(self) -> None:
@@ -539,7 +550,7 @@ class _Committer(Committer):
         self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
 
     def _brokers(self) -> list[Address]:
-        return [(str(b.host), int(b.port)) for b in self._admin.cluster().brokers.values()]
+        return addresses(self._admin.cluster())
 
     def begin(self) -> None:
         self.recover([], self._context.job_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.blocks import Block
 from millstream.operators.codegen import CodeWriter, Key, Var
@@ -108,6 +108,11 @@ class KeyedBatchOperator(BatchOperator):
     def uses_key(self) -> bool:
         # It is in the columns.
         return False
+
+    def rows_until(self, first: int, *kept: Sized) -> Iterator[tuple[str, int, int]]:
+        """Yield how many rows wait for event time, if the first of them waits for a time that can come."""
+        if MIN_WATERMARK < first < MAX_WATERMARK:
+            yield "rows", sum(map(len, kept)), first
 
     def keeps(self, name: str, columns: Any) -> Any:
         """Have columns as a table of the operator's state; return them."""

@@ -99,6 +99,14 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
     def open(self) -> None:
         self._holds = None if self.condition is None else condition(self.condition, self.context)
 
+    def starved(self) -> Iterable[tuple[int, int]]:
+        counts = [len(rows) for rows in self._rows]
+        for side, rows in ((_LEFT, counts[_RIGHT]), (_RIGHT, counts[_LEFT])):
+            # Rows that are kept without a partner need not wait for one.
+            is_needed = not self.outer[1 - side] or (self.kind is JoinKind.SEMI and side == _RIGHT)
+            if rows and not counts[side] and is_needed:
+                yield side, rows
+
     def process_left(self, batch: Batch) -> Iterable[Batch]:
         return self._process(batch, _LEFT)
 

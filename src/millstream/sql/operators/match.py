@@ -162,6 +162,9 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
         if len(slots):
             self._next = min(self._next, int(self._keys.column(_TIMER)[slots].min()))
 
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._waiting) if self.match.is_event_time else ()
+
     def on_watermark(self, watermark: int) -> int | None:
         if self.match.is_event_time and watermark >= self._next:
             self._fire(watermark)

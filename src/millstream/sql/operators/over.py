@@ -153,6 +153,9 @@ class OverOperator(KeyedBatchOperator):
 
     # --- time
 
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._waiting) if self.rowtime is not None else ()
+
     def on_watermark(self, watermark: int) -> int | None:
         if self.rowtime is not None:
             if watermark >= self._next:

@@ -174,6 +174,9 @@ class SessionWindowOperator(RowWindowOperator):
         self._rows.remove(rows)
         self._look()
 
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._rows) if self.times.is_event_time else ()
+
     def on_watermark(self, watermark: int) -> int | None:
         if self.times.is_event_time and watermark >= self._next:
             self._fire(watermark)

@@ -91,6 +91,9 @@ class SortOperator(KeyedBatchOperator):
         if self.rowtime is not None and len(rows):
             self._next = int(self._times(self._rows.take(self.rowtime, rows)).min())
 
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._rows) if self.rowtime is not None else ()
+
     def on_watermark(self, watermark: int) -> int | None:
         if self.rowtime is not None and watermark >= self._next:
             rows = self._rows.all_rows()

@@ -110,6 +110,9 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         self._next = int(self._waiting.marks[rows].min()) if len(rows) else MAX_WATERMARK
         self._enough = max(_MANY, 2 * len(self._versions))
 
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._waiting)
+
     def on_watermark(self, watermark: int) -> int | None:
         if watermark >= self._next:
             self.emit(self._due(watermark))

@@ -27,6 +27,7 @@ class RowWatermarkOperator(Evaluating):
     """
 
     makes_watermarks = True
+    idle_advice = "SET 'table.exec.source.idle-timeout' = '10 s'"
 
     def __init__(
         self, column: int, strategy: Expression, session: Session, interval: int = 200, idle_timeout: int = 0

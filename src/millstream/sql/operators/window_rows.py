@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -83,6 +83,9 @@ class WindowRowsOperator(KeyedBatchOperator):
     @abstractmethod
     def _fire(self, time: int) -> None:
         """Emit what comes of windows that end when time has come this far."""
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, *self._rows) if self.times.is_event_time else ()
 
     def on_watermark(self, watermark: int) -> int | None:
         if self.times.is_event_time and watermark >= self._next:

@@ -11,6 +11,7 @@ from millstream.sql.plan import nodes as n
 from millstream.sql.plan.advice import Advice, advised
 from millstream.sql.plan.costs import Costs
 from millstream.sql.plan.distribution import exchanges
+from millstream.sql.plan.kept import state_text
 from millstream.sql.plan.names import changelog_call, frame_text, name_of, record_type
 from millstream.sql.plan.planner import plan
 from millstream.sql.plan.subqueries import Subquery
@@ -30,7 +31,7 @@ def explained(
     batch: bool = False,
     details: Collection[str] = (),
 ) -> str:
-    """Return what EXPLAIN says of some ends, in its three parts."""
+    """Return what EXPLAIN says of some ends, in its three parts; a fourth says what state a streaming query keeps."""
     shown = [e.input if isinstance(e, n.Collected) else e for e in ends]
     abstract = "\n".join(_logical(e) for e in shown)
     planned = plan(ends, settings, batch)
@@ -40,11 +41,13 @@ def explained(
     advice = advised(roots, settings, batch) if "PLAN_ADVICE" in details else None
     physical = "\n".join(_drawn(r, lambda p: _physical(p, changelog, advice, costs)) for r in roots)
     execution = "\n".join(_Reusing(roots).drawn(r) for r in roots)
+    state = "" if batch else state_text(planned)
+    state = f"\n{state}" if state else ""
     return (
         f"== Abstract Syntax Tree ==\n{abstract}\n"
         f"== Optimized Physical Plan{'' if advice is None else ' With Advice'} ==\n{physical}\n"
         f"{'' if advice is None else advice.text()}"
-        f"== Optimized Execution Plan ==\n{execution}"
+        f"== Optimized Execution Plan ==\n{execution}{state}"
     )
 
 
@@ -333,6 +336,7 @@ _LOGICAL: dict[type, Callable[[Any], str]] = {
     n.TemporalJoin: _joined,
     n.Union: lambda node: "LogicalUnion(all=[true])",
     n.SetOperation: _set_operation,
+    n.Match: lambda node: name_of(node, (), Style.PREFIX).replace("Match(", "LogicalMatch(", 1),
     n.Sort: _sort,
     n.Correlate: _correlated,
     n.ToChangelog: _changelog,

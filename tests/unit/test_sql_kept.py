@@ -1,0 +1,152 @@
+"""EXPLAIN says what state a query keeps; a notebook shows a table without running one that does not end."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.common.configuration import Configuration
+from millstream.table import EnvironmentSettings, Table, TableEnvironment
+from millstream.table.notebook import as_html
+
+
+def environment(**settings: str) -> TableEnvironment:
+    config = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1", **settings}
+    t_env = TableEnvironment.create(
+        EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(config)).build()
+    )
+    for name in ("a", "b"):
+        t_env.execute_sql(
+            f"CREATE TABLE {name} (id INT, k STRING, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts) "
+            "WITH ('connector'='datagen', 'rows-per-second'='1000')"
+        )
+    return t_env
+
+
+def state(query: str, **settings: str) -> dict[str, list[str]]:
+    """Return what EXPLAIN says of the state of a query's one operator."""
+    told = environment(**settings).explain_sql(query).partition("\n== State ==\n")[2]
+    found: dict[str, list[str]] = {}
+    for line in told.splitlines()[1:]:
+        word, _, said = line.strip().partition(": ")
+        found.setdefault(word, []).append(said)
+    return found
+
+
+TOP = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) rn FROM {}) WHERE rn <= {}"
+WINDOW = "TABLE({}(TABLE a, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR))"
+ONE = "none: one subtask keeps it all"
+NOTHING = "nothing: it grows for as long as new keys come"
+
+
+@pytest.mark.parametrize(
+    ("query", "keeps", "key", "bound"),
+    [
+        ("SELECT k, COUNT(*) FROM a GROUP BY k", "a row for every value of k", "k", NOTHING),
+        ("SELECT COUNT(*) FROM a", "one row of 1 accumulator", ONE, "its size: it is one row"),
+        ("SELECT a.k FROM a JOIN b ON a.id = b.id", "every row of both inputs by id and id", "id = id", NOTHING),
+        (
+            "SELECT a.k FROM a, b WHERE a.id = b.id AND a.ts BETWEEN b.ts - INTERVAL '1' HOUR AND b.ts",
+            "the rows of both inputs that can still find a partner",
+            "id",
+            "the watermark: a row goes once no partner can come, 1 h at most behind it",
+        ),
+        (
+            f"SELECT k, COUNT(*) FROM {WINDOW.format('HOP')} GROUP BY window_start, window_end, k",
+            "accumulators for every value of k in each HOP window of 1 h that is open",
+            "k",
+            "the watermark: a window goes at its end",
+        ),
+        (TOP.format("a", 3), "the first 3 rows for every value of k", "k", NOTHING),
+        (
+            TOP.format("(SELECT k, COUNT(*) AS id FROM a GROUP BY k, id)", 2),
+            "all rows for every value of k, since any of the first ones may be taken back",
+            "k",
+            NOTHING,
+        ),
+        (
+            "SELECT SUM(id) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '5' MINUTE PRECEDING AND CURRENT "
+            "ROW) FROM a",
+            "the rows of the last 5 min for every value of k",
+            "k",
+            "time: rows go 5 min behind the watermark",
+        ),
+        ("SELECT id, k FROM a ORDER BY id LIMIT 5", "the first 5 rows", ONE, "its size: 5 rows"),
+        ("SELECT k FROM a INTERSECT SELECT k FROM b", "every row by k", "k", NOTHING),
+        (
+            "SELECT * FROM a MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) WITHIN "
+            "INTERVAL '1' HOUR DEFINE A AS A.id > 1)",
+            "matches that have begun, with their rows, for every value of k",
+            "k",
+            "time: a match that takes longer than 1 h is given up",
+        ),
+    ],
+)  # fmt: skip
+def test_explain_says_what_is_kept(query: str, keeps: str, key: str, bound: str) -> None:
+    found = state(query)
+    assert (found["keeps"][0], found["key"][0], found["bounded by"][0]) == (keeps, key, bound)
+    assert ("SET 'table.exec.state.ttl'" in found.get("smaller with", [""])[0]) == (
+        bound == NOTHING and "INTERSECT" not in query
+    )
+
+
+def test_a_time_to_live_bounds_what_nothing_else_does() -> None:
+    query = "SELECT k, COUNT(DISTINCT id) FROM a GROUP BY k"
+    found = state(query, **{"table.exec.state.ttl": "36 h"})
+    assert found["bounded by"] == ["time: what nothing comes for goes after 36 h ('table.exec.state.ttl' or a hint)"]
+    assert found["smaller with"] == ["fewer distinct values: COUNT(DISTINCT id) keeps every value of id for each key"]
+
+
+def test_a_pattern_without_an_end_is_not_bounded_by_a_time_to_live() -> None:
+    inside = "PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) DEFINE A AS A.id > 1"
+    query = f"SELECT * FROM a MATCH_RECOGNIZE ({inside})"
+    found = state(query, **{"table.exec.state.ttl": "1 h"})
+    assert found["bounded by"] == [NOTHING]
+    assert found["smaller with"] == ["WITHIN INTERVAL '...' behind the pattern: what takes longer is given up"]
+
+
+def test_a_join_without_keys_of_its_inputs_says_how_to_keep_less() -> None:
+    hints = state("SELECT a.k FROM a JOIN (SELECT id, MAX(ts) AS m FROM b GROUP BY id) AS c ON a.id = c.id")
+    # The right input has one row for each key already.
+    assert any("PRIMARY KEY of the left input" in hint for hint in hints["smaller with"])
+    assert not any("PRIMARY KEY of the right input" in hint for hint in hints["smaller with"])
+
+
+def test_what_keeps_nothing_and_batch_have_no_such_part() -> None:
+    assert "== State ==" not in environment().explain_sql("SELECT k FROM a WHERE id > 1")
+    batch = environment(**{"execution.runtime-mode": "BATCH"})
+    assert "== State ==" not in batch.explain_sql("SELECT v, COUNT(*) FROM (VALUES (1)) AS t(v) GROUP BY v")
+
+
+# --- notebooks
+
+
+def shown(table: Table) -> str:
+    return table._repr_html_()  # what a notebook calls
+
+
+def test_a_notebook_shows_the_rows_of_a_table_as_they_are_in_the_end() -> None:
+    t_env = environment()
+    html = shown(t_env.from_elements([(1, "<b>"), (2, None)], ["n", "text"]))
+    assert '<th title="BIGINT">n</th><th title="STRING">text</th>' in html
+    assert "<tr><td>1</td><td>&lt;b&gt;</td></tr><tr><td>2</td><td>&lt;NULL&gt;</td></tr>" in html
+    counts = shown(t_env.sql_query("SELECT v, COUNT(*) AS c FROM (VALUES (1), (1)) AS t(v) GROUP BY v"))
+    assert "<tbody><tr><td>1</td><td>2</td></tr></tbody></table><p>1 row.</p>" in counts
+    many = shown(t_env.from_elements([(i,) for i in range(50)], ["n"]))
+    assert many.count("<tr>") == 21 and many.endswith("<p>The first 20 rows.</p>")
+
+
+def test_a_notebook_never_runs_a_table_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = environment().from_path("a")
+    monkeypatch.setattr(Table, "execute", lambda self: pytest.fail("it was run"))
+    html = shown(table)
+    assert "<tr><td>id</td><td>INT</td></tr>" in html and "does not end" in html
+
+
+def test_a_notebook_waits_for_rows_only_so_long() -> None:
+    t_env = environment()
+    t_env.execute_sql(
+        "CREATE TABLE slow (n BIGINT) WITH ('connector'='datagen', 'rows-per-second'='1', 'number-of-rows'='1000000')"
+    )
+    table = t_env.sql_query("SELECT COUNT(*) AS c FROM slow")
+    html = as_html(table, table._node.fields, 0.5)
+    assert "have not come within 0.5 s" in html and "<td>c</td><td>BIGINT NOT NULL</td>" in html

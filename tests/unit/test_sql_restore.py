@@ -1,0 +1,170 @@
+"""A query goes on from a savepoint: state finds its operator by plan, and a query that has changed is told so."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from millstream.checkpoint.changed_query import why_it_does_not_fit
+from millstream.checkpoint.column_rows import column_rows, names_of
+from millstream.checkpoint.inspect import Inspection
+from millstream.cli.main import cli
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.state.column_table import RowChange
+from millstream.table import EnvironmentSettings, TableEnvironment
+
+COUNTS = "INSERT INTO s SELECT k, COUNT(*) FROM a GROUP BY k"
+MAXIMA = "INSERT INTO t SELECT k, MAX(n) FROM a GROUP BY k"
+
+
+def started(folder: Path, statements: list[str], path: str | None = None, **settings: str) -> Any:
+    """Start statements as one job, from a savepoint if there is one; return a handle on it."""
+    config = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1", **settings}
+    if path is not None:
+        config["execution.state-recovery.path"] = path
+    t_env = TableEnvironment.create(
+        EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(config)).build()
+    )
+    t_env.execute_sql(
+        "CREATE TABLE a (n BIGINT, k AS n % 10) WITH ('connector'='datagen', 'rows-per-second'='2000', "
+        "'fields.n.kind'='sequence', 'fields.n.start'='1', 'fields.n.end'='100000000')"
+    )
+    for name in ("s", "t"):
+        t_env.execute_sql(f"CREATE TABLE {name} (k BIGINT, c BIGINT) WITH ('connector'='blackhole')")
+    statement_set = t_env.create_statement_set()
+    for statement in statements:
+        statement_set.add_insert_sql(statement)
+    return statement_set.execute().get_job_client()
+
+
+def saved(folder: Path, client: Any, least: int = 1) -> str:
+    """Stop a job with a savepoint, after it has read some rows of each source."""
+    job = client._job
+    end = time.monotonic() + 60
+    while _read(job) < least:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return str(client.stop_with_savepoint(False, str(folder)).result())
+
+
+def _read(job: Any) -> int:
+    """Return how many batches the slowest vertex behind a source has taken."""
+    vertices = [v for v in job.view.plan.vertices if not v.is_source]
+    found = [job.view.progress.subtasks.get((v.id, 0)) for v in vertices]
+    return min((0 if one is None else one.records_in for one in found), default=0)
+
+
+def state(path: str, operator: str) -> list[tuple[Any, ...]]:
+    """Return the rows of the state of the operator whose name begins so."""
+    inspection = Inspection.open(path)
+    (found,) = [o for o in inspection.operators() if o.name.startswith(operator)]
+    return [(*(r.key or ()), *r.value) for s in found.states for r in inspection.rows(found, s)]
+
+
+def position(path: str, place: int = 0) -> int:
+    return int(Inspection.open(path).sources()[place].position)
+
+
+def test_a_statement_that_is_added_leaves_the_others_their_state(tmp_path: Path) -> None:
+    first = saved(tmp_path, started(tmp_path, [COUNTS]))
+    counts = state(first, "GroupAggregate")
+    assert len(counts) == min(10, position(first)) and sum(c for _, c in counts) == position(first) > 0
+    both = saved(tmp_path, started(tmp_path, [COUNTS, MAXIMA], first))
+    # Nothing is counted twice, and nothing is left out.
+    again = state(both, "GroupAggregate(groupBy=[k], select=[k, COUNT(*)")
+    read = [s.position for s in Inspection.open(both).sources()]
+    assert sum(c for _, c in again) in read and max(read) > position(first)
+    assert state(both, "GroupAggregate(groupBy=[k], select=[k, MAX(n)")
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        (
+            "INSERT INTO s SELECT k, SUM(n) FROM a GROUP BY k",
+            "select was [k, COUNT(*) AS EXPR$1] and is [k, SUM(n) AS EXPR$1]",
+        ),
+        ("INSERT INTO s SELECT k, n FROM a", "the query has no GroupAggregate of this kind any more"),
+        ("INSERT INTO s SELECT k, COUNT(*) FROM a WHERE n > 5 GROUP BY k", "what comes before it has changed: of "),
+    ],
+)
+def test_a_query_that_has_changed_is_told_what_no_longer_fits(tmp_path: Path, statement: str, why: str) -> None:
+    path = saved(tmp_path, started(tmp_path, [COUNTS]))
+    with pytest.raises(InvalidProgramError) as refused:
+        started(tmp_path, [statement], path)
+    told = str(refused.value)
+    assert told.startswith("The query has changed, and state of it no longer fits:\n")
+    assert f"GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS EXPR$1]): {why}" in told, told
+    # It runs all the same where that is wanted.
+    allowed = {"execution.state-recovery.ignore-unclaimed-state": "true"}
+    started(tmp_path, [statement], path, **allowed).cancel().result()
+
+
+def test_millstream_state_shows_tables(tmp_path: Path) -> None:
+    join = "INSERT INTO s SELECT a.n, c.c FROM a JOIN (SELECT k, COUNT(*) AS c FROM a GROUP BY k) AS c ON a.n = c.c"
+    path = saved(tmp_path / "s", started(tmp_path, [join]))
+    shown = CliRunner().invoke(cli, ["state", "show", path, "-n", "0"], catch_exceptions=False).output
+    tables = {part.split(" / ")[1].split(" ")[0]: part.splitlines()[1:] for part in _parts(shown)}
+    assert tables["groups"][0].split() == ["k", "COUNT(*)"]
+    assert tables["left"][0].split() == ["n"] and tables["right"][0].split() == ["c"]
+    counts = {int(c) for _, c in map(str.split, tables["groups"][1:])}
+    # The right side has each count that stands, and none that was taken back.
+    assert {int(c) for c in tables["right"][1:]} == counts and len(tables["right"]) == len(tables["groups"])
+    listed = json.loads(CliRunner().invoke(cli, ["state", "ls", path, "--json"], catch_exceptions=False).output)
+    rows = {s["name"]: s["rows"] for o in listed["operators"] for s in o["states"]}
+    assert rows["groups"] == rows["right"] == len(tables["groups"]) - 1 and rows["left"] == len(tables["left"]) - 1
+
+
+def _parts(shown: str) -> list[str]:
+    parts: list[str] = []
+    for line in shown.splitlines():
+        if not line.startswith(" "):
+            parts.append("")
+        parts[-1] += f"{line}\n"
+    return parts
+
+
+# --- without jobs
+
+
+def changed(keys: list[int], values: list[int], gone: list[int] | None = None) -> RowChange:
+    def batch(**columns: list[int]) -> pa.RecordBatch:
+        return pa.record_batch({name: pa.array(c, pa.int64()) for name, c in columns.items()})
+
+    removed = None if gone is None else batch(hash=gone, order=gone, k0=gone)
+    return RowChange(batch(hash=keys, order=keys, k0=keys, a0=values), removed)
+
+
+def test_changes_come_to_rows_in_order() -> None:
+    changes = [changed([1, 2, 3], [10, 20, 30]), changed([2], [21], gone=[3]), changed([3], [31], gone=[1])]
+    rows = [(r.key, r.value) for _, r in column_rows(changes, {"k0": "key", "a0": "COUNT(*)"})]
+    assert [(k.as_dict(), v.as_dict()) for k, v in rows] == [
+        ({"key": 2}, {"COUNT(*)": 21}),
+        ({"key": 3}, {"COUNT(*)": 31}),
+    ]
+
+
+def test_columns_have_the_names_that_the_query_gave() -> None:
+    over = "OverAggregate(partitionBy=[k], orderBy=[ts ASC], select=[n, k, ts, SUM(n) AS w0$o0])"
+    assert names_of(over, "waiting", ["c0", "c1", "c2"]) == {"c0": "n", "c1": "k", "c2": "ts"}
+    several = "GroupAggregate(groupBy=[a, b], select=[a, b, MAX(DISTINCT c, f(d)) AS m])"
+    columns = ["k0", "k1", "a0.value", "a0.is"]
+    assert names_of(several, "groups", columns) == {
+        "k0": "a", "k1": "b", "a0.value": "MAX(DISTINCT c, f(d))", "a0.is": "MAX(DISTINCT c, f(d)).is",
+    }  # fmt: skip
+    # Names that are not told apart are not used, nor those of columns that are not there.
+    assert names_of("Join(select=[id, id])", "left", ["c0", "c1"]) == {}
+    assert names_of("Sink(table=[t])", "rows", ["c0"]) == {}
+
+
+def test_the_nearest_operator_is_compared() -> None:
+    now = ["Rank(by=[b], select=[x])", "Rank(by=[a], select=[z])", "Calc(select=[a])"]
+    assert why_it_does_not_fit("Rank(by=[a], select=[y])", [], now) == "select was [y] and is [z]"
+    assert why_it_does_not_fit("Rank(by=[a])", [], ["Rank(by=[a], limit=[3])"]) == "limit is [3] and was not there"

@@ -1,0 +1,121 @@
+"""Why has nothing come out of a query? A silent source, rows that wait for time, a join without partners."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from test_why import Splits, environment
+
+from millstream.common import Types, WatermarkStrategy
+from millstream.service.app import Service, make_app
+from millstream.service.registry import Registry
+from millstream.table import Schema, StreamTableEnvironment
+
+
+def tables(**rows: list[int]) -> StreamTableEnvironment:
+    """Return an environment with tables (k, at, ts) of these times, after which nothing comes and they do not end."""
+    env = environment(1)
+    t_env = StreamTableEnvironment.create(env)
+    for name, times in rows.items():
+        source = env.from_source(Splits(**{name: times}), WatermarkStrategy.no_watermarks(), name)
+        stream = source.map(lambda v: v, Types.TUPLE([Types.STRING(), Types.LONG()]))
+        schema = (
+            Schema.new_builder()
+            .column("f0", "STRING")
+            .column("f1", "BIGINT")
+            .column_by_expression("ts", "TO_TIMESTAMP_LTZ(f1, 3)")
+            .watermark("ts", "ts - INTERVAL '1' SECOND")
+            .build()
+        )
+        t_env.create_temporary_view(name, t_env.from_data_stream(stream, schema))
+    return t_env
+
+
+@contextmanager
+def running(t_env: StreamTableEnvironment, query: str, columns: str) -> Iterator[tuple[TestClient, str]]:
+    t_env.execute_sql(f"CREATE TABLE nowhere ({columns}) WITH ('connector' = 'blackhole')")
+    job = t_env.execute_sql(f"INSERT INTO nowhere {query}").get_job_client()
+    assert job is not None
+    registry = Registry()
+    registry.add(job._job, {})  # type: ignore[attr-defined]
+    try:
+        yield TestClient(make_app(Service(registry))), str(job.get_job_id())
+    finally:
+        job.cancel().result()
+
+
+def explanations(client: TestClient, job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get(f"/jobs/{job}/explanations").json()["explanations"]
+    return found
+
+
+def until_told(client: TestClient, job: str, kind: str) -> dict[str, Any]:
+    end = time.monotonic() + 60
+    while True:
+        found = [e for e in explanations(client, job) if e["kind"] == kind]
+        if found:
+            return found[0]
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+WINDOWS = (
+    "SELECT f0, COUNT(*) FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '1' SECOND)) GROUP BY f0, window_start, "
+    "window_end"
+)
+WAITS = {
+    "windows": (WINDOWS.format("both_of_them"), "f0 STRING, c BIGINT"),
+    "rows": ("SELECT f0, SUM(f1) OVER (PARTITION BY f0 ORDER BY ts) FROM both_of_them", "f0 STRING, s BIGINT"),
+}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_a_source_from_which_nothing_comes_holds_time_back(kind: str) -> None:
+    t_env = tables(orders=[1_000, 1_500, 90_000], payments=[])
+    t_env.execute_sql("CREATE TEMPORARY VIEW both_of_them AS SELECT * FROM orders UNION ALL SELECT * FROM payments")
+    with running(t_env, *WAITS[kind]) as (client, job):
+        told = until_told(client, job, "event time")
+    assert "payments" in told["title"], told
+    # In words of SQL, not of the DataStream API.
+    assert "SET 'table.exec.source.idle-timeout' = '10 s'" in told["text"] and "with_idleness" not in told["text"]
+    count = told["about"]["waiting"][kind]
+    assert count >= 2 and f"{count} {kind} wait, the first for 1970-01-01 00:00:01." in told["text"], told
+
+
+def test_a_join_that_has_rows_of_one_side_only_is_named() -> None:
+    t_env = tables(orders=[1_000, 2_000], payments=[])
+    query = "SELECT o.f0, p.f1 FROM orders AS o JOIN payments AS p ON o.f1 = p.f1"
+    with running(t_env, query, "f0 STRING, f1 BIGINT") as (client, job):
+        told = until_told(client, job, "waiting join")
+    assert told["title"].startswith("Join(joinType=[InnerJoin]") and told["title"].endswith(
+        "waits for its second input"
+    )
+    assert told["text"].startswith("2 rows wait there for a partner from "), told
+    assert "payments" in told["text"] and told["about"] == {"input": 1, "rows": 2}
+
+
+def are_there(client: TestClient, job: str, count: int) -> bool:
+    """Tell whether so many batches have come to the join."""
+    vertex = next(v["id"] for v in client.get(f"/jobs/{job}").json()["vertices"] if "Join(" in v["name"])
+    found: int = client.get(f"/jobs/{job}/vertices/{vertex}/insight").json()["subtasks"][0]["records-in"]
+    return found >= count
+
+
+@pytest.mark.parametrize(
+    ("join", "payments", "batches"),
+    # Rows without a partner come out; and there are rows of both, though none of them is another's partner.
+    [("LEFT JOIN", [], 1), ("JOIN", [5_000], 2)],
+)
+def test_joins_that_do_not_wait_are_not_named(join: str, payments: list[int], batches: int) -> None:
+    t_env = tables(orders=[1_000, 2_000], payments=payments)
+    query = f"SELECT o.f0, p.f1 FROM orders AS o {join} payments AS p ON o.f1 = p.f1"
+    with running(t_env, query, "f0 STRING, f1 BIGINT") as (client, job):
+        end = time.monotonic() + 60
+        while not are_there(client, job, batches) or "waiting join" in {e["kind"] for e in explanations(client, job)}:
+            assert time.monotonic() < end, explanations(client, job)
+            time.sleep(0.05)
