@@ -110,6 +110,10 @@ chaos: $(STAMP)
 	$(BIN)/python -m tests.faults --seeds 3 --job sql
 	$(BIN)/python -m tests.faults --seeds 3 --job kafka
 
+# The cookbook's program of SQL with change data capture, Kafka and upserts, on Spark, killed at random; ten minutes.
+chaos-cookbook: $(STAMP)
+	$(BIN)/python tests/cookbook_runs.py 600
+
 # A mixed job with kills for so many minutes: memory, files, descriptors, threads and latency must stay flat.
 MINUTES ?= 60
 soak: $(STAMP)

@@ -168,7 +168,7 @@ def _drive(case: Case, directory: Path, fault: str, latest: bool) -> int:
     if case.cluster:
         command += ["--master", "local-cluster[2,2,1024]"]
     done = subprocess.run(
-        command + (["--latest"] if latest else []), cwd=ROOT, capture_output=True, text=True, timeout=300
+        command + (["--latest"] if latest else []), cwd=ROOT, capture_output=True, text=True, timeout=600
     )
     # Killed, or failed before it could restart: both are what is being tried. Anything else is told.
     tried = "injected" in done.stderr or (case.what == KILL_BROKER and "does not answer" in done.stderr)

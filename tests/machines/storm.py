@@ -22,7 +22,7 @@ SILENCE = {"heartbeat.interval": "1 s", "heartbeat.timeout": "8 s"}
 OUTAGE_SECONDS = 14.0
 CALM_SECONDS = 4.0
 # The job must have begun to write before something happens to it.
-_BEGIN_SECONDS, _MOST_SECONDS = 120.0, 240.0
+_BEGIN_SECONDS, _MOST_SECONDS = 300.0, 600.0
 
 
 @dataclass

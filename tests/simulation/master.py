@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -146,8 +147,13 @@ class VirtualInbox:
         self._events.append(event)
 
     def take(self, seconds: float) -> e.Event | None:
-        if not self._events:
-            self._world.wait(seconds, lambda: bool(self._events))
+        world = self._world
+        if not self._events and seconds == math.inf:
+            # Who is killed while it waits for ever has no next step to learn of it.
+            world.wait(seconds, lambda: bool(self._events) or world.driver is None)
+            world.check_alive()
+        elif not self._events:
+            world.wait(seconds, lambda: bool(self._events))
         return self._events.pop(0) if self._events else None
 
     def work(self, work: Callable[[], e.Event]) -> None:

@@ -109,7 +109,7 @@ def _options(random: Random) -> CheckpointOptions:
 
 
 def _scaling(random: Random) -> ScalingOptions | None:
-    if random.random() < 0.7:
+    if random.random() < 2 / 3:
         return None
     return ScalingOptions(
         # Slots come in the end.

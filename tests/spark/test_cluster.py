@@ -42,6 +42,18 @@ print(sorted(sums.map(where).execute_and_collect())[-1])
 """
 
 
+SUMS = """
+import sys
+from millstream.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+sums = env.from_collection(list(range(100))).key_by(lambda x: x % 3).reduce(lambda a, b: a + b)
+with open(sys.argv[1], "w") as file:
+    file.write(str(max(sums.execute_and_collect())))
+"""
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("shared")
@@ -94,6 +106,30 @@ def test_state_that_other_machines_do_not_see_is_refused(cluster: SparkCluster, 
     # No restart would help.
     assert done.stderr.count("does not see the job's state in") == 1
     assert "set execution.checkpointing.dir to a place that the driver and all executors share" in done.stderr
+
+
+@long_form
+@pytest.mark.parametrize("mode", ["per job", "session"])
+def test_the_command_line_runs_programs_on_it(cluster: SparkCluster, tmp_path: Path, mode: str) -> None:
+    (tmp_path / "sums.py").write_text(SUMS)
+    settings = cluster.settings()
+    there = ["-m", settings.pop("spark.master"), "-D", "rest.port=auto"]
+    there += [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+
+    def millstream(*words: str) -> None:
+        command = [sys.executable, "-m", "millstream", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+    if mode == "per job":
+        millstream("run", *there, "sums.py", "out")
+    else:
+        millstream("cluster", "start", "-d", *there)
+        try:
+            millstream("run", "-t", "session", "sums.py", str(tmp_path / "out"))
+        finally:
+            millstream("cluster", "stop")
+    assert (tmp_path / "out").read_text() == "1683"
 
 
 @long_form

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sqlite3
 import threading
 import time
 import urllib.request
@@ -217,6 +218,47 @@ def test_mysql_cdc(run: Run, output: Output, mariadb: MariaDbServer) -> None:
         until(lambda: any('"op": "r"' in line or '"op":"r"' in line for line in output.lines()))
         cursor.execute("UPDATE shop.orders SET name = 'b'")
         until(lambda: any('"op": "u"' in line or '"op":"u"' in line for line in output.lines()))
+
+
+def declared(page: str, replaced: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the program of a page of SQL to its end, without Spark."""
+    monkeypatch.setattr(Env, "get_execution_environment", staticmethod(lambda *_: LocalEnvironment()))
+    exec(compile(program(page, replaced), page, "exec"), {"__name__": "__main__"})
+
+
+def test_sql_kafka(monkeypatch: pytest.MonkeyPatch, kafka: KafkaBroker) -> None:
+    kafka.create_topic("clicks", 2)
+    kafka.create_topic("visits")
+    click = '{"page": "a", "at_time": "2024-01-01 00:00:00"}'
+    kafka.send("clicks", [click] * 3, key=b"Ann")
+    kafka.send("clicks", [click], key=b"Bob")
+    declared("connectors/sql-kafka.md", {"localhost:9092": kafka.bootstrap}, monkeypatch)
+    written = kafka.read("visits")
+    assert {b'{"customer":"Ann","pages":3}', b'{"customer":"Bob","pages":1}'} <= set(written)
+
+
+def test_sql_jdbc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute("CREATE TABLE totals (name TEXT PRIMARY KEY, total INTEGER)")
+        connection.execute("INSERT INTO customers VALUES " + ", ".join(f"({i}, 'c{i % 3}')" for i in range(1, 10)))
+        connection.commit()
+        declared("connectors/sql-jdbc.md", {"/tmp/shop.db": str(tmp_path / "shop.db")}, monkeypatch)
+        found = dict(connection.execute("SELECT name, total FROM totals").fetchall())
+    assert sorted(found) == ["c0", "c1", "c2"] and sum(found.values()) == 1000
+
+
+def test_sql_cdc(monkeypatch: pytest.MonkeyPatch, output: Output, postgres: PostgresServer) -> None:
+    with shop(postgres) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, customer text, price numeric(10, 2))")
+        connection.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
+        connection.execute("INSERT INTO orders VALUES (1, 'Ann', 1.5), (2, 'Ann', 2), (3, 'Bob', 4)")
+        where = {"'localhost'": "'127.0.0.1'", "5432": str(postgres.port)}
+        # Without this it goes on for ever.
+        where["'slot.name' = 'orders_sql'"] = "'slot.name' = 'orders_sql', 'scan.startup.mode' = 'snapshot'"
+        declared("connectors/sql-cdc.md", where, monkeypatch)
+    sums = [line.split("|")[2:4] for line in output.lines() if line.startswith(("| +I", "| +U"))]
+    assert {c.strip(): n.strip() for c, n in sums} == {"Ann": "3.50", "Bob": "4.00"}
 
 
 def test_lookups(run: Run, output: Output, postgres: PostgresServer) -> None:

@@ -52,26 +52,19 @@ def write(records: list[Any], builder: Elasticsearch7SinkBuilder) -> None:
 
 def test_records_are_documents_and_the_last_of_an_id_counts(search_server: Server, index: str) -> None:
     when = datetime.datetime(2024, 5, 1, 12, 30)
-    records = [
-        {"id": 1, "name": "Ann", "when": when, "price": Decimal("1.5"), "tags": ["a", "b"], "more": {"c": None}},
+    records: list[Any] = [
+        {"id": "one", "name": "Ann", "when": when, "price": Decimal("1.5"), "tags": ["a", "b"], "more": {"c": None}},
         {"id": "two / ä", "name": "Bob"},
-        Row(id=1, name="Änn"),
+        Row(id="one", name="Änn"),
     ]
     keyed = ElasticsearchEmitter.static_index(index, "id")
     write(records[:2], writing(search_server.host, keyed))
-    first = {
-        "id": 1,
-        "name": "Ann",
-        "when": "2024-05-01T12:30:00",
-        "price": 1.5,
-        "tags": ["a", "b"],
-        "more": {"c": None},
-    }
-    assert search_server.documents(index) == {"1": first, "two / ä": {"id": "two / ä", "name": "Bob"}}
+    first = {**records[0], "when": "2024-05-01T12:30:00", "price": 1.5}
+    assert search_server.documents(index) == {"one": first, "two / ä": {"id": "two / ä", "name": "Bob"}}
     # One request a record, all in one, and what is between.
     for most in (1, 2, -1):
         write([*records, *records[2:]], writing(search_server.host, keyed).set_bulk_flush_max_actions(most))
-        assert search_server.documents(index)["1"] == {"id": 1, "name": "Änn"}
+        assert search_server.documents(index)["one"] == {"id": "one", "name": "Änn"}
     unkeyed = ElasticsearchEmitter.static_index(f"{index}-unkeyed")
     write([{"n": 1}, {"n": 1}], writing(search_server.host, unkeyed).set_bulk_flush_max_size_mb(1))
     assert list(search_server.documents(f"{index}-unkeyed").values()) == [{"n": 1}, {"n": 1}]
@@ -239,8 +232,10 @@ def test_only_what_was_not_taken_for_now_is_sent_again() -> None:
     with answering((200, {}), (200, some), (503, "starting"), (200, fine)) as (host, got):
         patient = writing(host, keyed).set_connection_username("ann").set_connection_password("x")
         patient.set_connection_path_prefix("/es/").set_bulk_flush_backoff_strategy(FlushBackoffType.EXPONENTIAL, 2, 10)
-        write([{"id": 1}, {"id": 2}], patient)
+        write([{"id": 1}, {"id": 2, "n": 0}, {"id": 2}], patient)
         assert [path for path, *_ in got] == ["/es/", "/es/_bulk", "/es/_bulk", "/es/_bulk"]
+        # Of an id the last action alone: the one before, sent again, would come after it.
+        assert [json.loads(line) for line in got[1][1].splitlines()[1::2]] == [{"id": 1}, {"id": 2}]
         assert got[2][1] == got[3][1] == b'{"index": {"_index": "i", "_id": "2"}}\n{"id": 2}\n'
         assert {who for *_, who in got} == {"Basic YW5uOng="}
     with (
@@ -248,6 +243,20 @@ def test_only_what_was_not_taken_for_now_is_sent_again() -> None:
         pytest.raises(Exception, match="does not take .* queue is full"),
     ):
         write([{"id": 1}, {"id": 2}], writing(host, keyed))
+
+
+def test_requests_are_as_large_as_they_may_be() -> None:
+    fine = {"errors": False, "items": []}
+    unkeyed = ElasticsearchEmitter.static_index("i")
+    for records, sizes, limit in (
+        ([{"n": i} for i in range(5)], [2, 2, 1], lambda b: b.set_bulk_flush_max_actions(2)),
+        ([{"n": "x" * 600_000}] * 3, [2, 1], lambda b: b.set_bulk_flush_max_size_mb(1)),
+        ([{"n": i} for i in range(1001)], [1000, 1], lambda b: b),
+        ([{"n": i} for i in range(1001)], [1001], lambda b: b.set_bulk_flush_max_actions(-1)),
+    ):
+        with answering(*[(200, {})], *[(200, fine)] * 3) as (host, got):
+            write(records, limit(writing(host, unkeyed)))
+            assert [len(body.splitlines()) // 2 for _, body, _ in got[1:]] == sizes
 
 
 def test_a_user_who_is_not_let_in_and_a_server_of_another_kind() -> None:

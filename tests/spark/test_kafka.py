@@ -507,6 +507,7 @@ def test_every_record_is_there_once_after_a_failure(
     assert Counter(map(int, read_committed(kafka.bootstrap, out))) == Counter(range(6000))
 
 
+@pytest.mark.timeout(300)
 def test_a_savepoint_goes_on_in_more_and_in_fewer_subtasks_though_all_left_transactions_open(
     config: Configuration, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:

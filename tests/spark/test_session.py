@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import Any
 
 import psutil
 import pytest
+from ha_runs import managers, quick, wanted, written
 
 from millstream.checkpoint.storage import open_storage
 from millstream.service.client import ServiceClient, ServiceError
@@ -290,3 +292,21 @@ def test_a_cluster_that_is_killed_is_missed_and_leaves_nothing_behind(session: S
     assert left == [] and gone
     assert not run_file.exists() and [path.exists() for path in leavings] == [False, False]
     assert "No job service of yours runs" in session.call("list").stderr
+
+
+@pytest.mark.timeout(600)
+def test_an_application_on_spark_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None:
+    """Two job managers, each with a Spark of its own when it leads; `make test-ha` has all that can happen to them."""
+    records = 2000
+    with managers(tmp_path, quick(tmp_path)) as found:
+        command = ("run", "-m", "local[2]", "job.py", str(records), str(found.out))
+        leader = found.start(*command)
+        found.until(lambda: "leads cluster" in found.log(0), 200)
+        standby = found.start(*command)
+        found.until(lambda: "is a standby" in found.log(1) and found.lines() > 20, 200)
+        os.killpg(leader.pid, signal.SIGKILL)
+        found.until(lambda: "term 2" in found.log(1), 200)
+        found.hurry()
+        assert standby.wait(200) == 0, found.everything()
+        assert "goes on from checkpoint" in found.log(1), found.everything()
+        assert written(found.out) == wanted(records), found.everything()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Env
+from cookbook_runs import Shop, customers_and_orders
 from schema_registry import registry_server
 
 from millstream.common.errors import MillstreamError
@@ -17,6 +18,7 @@ from millstream.sql.errors import TableException, ValidationException
 from millstream.table import EnvironmentSettings, StreamTableEnvironment
 from millstream.table.connectors.kafka_writing import KafkaPartitioner
 from millstream.testing import LocalEnvironment
+from millstream.testing.databases import PostgresServer
 from millstream.testing.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
@@ -507,3 +509,29 @@ def test_a_topic_is_counted_into_another_on_spark(kafka: KafkaBroker, env: Env) 
     t_env.execute_sql("INSERT INTO u SELECT name, COUNT(*) FROM t GROUP BY name").wait()
     last = {m.key(): json.loads(m.value())["total"] for m in read(kafka, out)}
     assert last == {f"n{i}".encode(): 120 for i in range(5)}
+
+
+def test_the_cookbooks_program_on_spark(
+    kafka: KafkaBroker, postgres: PostgresServer, env: Env, capsys: pytest.CaptureFixture[str]
+) -> None:
+    customers_and_orders.run(StreamTableEnvironment.create(env.set_parallelism(2)), postgres, kafka)
+    promised = (customers_and_orders.__doc__ or "").partition("Expected output:")[2]
+    assert capsys.readouterr().out.splitlines() == [line.strip() for line in promised.strip().splitlines()]
+
+
+def test_the_cookbooks_program_is_right_though_it_is_killed(postgres: PostgresServer) -> None:
+    with KafkaBroker() as own:
+        shop = Shop(postgres, own, "local", 1)
+        try:
+            shop.change(60)
+            for _ in range(2):
+                shop.start()
+                # When it has come so far, changes go on, and it is killed in the middle of them.
+                shop.await_right(90)
+                shop.change(60)
+                shop.kill()
+                shop.change(30)
+            shop.start()
+            shop.await_right(90)
+        finally:
+            shop.close()

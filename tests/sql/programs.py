@@ -171,6 +171,29 @@ def rows_by_functions(make: Any) -> None:
     _show(table.flat_map(udtf(letters, result_types=[D.STRING()])).alias("c"))
 
 
+@_program
+def changes_as_rows(make: Any) -> None:
+    t_env = make("streaming")
+    t_env.create_temporary_view("orders", _orders(t_env))
+    counts = t_env.sql_query("SELECT city, COUNT(*) AS n FROM orders GROUP BY city")
+    _show(counts.to_changelog())
+    t_env.create_temporary_view("counts", counts)
+    words = "op => DESCRIPTOR(word), op_mapping => MAP['INSERT, UPDATE_AFTER', 'there', 'DELETE', 'gone']"
+    _show(t_env.sql_query(f"SELECT * FROM TO_CHANGELOG(input => TABLE counts, {words})"))
+    said = [
+        ("INSERT", 1, "a"),
+        ("INSERT", 2, "b"),
+        ("UPDATE_BEFORE", 1, "a"),
+        ("UPDATE_AFTER", 1, "c"),
+        ("DELETE", 2, "b"),
+    ]
+    told = t_env.from_elements(said, ["op", "id", "v"])
+    _show(told.from_changelog())
+    t_env.create_temporary_view("told", told)
+    words = "MAP['INSERT, UPDATE_AFTER', 'INSERT', 'UPDATE_BEFORE, DELETE', 'DELETE']"
+    _show(t_env.sql_query(f"SELECT v FROM FROM_CHANGELOG(input => TABLE told, op_mapping => {words})"))
+
+
 def printed(name: str, make: Any) -> list[str]:
     """Return what a program prints."""
     out = io.StringIO()

@@ -178,6 +178,14 @@ def test_a_job_without_slots_fails_in_the_end(slots: Slots) -> None:
         job.client.get_job_execution_result().result(60)
 
 
+def test_a_job_that_waits_for_slots_can_be_cancelled(slots: Slots) -> None:
+    slots.count = 0
+    job = Job()
+    job.until(lambda: job.client._job.view.status is JobStatus.CREATED)
+    job.client.cancel().result(60)
+    assert job.client.get_job_status().result(60) is JobStatus.CANCELED
+
+
 def test_bounds_are_asked_for_and_set_over_rest(slots: Slots, tmp_path: Any) -> None:
     slots.count = 4
     job = Job()

@@ -68,10 +68,11 @@ def test_info_takes_settings_and_names_lines(job: str) -> None:
     ]
 
 
-def test_only_some_clusters_run_a_programs_main(job: str) -> None:
-    told = CliRunner().invoke(cli, ["run", "-t", "application", "-m", "spark://host:7077", job])
+@pytest.mark.parametrize("master", ["spark://host:7077", "local[2]"])
+def test_only_some_clusters_run_a_programs_main(job: str, master: str) -> None:
+    told = CliRunner().invoke(cli, ["run", "-t", "application", "-m", master, job])
     assert told.exit_code == 2
-    assert "not on spark://host:7077: give -m yarn or -m k8s://..." in told.output
+    assert f"not on {master}: give -m yarn or -m k8s://..." in told.output
 
 
 def test_yarn_is_found_by_hadoops_settings(job: str, monkeypatch: pytest.MonkeyPatch) -> None:

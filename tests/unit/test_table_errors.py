@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import logging
 from decimal import Decimal
 from pathlib import Path
@@ -102,6 +103,11 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
         "Column 'a' is NOT NULL, however, a null value is being written",
     ),
     ("INSERT INTO o SELECT NULLIF(1, 1), s FROM t", MillstreamError, "Column 'a' is NOT NULL, however, a null value"),
+    ("SELECT ROW() FROM t", ValidationException, "ROW takes at least one value"),
+    ("SELECT MAP(SELECT a, a FROM t) FROM t", ValidationException, "MAP(query) is not supported; use MAP[..]"),
+    ("SELECT GREATEST(ARRAY[a], ARRAY[1]) FROM t", ValidationException, "Cannot apply 'GREATEST' to arguments of type"),
+    ("SELECT LEAST(ROW(a), ROW(1)) FROM t", ValidationException, "Cannot apply 'LEAST' to arguments of type"),
+    ("SELECT JSON_OBJECT(KEY CAST(NULL AS STRING) VALUE a) FROM t", MillstreamError, "A key of JSON_OBJECT is null"),
 ]
 
 
@@ -132,6 +138,39 @@ def test_rows_with_nulls_can_be_left_out(t_env: StreamTableEnvironment) -> None:
     assert sink.final() == [(1,)]
 
 
+def test_lengths_of_columns_are_kept_as_is_said(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    columns = "a CHAR(3), b VARCHAR(3), c BINARY(2), d VARBINARY(2)"
+    # What is in the file is longer and shorter than the declaration says, as nobody has looked.
+    rows = ('"ä", "ab", "AQI=", "AQ=="', '"abcd", "abcd", "AQ==", "AQID"', "null, null, null, null")
+    lines = [dict(zip("abcd", json.loads(f"[{row}]"), strict=True)) for row in rows]
+    (tmp_path / "x.json").write_text("\n".join(map(json.dumps, lines)))
+    t_env.execute_sql(
+        f"CREATE TABLE s ({columns}) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'json')"
+    )
+
+    def written(mode: str, query: str = "SELECT * FROM s") -> Any:
+        sink = ValuesTable()
+        t_env.get_config().set("table.exec.sink.type-length-enforcer", mode)
+        t_env.execute_sql("DROP TABLE IF EXISTS fitted")
+        t_env.execute_sql(f"CREATE TABLE fitted ({columns}) WITH {sink.options}")
+        run(t_env, f"INSERT INTO fitted {query}")
+        return set(sink.final())
+
+    nulls = (None,) * 4
+    assert written("IGNORE") == {("ä", "ab", b"\1\2", b"\1"), ("abcd", "abcd", b"\1", b"\1\2\3"), nulls}
+    assert written("trim_pad") == {("ä  ", "ab", b"\1\2", b"\1"), ("abc", "abc", b"\1\0", b"\1\2"), nulls}
+    for column, words in (
+        ("a, 'x', c, d", r"Column 'a' is CHAR\(3\), however, a string of length 1 is being written into it"),
+        ("'abc', b, c, d", r"Column 'b' is VARCHAR\(3\), however, a string of length 4 is being written"),
+        ("'abc', 'b', c, d", r"Column 'c' is BINARY\(2\), however, a byte array of length 1 is being written"),
+        ("'abc', 'b', x'0102', d", r"Column 'd' is VARBINARY\(2\), however, a byte array of length 3 is"),
+    ):
+        with pytest.raises(MillstreamError, match=words):
+            written("ERROR", f"SELECT {column} FROM s")
+    with pytest.raises(TableException, match="IGNORE, TRIM_PAD or ERROR, not 'CUT'"):
+        written("CUT")
+
+
 @pytest.mark.parametrize(
     ("statement", "word"),
     [("UPDATE t SET a = 1", "UPDATE"), ("DELETE FROM t WHERE a = 1", "DELETE"), ("TRUNCATE TABLE t", "TRUNCATE")],
@@ -152,7 +191,6 @@ def test_rows_cannot_be_changed_where_they_are(statement: str, word: str) -> Non
     ("key", "value", "words"),
     [
         ("table.exec.legacy-cast-behaviour", "enabled", "use TRY_CAST"),
-        ("table.exec.sink.type-length-enforcer", "ERROR", "text is cut to the length of its column"),
         ("table.column-expansion-strategy", "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS", "name the columns"),
         ("table.sql-dialect", "hive", "write Flink's own SQL"),
     ],

@@ -81,7 +81,7 @@ class Channels:
         self._poller = poller
         self._credentials = credentials
         self._go_on = go_on
-        self._door = Door(own, poller, credentials, self._welcome)
+        self._door = Door(own, poller, credentials, self._welcome, expected=slot)
         self._channels: dict[int, Channel] = {}
         # For how many seconds this slot has waited for others to take something.
         self.back_pressured = 0.0

@@ -12,7 +12,7 @@ from millstream.exchange.handshake import Side
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
 
-# So many callers may be about to prove themselves at once, and for so long.
+# So many strangers may be about to prove themselves at once, besides all that are expected, and for so long.
 MOST_UNPROVED = 128
 PROOF_SECONDS = 10.0
 
@@ -20,7 +20,9 @@ PROOF_SECONDS = 10.0
 class Door:
     """A listener, as long as it is open, and those who have called and not proved themselves yet."""
 
-    def __init__(self, own: Address, poller: Poller, credentials: Credentials, welcome: Callable[[Link], None]) -> None:
+    def __init__(
+        self, own: Address, poller: Poller, credentials: Credentials, welcome: Callable[[Link], None], expected: int = 0
+    ) -> None:
         """Listen; callers are let in once `open` is called.
 
         Args:
@@ -28,7 +30,9 @@ class Door:
             poller: what sends and receives.
             credentials: what a caller has to know.
             welcome: is given every link, before anything has come over it, and adds it to the poller.
+            expected: how many will call, perhaps all at once.
         """
+        self._most_unproved = MOST_UNPROVED + expected
         self._poller = poller
         self._credentials = credentials
         self._welcome = welcome
@@ -66,7 +70,7 @@ class Door:
         """Forget who has proved itself or gone; hang up on who takes too long, and on the oldest if there are many."""
         waiting = {link: since for link, since in self._unproved.items() if not link.is_trusted and not link.closed}
         expired = time.monotonic() - PROOF_SECONDS
-        surplus = len(waiting) - MOST_UNPROVED + 1
+        surplus = len(waiting) - self._most_unproved + 1
         for number, (link, since) in enumerate(list(waiting.items())):
             if since < expired or number < surplus:
                 del waiting[link]

@@ -72,7 +72,7 @@ class Exchange:
         self._directory = socket_directory("millstream-x-") if host is None else None
         self._poller = Poller()
         own = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
-        self._door = Door(own, self._poller, credentials, self._welcome)
+        self._door = Door(own, self._poller, credentials, self._welcome, expected=2 * slots)
         self._slots: dict[int, Link] = {}
         # All who have called and are no slots: the processes that hold slots, and who has not said its name yet.
         self._others: dict[Link, _Caller] = {}
@@ -99,6 +99,11 @@ class Exchange:
     def has_hosts(self) -> bool:
         """Whether a process that holds slots has called."""
         return any(caller.is_host for caller in self._others.values())
+
+    @property
+    def has_all_slots(self) -> bool:
+        """Whether every slot has called."""
+        return len(self._slots) == self._expected_slots
 
     def expect_hosts(self, hosts: int) -> None:
         """Say how many processes hold slots, before the first of them can call: behind the last the door is shut."""
@@ -224,7 +229,7 @@ class Exchange:
 
     def _close_door_behind_last(self) -> None:
         hosts = sum(caller.is_host for caller in self._others.values())
-        if len(self._slots) == self._expected_slots and hosts == self._expected_hosts:
+        if self.has_all_slots and hosts == self._expected_hosts:
             self._door.close()
 
     def _lose(self, link: Link, caller: _Caller) -> None:

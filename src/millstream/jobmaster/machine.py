@@ -216,7 +216,8 @@ class JobMachine:
 
     def _fail_by_checkpoints(self, why: str | None) -> Instructions:
         """Fail when too many checkpoints have failed; a job that ends or goes back has other cares."""
-        busy = self._ending is not None or self._step in (Step.BACKING_OFF, Step.ABANDONING, Step.DEPLOYING)
+        goes_back = (Step.BACKING_OFF, Step.ABANDONING, Step.WAITING_FOR_SLOTS, Step.DEPLOYING)
+        busy = self._ending is not None or self._step in goes_back
         return [] if why is None or busy else self._fail(JobExecutionError(why))
 
     def _step_failed(self, event: e.StepFailed) -> Instructions:

@@ -205,7 +205,8 @@ class KafkaBroker:
                     break
                 except BufferError:
                     producer.poll(0.1)
-        producer.flush(30)
+        if left := producer.flush(60):
+            raise MillstreamError(f"Kafka has not taken {left} records for topic {topic} in a minute.")
 
     def read(self, topic: str, committed: bool = True) -> list[bytes]:
         """Return what all partitions of a topic hold now, one after the other, as another program sees it."""

@@ -41,6 +41,9 @@ class AggregateBinder:
         """Return a condition."""
 
     def _aggregate(self, e: syntax.Call, options: tuple[Any, ...] = ()) -> Expression:
+        if e.name.upper() == "APPROX_COUNT_DISTINCT":
+            # Counted exactly, which is near enough.
+            e = replace(e, name="COUNT", distinct=True)
         if self._inside_aggregate:
             raise Refused("Aggregate expressions cannot be nested", e.at)
         self._inside_aggregate = e.over is None

@@ -224,6 +224,8 @@ class ExpressionBinder(AggregateBinder):
         return self.bind(e.arguments[0])
 
     def _row(self, e: syntax.Call) -> Expression:
+        if not e.arguments:
+            raise Refused("ROW takes at least one value", e.at)
         members = [self.bind(a) for a in e.arguments]
         fields = [RowField(f"EXPR${i}", m.type) for i, m in enumerate(members)]
         return Call(RowType(fields, False), "ROW", tuple(members))
@@ -236,6 +238,8 @@ class ExpressionBinder(AggregateBinder):
         return Call(ArrayType(kind, False), "ARRAY", tuple(cast(m, kind) for m in members))
 
     def _map(self, e: syntax.Call) -> Expression:
+        if any(isinstance(a, syntax.Subquery) for a in e.arguments):
+            raise Refused("MAP(query) is not supported; use MAP[..] or JSON_OBJECTAGG", e.at)
         members = [self.bind(a) for a in e.arguments]
         if len(members) % 2:
             raise Refused("Map requires an even number of arguments", e.at)
@@ -274,7 +278,9 @@ class ExpressionBinder(AggregateBinder):
         words = [self._json_default(x) for x in (e.empty, e.error)]
         options = (e.returning, *words, e.wrapper, e.null)
         if e.name.endswith("AGG"):
-            call = syntax.Call(e.name, e.arguments, condition=e.condition, at=e.at)
+            *key, value = e.arguments
+            shown = value if _is_json(value) else syntax.Call("JSON_STRING", (value,), at=value.at)
+            call = syntax.Call(e.name, (*key, shown), condition=e.condition, at=e.at)
             return self._aggregate(call, options)
         arguments = [self.bind(a) for a in e.arguments]
         return self.call(e.name, arguments, options, e.at)
@@ -355,6 +361,13 @@ def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, at
 
 def _both(left: syntax.Expression, right: syntax.Expression) -> syntax.Call:
     return syntax.Call("AND", (left, right), at=left.at)
+
+
+def _is_json(e: syntax.Expression) -> bool:
+    """Tell whether what an expression gives is written as JSON already."""
+    if isinstance(e, syntax.Call):
+        return e.name.upper() == "JSON"
+    return isinstance(e, syntax.Json) and e.name in ("JSON_OBJECT", "JSON_ARRAY")
 
 
 _HANDLERS: dict[type, Callable[[ExpressionBinder, Any], Expression]] = {

@@ -335,12 +335,18 @@ def _from_list(kind: t.DataType, zone: str) -> _Convert | None:
 
 def _from_map(kind: t.DataType, zone: str) -> _Convert:
     assert isinstance(kind, t.MapType)
-    return _dictionary(_from(kind.key_type, zone) or _same, _from(kind.value_type, zone) or _same)
+    return _dictionary(_key(kind.key_type, zone), _from(kind.value_type, zone) or _same)
 
 
 def _from_multiset(kind: t.DataType, zone: str) -> _Convert:
     assert isinstance(kind, t.MultisetType)
-    return _dictionary(_from(kind.element_type, zone) or _same, _same)
+    return _dictionary(_key(kind.element_type, zone), _same)
+
+
+def _key(kind: t.DataType, zone: str) -> _Convert:
+    """Return what makes keys of a dict; arrays are tuples there, since lists cannot be keys."""
+    convert = _from(kind, zone) or _same
+    return (lambda value: tuple(convert(value))) if isinstance(kind, t.ArrayType) else convert
 
 
 def _dictionary(of_key: _Convert, of_value: _Convert) -> _Convert:

@@ -294,6 +294,8 @@ def _object(site: Site, rows: int, values: Sequence[Value]) -> Value:
     keep_nulls = _clause(site.options, 4) != "ABSENT"
     count, columns = _members(site, rows, values)
     texts = []
+    if any(key is None for keys in columns[::2] for key in keys):
+        raise TableException("A key of JSON_OBJECT is null: JSON has no such keys.")
     for row in range(count):
         pairs = {columns[i][row]: columns[i + 1][row] for i in range(0, len(columns), 2)}
         texts.append(written({k: v for k, v in pairs.items() if keep_nulls or v is not None}))

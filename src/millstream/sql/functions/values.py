@@ -66,6 +66,12 @@ def _nullif(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pc.if_else(equal, pa.scalar(None, values[0].type), values[0])
 
 
+def _if_ordered(arguments: Arguments) -> t.DataType | None:
+    """Return the type of arguments, of which one can be greater than another."""
+    kind = arguments.types[0]
+    return kind if type_rules.is_ordered(kind, kind) else None
+
+
 def _extreme(operation: Callable[..., Any]) -> Kernel:
     def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
         if isinstance(site.type, t.BooleanType):
@@ -246,8 +252,8 @@ _NONE = takes(to=t.DataTypes.CHAR(36), nulls="never")
 FUNCTIONS = [
     Function("IN", _in_rule, _in, api="in_"),
     Function("NULLIF", _nullif_rule, _nullif),
-    Function("GREATEST", common(), _greatest),
-    Function("LEAST", common(), _extreme(pc.min_element_wise)),
+    Function("GREATEST", common(_if_ordered), _greatest),
+    Function("LEAST", common(_if_ordered), _extreme(pc.min_element_wise)),
     Function("TYPEOF", takes(anything, boolean, to=STRING, optional=1, nulls="always"), _typeof),
     Function("UUID", _NONE, _uuid, api="uuid", deterministic=False),
     Function(

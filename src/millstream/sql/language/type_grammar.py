@@ -82,7 +82,9 @@ def read_type(r: Reader, intervals: bool = False) -> DataType:
 def _nullability(r: Reader, found: DataType) -> DataType:
     if r.take("NOT", "NULL"):
         return found.not_null()
-    r.take("NULL")
+    # `RETURNING INT NULL ON ERROR` says nothing of the type.
+    if r.ahead(1).upper != "ON":
+        r.take("NULL")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -284,6 +285,14 @@ class Collect(ObjectAccumulator):
         return list(kept.items())
 
 
+# Those that few queries have, with the module that is loaded for one.
+_OF_THEIR_OWN = {
+    "PERCENTILE": ("percentile", "Percentile"),
+    "JSON_ARRAYAGG": ("json_accumulators", "JsonArray"),
+    "JSON_OBJECTAGG": ("json_accumulators", "JsonObject"),
+}
+
+
 def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumulator:
     """Return the accumulator of an aggregate that runs row by row."""
     function = call.function.upper()
@@ -297,6 +306,10 @@ def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumu
         "LISTAGG": Listed,
         "SINGLE_VALUE": SingleValue,
     }
+    if function in _OF_THEIR_OWN:
+        module, maker = _OF_THEIR_OWN[function]
+        found: Accumulator = getattr(import_module(f"millstream.sql.operators.{module}"), maker)(call, name)
+        return found
     if function not in simple:
         raise TableException(f"The aggregate {call.function} cannot be computed over a stream of rows.")
     return simple[function](call, name)

@@ -13,10 +13,6 @@ def _is(*words: str) -> Callable[[str], bool]:
 
 _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
     "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST where a value may not fit"),
-    "table.exec.sink.type-length-enforcer": (
-        _is("ERROR"),
-        "text is cut to the length of its column; check it in the query",
-    ),
     "table.column-expansion-strategy": (lambda value: bool(value.strip(" []")), "name the columns in place of *"),
     "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
 from millstream.sql.changes import INSERTS, Changes
+from millstream.sql.errors import TableException
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.sink import ByKeyOperator, NotNullOperator, TableSinkOperator
@@ -11,6 +12,7 @@ from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator, kinds_of, spread_like
 
+LENGTHS = "table.exec.sink.type-length-enforcer"
 NOT_NULL = "table.exec.sink.not-null-enforcer"
 STATE_TTL = "table.exec.state.ttl"
 
@@ -18,7 +20,7 @@ STATE_TTL = "table.exec.state.ttl"
 def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Sink)
-    ends = _checked(to, planned, node, to.ends(before))
+    ends = _fitted(to, planned, node, _checked(to, planned, node, to.ends(before)))
     if node.materialize is not None:
         ttl = to.session.milliseconds(STATE_TTL, 0)
         operator = MaterializeOperator(node.materialize, kinds_of(before), ttl)
@@ -55,6 +57,23 @@ def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[Stre
     added = to.add(planned, NotNullOperator(needed, drops), ends, suffix="-not-null")
     spread_like(added, ends)
     added.name = f"ConstraintEnforcer[NotNullEnforcer(fields=[{', '.join(name for _, name in needed)}])]"
+    return [StreamEnd(added)]
+
+
+def _fitted(to: Translator, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
+    mode = str(to.session.options.get(LENGTHS, "IGNORE")).upper()
+    if mode not in ("IGNORE", "TRIM_PAD", "ERROR"):
+        raise TableException(f"'{LENGTHS}' is IGNORE, TRIM_PAD or ERROR, not {mode!r}.")
+    if mode == "IGNORE":
+        return ends
+    from millstream.sql.operators.lengths import LengthOperator, limited
+
+    columns = limited([(c.name, c.type) for c in node.table.persisted])
+    if not columns:
+        return ends
+    added = to.add(planned, LengthOperator(columns, mode == "ERROR"), ends, suffix="-lengths")
+    spread_like(added, ends)
+    added.name = f"ConstraintEnforcer[LengthEnforcer(fields=[{', '.join(c.name for c in columns)}])]"
     return [StreamEnd(added)]
 
 
