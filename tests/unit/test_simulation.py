@@ -30,6 +30,7 @@ def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.timeout(600)
 def test_nothing_is_lost_or_doubled_whatever_goes_wrong() -> None:
     done = _python("-m", "tests.simulation", "--seeds", str(SEEDS))
     print(done.stdout)
