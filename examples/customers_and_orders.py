@@ -28,31 +28,31 @@ from millstream.testing.databases import PostgresServer
 from millstream.testing.kafka import KafkaBroker
 
 
-def start(t_env: StreamTableEnvironment, kafka: str, postgres: dict[str, str]) -> TableResult:
-    """Start the job; it runs until it is stopped."""
+def start(t_env: StreamTableEnvironment, kafka: str, postgres: dict[str, str], topics: str = "shop") -> TableResult:
+    """Start the job, with topics whose names begin so; it runs until it is stopped."""
     where = ", ".join(f"'{key}' = '{value}'" for key, value in postgres.items())
     t_env.execute_sql(f"""
         CREATE TABLE customers (id INT, name STRING, city STRING, PRIMARY KEY (id) NOT ENFORCED)
         WITH ('connector' = 'postgres-cdc', 'schema-name' = 'public', 'table-name' = 'customers', {where})""")
     t_env.execute_sql(f"""
         CREATE TABLE orders (customer INT, amount INT)
-        WITH ('connector' = 'kafka', 'topic' = 'shop-orders', 'properties.bootstrap.servers' = '{kafka}',
+        WITH ('connector' = 'kafka', 'topic' = '{topics}-orders', 'properties.bootstrap.servers' = '{kafka}',
               'scan.startup.mode' = 'earliest-offset', 'format' = 'json')""")
     t_env.execute_sql(f"""
         CREATE TABLE spent (city STRING, amount INT, PRIMARY KEY (city) NOT ENFORCED)
-        WITH ('connector' = 'upsert-kafka', 'topic' = 'spent', 'properties.bootstrap.servers' = '{kafka}',
+        WITH ('connector' = 'upsert-kafka', 'topic' = '{topics}-spent', 'properties.bootstrap.servers' = '{kafka}',
               'key.format' = 'raw', 'value.format' = 'json')""")
     return t_env.execute_sql("""
         INSERT INTO spent
         SELECT c.city, SUM(o.amount) FROM orders AS o JOIN customers AS c ON o.customer = c.id GROUP BY c.city""")
 
 
-def spent(kafka: KafkaBroker) -> dict[str, int]:
+def spent(kafka: KafkaBroker, topics: str = "shop") -> dict[str, int]:
     """Return what a log that is compacted has of each city: the last message counts, one without a value deletes."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "looking", "enable.partition.eof": True})
-    consumer.assign([TopicPartition("spent", 0, 0)])
+    consumer.assign([TopicPartition(f"{topics}-spent", 0, 0)])
     found: dict[str, int] = {}
     while (message := consumer.poll(30)) is not None and message.error() is None:
         city = message.key().decode()
@@ -78,7 +78,7 @@ def run(t_env: StreamTableEnvironment, server: PostgresServer, kafka: KafkaBroke
     postgres = {"hostname": words["host"], "port": words["port"], "database-name": words["dbname"]}
     postgres |= {"username": words["user"], "password": "", "slot.name": "customers"}
     kafka.create_topic("shop-orders", 2)
-    kafka.create_topic("spent", 1, cleanup_policy="compact")
+    kafka.create_topic("shop-spent", 1, cleanup_policy="compact")
     with psycopg.connect(database, autocommit=True) as shop:
         shop.execute("CREATE TABLE customers (id int PRIMARY KEY, name text, city text)")
         shop.execute("ALTER TABLE customers REPLICA IDENTITY FULL")

@@ -33,6 +33,7 @@ from millstream.testing import LocalEnvironment
 from millstream.testing.databases import PostgresServer
 from millstream.testing.kafka import KafkaBroker
 
+TOPICS = "killed"
 CITIES = ["Berlin", "Paris", "Rome", "Oslo"]
 
 
@@ -56,7 +57,7 @@ def run_job(engine: str, kafka: str, postgres: str, checkpoints: str) -> None:
     env: Any = LocalEnvironment(configuration)
     if engine == "spark":
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    customers_and_orders.start(StreamTableEnvironment.create(env), kafka, json.loads(postgres)).wait()
+    customers_and_orders.start(StreamTableEnvironment.create(env), kafka, json.loads(postgres), TOPICS).wait()
 
 
 class Shop:
@@ -69,8 +70,8 @@ class Shop:
         words = dict(word.split("=") for word in conninfo.split())
         self.postgres = {"hostname": words["host"], "port": words["port"], "database-name": words["dbname"]}
         self.postgres |= {"username": words["user"], "password": "", "slot.name": f"cookbook{seed}_{os.getpid()}"}
-        kafka.create_topic("shop-orders", 2)
-        kafka.create_topic("spent", 1)
+        kafka.create_topic(f"{TOPICS}-orders", 2)
+        kafka.create_topic(f"{TOPICS}-spent", 1)
         self.database = psycopg.connect(conninfo, autocommit=True)
         self.database.execute("CREATE TABLE customers (id int PRIMARY KEY, name text, city text)")
         self.database.execute("ALTER TABLE customers REPLICA IDENTITY FULL")
@@ -96,7 +97,7 @@ class Shop:
             else:
                 amount = self.random.randrange(1, 100)
                 self.orders[customer] += amount
-                self.kafka.send("shop-orders", [json.dumps({"customer": customer, "amount": amount})])
+                self.kafka.send(f"{TOPICS}-orders", [json.dumps({"customer": customer, "amount": amount})])
 
     def start(self) -> None:
         command = [sys.executable, __file__, "job", self.engine, self.kafka.bootstrap, json.dumps(self.postgres)]
@@ -120,7 +121,7 @@ class Shop:
     def await_right(self, seconds: float) -> None:
         """Wait until the topic says what is wanted."""
         end = time.monotonic() + seconds
-        while (found := customers_and_orders.spent(self.kafka)) != (wanted := self.wanted()):
+        while (found := customers_and_orders.spent(self.kafka, TOPICS)) != (wanted := self.wanted()):
             assert self.job is None or self.job.poll() is None, "the job has ended"
             assert time.monotonic() < end, f"{found} in the topic, {wanted} in the database"
             time.sleep(0.1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Env
-from cookbook_runs import Shop, customers_and_orders
+from helpers import wait_until
 from schema_registry import registry_server
 
 from millstream.common.errors import MillstreamError
@@ -289,6 +289,18 @@ def test_options_are_refused_with_flinks_words(options: dict[str, str], words: s
         t_env.execute_sql("INSERT INTO t VALUES (1)" if is_sinks else "SELECT * FROM t")
 
 
+def test_names_that_could_mean_two_things_and_topics_without_end_are_refused() -> None:
+    options = "'connector' = 'kafka', 'properties.bootstrap.servers' = 'nowhere:1', 'topic' = 't', 'format' = 'json'"
+    options += ", 'scan.startup.mode' = 'earliest-offset'"
+    t_env = local(batch=True)
+    t_env.execute_sql(f"CREATE TABLE t (`offset` BIGINT, o BIGINT METADATA FROM 'offset' VIRTUAL) WITH ({options})")
+    with pytest.raises(ValidationException, match="give the physical column another name"):
+        t_env.execute_sql("SELECT * FROM t")
+    t_env.execute_sql(f"CREATE TABLE u (n BIGINT) WITH ({options})")
+    with pytest.raises(MillstreamError, match="BATCH needs bounded sources"):
+        t_env.execute_sql("SELECT * FROM u")
+
+
 def test_a_primary_key_and_updates_need_a_format_or_a_connector_that_has_them() -> None:
     t_env = local()
     options = "'properties.bootstrap.servers' = 'nowhere:1', 'topic' = 't'"
@@ -514,24 +526,32 @@ def test_a_topic_is_counted_into_another_on_spark(kafka: KafkaBroker, env: Env) 
 def test_the_cookbooks_program_on_spark(
     kafka: KafkaBroker, postgres: PostgresServer, env: Env, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    import psycopg
+    from cookbook_runs import customers_and_orders
+
     customers_and_orders.run(StreamTableEnvironment.create(env.set_parallelism(2)), postgres, kafka)
     promised = (customers_and_orders.__doc__ or "").partition("Expected output:")[2]
     assert capsys.readouterr().out.splitlines() == [line.strip() for line in promised.strip().splitlines()]
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as connection:
+        slot = "FROM pg_replication_slots WHERE slot_name = 'customers'"
+        wait_until(lambda: not connection.execute(f"SELECT 1 {slot} AND active").fetchall(), what="nobody reads")
+        connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {slot}")
 
 
-def test_the_cookbooks_program_is_right_though_it_is_killed(postgres: PostgresServer) -> None:
-    with KafkaBroker() as own:
-        shop = Shop(postgres, own, "local", 1)
-        try:
-            shop.change(60)
-            for _ in range(2):
-                shop.start()
-                # When it has come so far, changes go on, and it is killed in the middle of them.
-                shop.await_right(90)
-                shop.change(60)
-                shop.kill()
-                shop.change(30)
+def test_the_cookbooks_program_is_right_though_it_is_killed(kafka: KafkaBroker, postgres: PostgresServer) -> None:
+    from cookbook_runs import Shop
+
+    shop = Shop(postgres, kafka, "local", 1)
+    try:
+        shop.change(60)
+        for _ in range(2):
             shop.start()
+            # When it has come so far, changes go on, and it is killed in the middle of them.
             shop.await_right(90)
-        finally:
-            shop.close()
+            shop.change(60)
+            shop.kill()
+            shop.change(30)
+        shop.start()
+        shop.await_right(90)
+    finally:
+        shop.close()

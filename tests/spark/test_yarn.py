@@ -82,7 +82,8 @@ def test_an_application_with_two_job_managers_on_yarn(cluster: YarnCluster, tmp_
         # The killed one is not started again: there is another.
         "spark.yarn.maxAppAttempts": "1",
     }
-    records, out = 4000, tmp_path / "out"
+    # More than it gets through until it is told to hurry.
+    records, out = 60_000, tmp_path / "out"
     (tmp_path / "job.py").write_text(HA_PROGRAM)
     command = [sys.executable, "-m", "millstream", "run", "-t", "application", "-m", "yarn"]
     command += [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
@@ -95,10 +96,10 @@ def test_an_application_with_two_job_managers_on_yarn(cluster: YarnCluster, tmp_
     found = Managers(tmp_path, settings)
     leader = standby = start()
     try:
-        wait_until(lambda: sum(written(out).values()) > 50, 240)
+        wait_until(lambda: found.term() == 1, 240)
         standby = start()
         # Its main has begun when it asks for the lease, which does not show: it is a process of its own.
-        wait_until(lambda: len(_mains()) == 2, 240)
+        wait_until(lambda: len(_mains()) == 2 and sum(written(out).values()) > 50, 240)
         assert found.term() == 1
         first, _ = _mains()
         os.kill(first, signal.SIGKILL)

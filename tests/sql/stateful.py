@@ -174,6 +174,13 @@ def _window_totals(join: Case) -> Case:
     return replace(join, query=f"SELECT ws, COUNT(*), SUM(v) FROM ({rows}) GROUP BY ws, we")
 
 
+def _of_windows(query: str) -> Case:
+    """Return a query of sums over five seconds, which have the times of their windows."""
+    five = _TUMBLE.format("t").replace("10", "5")
+    sums = f"SELECT k, window_time AS rt, SUM(v) AS s FROM {five} GROUP BY k, window_start, window_end, window_time"
+    return Case(f"SELECT {query}", {"t": TIMED}, views=[f"CREATE TEMPORARY VIEW w AS {sums}"])
+
+
 WINDOWS = {
     "window top 2": _top(_TUMBLE.format("t"), "v DESC"),
     "window top 2 without rank": _top(_TUMBLE.format("t"), "v", columns="k, v, window_end"),
@@ -184,6 +191,19 @@ WINDOWS = {
     "window first row": _top(_TUMBLE.format("t"), "ts", "rn = 1", "k, v, window_start"),
     "window last row": _top(_TUMBLE.format("t"), "ts DESC", "rn = 1", "k, v, window_start"),
     "window last row of a hop": _top(_HOP, "ts DESC", "rn <= 1", "k, v, window_start"),
+    "windows of windows": _of_windows(
+        "window_start, SUM(s), COUNT(*) FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(rt), INTERVAL '10' SECOND)) "
+        "GROUP BY window_start, window_end"
+    ),
+    "windows of windows, three times": _of_windows(
+        "k, window_start, SUM(s) FROM TABLE(TUMBLE((SELECT k, window_time AS t, SUM(s) AS s FROM TABLE(HOP(TABLE w, "
+        "DESCRIPTOR(rt), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) GROUP BY k, window_start, window_end, "
+        "window_time), DESCRIPTOR(t), INTERVAL '20' SECOND)) GROUP BY k, window_start, window_end"
+    ),
+    "frames of windows": _of_windows("k, s, SUM(s) OVER (PARTITION BY k ORDER BY rt) FROM w"),
+    "the last of windows": _of_windows(
+        "k, s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY rt DESC) AS rn FROM w) WHERE rn = 1"
+    ),
     "session rows": Case(f"SELECT * FROM {_SESSION}", {"t": TIMED}),
     "session rows of all keys": Case(f"SELECT * FROM {_SESSION.replace(' PARTITION BY k', '')}", {"t": TIMED}),
     "session rows that a condition leaves": Case(

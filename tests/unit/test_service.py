@@ -596,6 +596,8 @@ def _commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[t
 
 # What prints no facts: it runs programs, or files of its own.
 NO_FACTS = {("run",), ("completion",), ("cluster", "start"), ("cluster", "stop"), ("state", "export"), ("replay",)}
+# What SQL prints is its rows; for machines there is the gateway.
+NO_FACTS |= {("sql",), ("sql-gateway",)}
 
 
 def test_every_command_that_prints_facts_does_so_for_machines_too() -> None:

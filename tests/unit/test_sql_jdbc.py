@@ -23,11 +23,11 @@ from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.errors import CatalogException, TableException, ValidationException
 from millstream.sql.operators.lookup_join import Retrying
 from millstream.sql.types import DataTypes
-from millstream.table import EnvironmentSettings, StreamTableEnvironment
+from millstream.table import EnvironmentSettings, PlanReference, StreamTableEnvironment
 from millstream.table.catalog import JdbcCatalog
 from millstream.table.connectors.jdbc_reading import parts_of
 from millstream.table.connectors.lookup_cache import FullCache, PartialCache, Periodic, Timed
-from millstream.testing import LocalEnvironment
+from millstream.testing import LocalEnvironment, ValuesTable
 from millstream.testing.databases import PostgresServer
 
 PARTITION = [f"scan.partition.{o}" for o in ("column", "num", "lower-bound", "upper-bound")]
@@ -245,7 +245,7 @@ def test_rows_are_added_or_changed_and_deleted_by_key(database: Database) -> Non
     assert sorted(run("SELECT k, n FROM counted")) == [(1, 3), (2, 1), (3, 1), (99, 1)]
     # What is counted once is in, and goes when it is counted twice.
     once = f"SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM {values} GROUP BY k) AS c WHERE n < 2"
-    run("DELETE FROM counted")
+    run("DELETE FROM counted", "INSERT INTO counted VALUES (1, 77)")
     t_env.execute_sql(f"INSERT INTO counted {once}").wait()
     assert sorted(run("SELECT k, n FROM counted")) == [(2, 1), (3, 1)]
     with pytest.raises(TableException, match="doesn't support consuming update changes"):
@@ -550,3 +550,19 @@ def test_rows_that_come_late_are_found_by_a_retry(sqlite: Database) -> None:
     found = rows(t_env, query + "ON o.customer = customers.id WHERE o.customer IS NOT NULL")
     later.join()
     assert Counter(found)[12, "Eve"] == 1
+
+
+def test_a_compiled_plan_looks_up_too(sqlite: Database) -> None:
+    t_env = shop(sqlite)
+    sink = ValuesTable()
+    t_env.execute_sql(f"CREATE TABLE kept (o INT, name STRING) WITH {sink.options}")
+    t_env.execute_sql("DROP TEMPORARY VIEW orders")
+    t_env.execute_sql(
+        "CREATE TABLE orders (o INT, customer BIGINT, now AS PROCTIME()) WITH ('connector' = 'datagen', "
+        "'number-of-rows' = '1', 'fields.o.min' = '7', 'fields.o.max' = '7', 'fields.customer.min' = '4', "
+        "'fields.customer.max' = '4')"
+    )
+    plan = t_env.compile_plan_sql(f"INSERT INTO kept SELECT o.o, c.name {JOIN.format('LEFT')} AND c.age > 1")
+    text = plan.as_json_string()
+    t_env.load_plan(PlanReference.from_json_string(text)).execute().wait()
+    assert sink.final() == [(7, "Dan")]

@@ -56,6 +56,12 @@ NOTHING = "nothing: it grows for as long as new keys come"
             "k",
             "the watermark: a window goes at its end",
         ),
+        (
+            "SELECT * FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE)",
+            "rows of sessions that are open, for every value of k",
+            "k",
+            "the watermark: a session goes 5 min after its last row",
+        ),
         (TOP.format("a", 3), "the first 3 rows for every value of k", "k", NOTHING),
         (
             TOP.format("(SELECT k, COUNT(*) AS id FROM a GROUP BY k, id)", 2),

@@ -48,7 +48,8 @@ def _installed(name: str, source: Path, scratch: Path) -> Package:
     subprocess.run([python, *pip, "install", wheel], check=True)
     subprocess.run([python, *pip, "install", "--no-deps", "--force-reinstall", wheel], check=True)
     where = "import millstream; print(millstream.__file__)"
-    found = subprocess.run([python, "-c", where], cwd=scratch, capture_output=True, text=True, check=True).stdout
+    asked = subprocess.run([python, "-I", "-c", where], cwd=scratch, capture_output=True, text=True, check=True)
+    found = asked.stdout
     assert found.startswith(str(folder)), found
     print(f"{name}: {wheel.name} ({wheel.stat().st_size:,} bytes) in {folder}", flush=True)
     return Package(name, python)

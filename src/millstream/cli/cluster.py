@@ -144,6 +144,8 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     )
     leavings = [programs.home, *([attachment.control] if attachment.control else [])]
     log_path = os.environ.get(_LOG_VARIABLE)
+    # Before anybody is answered: a client that waits for one of them would be told that there is none.
+    recovered = programs.recover()
     if manager is None:
         server = PublicServer(app, options, "cluster", submit_token, leavings, log_path)
         server.start()
@@ -152,7 +154,6 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
         manager.lead(app, leavings, log_path)
     where = f"{attachment.master}, {application}"
     click.echo(f"millstream: a cluster with {slots} slots ({where}) is at {server.url}", err=True)
-    recovered = programs.recover()
     if recovered:
         click.echo(f"millstream: {recovered} program(s) of the leader before go on here", err=True)
     while not is_over.wait(_LOOK) and not is_dead() and (manager is None or manager.candidate.deposed is None):

@@ -15,7 +15,14 @@ _REGISTER_SECONDS = 30.0
 _SETTLE_SECONDS = 1.0
 _POLL_SECONDS = 0.05
 
+# More executors than any cluster has.
+_ANY_NUMBER = 1 << 20
+
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
+
+# When each job has asked for executors; it does so again after a while.
+_asked: dict[str, float] = {}
+_ASK_SECONDS = 10.0
 
 # The executions of this program that hold slots, and how many tasks each has for that.
 _held: dict[str, int] = {}
@@ -56,6 +63,32 @@ def may_grow(context: SparkContext) -> bool:
     return str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
 
 
+def ask_for(context: SparkContext, cores: int) -> None:
+    """Have Spark bring executors with so many cores in all, where it brings as many as it is asked for.
+
+    By itself it brings them for tasks that wait; a job that waits for slots has none. Those that nobody uses it takes
+    away again.
+    """
+    if may_grow(context):
+        executors = min(-(-cores // _slots_each(context)), _most_executors(context))
+        jvm: Any = context._jvm
+        _java(context).requestTotalExecutors(executors, 0, jvm.PythonUtils.toScalaMap({}))
+
+
+def most_cores(context: SparkContext) -> int:
+    """Return how many tasks could run at once on all executors that Spark may bring."""
+    return _slots_each(context) * _most_executors(context)
+
+
+def _slots_each(context: SparkContext) -> int:
+    settings = context.getConf()
+    return max(1, int(settings.get("spark.executor.cores", "1")) // int(settings.get("spark.task.cpus", "1")))
+
+
+def _most_executors(context: SparkContext) -> int:
+    return int(context.getConf().get("spark.dynamicAllocation.maxExecutors", str(_ANY_NUMBER)))
+
+
 def free_cores(context: SparkContext, wanted: int, is_off: Callable[[], bool] = lambda: False) -> int:
     """Return how many tasks could run beside those that hold slots.
 
@@ -81,13 +114,20 @@ def free_cores(context: SparkContext, wanted: int, is_off: Callable[[], bool] = 
     return 0
 
 
-def slots_of(context: SparkContext, job: str) -> int:
-    """Return how many slots there are for a job: the cores that others do not hold."""
+def slots_of(context: SparkContext, job: str, wanted: int) -> int:
+    """Return how many slots there are for a job: the cores that others do not hold.
+
+    Where Spark brings executors that are asked for, and there are fewer than are wanted, it is asked.
+    """
     if is_local(context):
         # There are more permits than processors, and all processes have the same of these.
         return int(context.defaultParallelism)
     held = sum(tasks for execution, tasks in _held.items() if not execution.startswith(job))
-    return max(0, _task_slots(context) - held)
+    found = max(0, _task_slots(context) - held)
+    if found < wanted and time.monotonic() - _asked.get(job, -_ASK_SECONDS) >= _ASK_SECONDS:
+        _asked[job] = time.monotonic()
+        ask_for(context, wanted + held)
+    return found
 
 
 def _expected_executors(context: SparkContext) -> int:

@@ -21,7 +21,7 @@ from millstream.jobmaster.flow import QUICK
 from millstream.operators.dealing import Dealer
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import errors
-from millstream.spark.cores import free_cores, hold, is_local, let_go
+from millstream.spark.cores import free_cores, hold, is_local, let_go, may_grow, most_cores
 from millstream.spark.embedded import is_dead
 from millstream.spark.exchange_settings import TRANSPORT, ExchangeChoice, ExchangeSettings, Transport
 from millstream.spark.hosting import CLOSE_SECONDS, HostFunction
@@ -154,11 +154,15 @@ class ExchangeEpochs:
         if is_local(self._context):
             # A core is a permit there, and all processes have the same processors.
             return 1
-        spared = 1 if self._leaves_a_core else 0
         slots = max(self._widths)
-        # One of the cores that are not free is this execution's own.
-        free = free_cores(self._context, slots + spared - 1, lambda: self._is_released) + 1
-        tasks = max(1, min(slots, free - spared))
+        if may_grow(self._context):
+            # Tasks that wait are what Spark brings executors for.
+            tasks = min(slots, most_cores(self._context))
+        else:
+            spared = 1 if self._leaves_a_core else 0
+            # One of the cores that are not free is this execution's own.
+            free = free_cores(self._context, slots + spared - 1, lambda: self._is_released) + 1
+            tasks = max(1, min(slots, free - spared))
         if not self._is_released:
             hold(self._job.key, tasks)
         return tasks

@@ -24,6 +24,7 @@ from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
 from millstream.jobmaster.pickling import dump_plan
+from millstream.jobmaster.scaling_options import ScalingOptions
 from millstream.operators.protocol import JobPlan
 from millstream.spark import control, parcel
 from millstream.spark.attached import attachment, with_allotment
@@ -54,7 +55,9 @@ def launch(job: Launch) -> JobMaster:
         )
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
-    _context(config)
+    context = _context(config)
+    if scaling is not None and may_grow(context):
+        _check_dynamic(scaling, exchange.choice)
     checkpoints = prepared.options.checkpoints
 
     def make_engine(home: Home) -> SparkEngine:
@@ -75,6 +78,21 @@ def launch(job: Launch) -> JobMaster:
         )
 
     return start(prepared, make_engine)
+
+
+def _check_dynamic(scaling: ScalingOptions, exchange: ExchangeChoice) -> None:
+    """See that a job can follow the slots of a Spark that brings and takes executors by itself."""
+    if scaling.reactive:
+        raise InvalidProgramError(
+            "scheduler-mode: reactive takes all the slots there are, and with spark.dynamicAllocation.enabled Spark "
+            "brings as many as are asked for: use jobmanager.scheduler: adaptive, or set "
+            "spark.dynamicAllocation.enabled to false."
+        )
+    if exchange is ExchangeChoice.SPARK:
+        raise InvalidProgramError(
+            "jobmanager.scheduler: adaptive follows the slots there are, and with millstream.exchange: spark and "
+            "spark.dynamicAllocation.enabled Spark takes them away whenever no epoch runs: leave out one of the three."
+        )
 
 
 def _context(config: Configuration) -> SparkContext:
@@ -121,7 +139,7 @@ class SparkEngine:
         return with_allotment(plan, partial(self._runner, plan, attempt))
 
     def slots(self, wanted: int) -> int:
-        return slots_of(_context(self.config), self.job_id)
+        return slots_of(_context(self.config), self.job_id, wanted)
 
     def _runner(self, plan: JobPlan, attempt: int, slots: int | None) -> EpochRunner:
         if slots is not None:
@@ -194,7 +212,9 @@ class SparkEngine:
             return not self._cannot_stay
         # Spark's shuffle spills to disk what a batch job has too much of, and takes cores only while they work.
         # In a Spark of somebody else's cores are for others too, and may be taken away.
-        if plan.settings.batch or self._cannot_stay or not is_ours(context) or may_grow(context):
+        # One that follows the slots there are holds on to them.
+        is_taken = may_grow(context) and not self.is_adaptive
+        if plan.settings.batch or self._cannot_stay or not is_ours(context) or is_taken:
             return False
         if is_local(context):
             return is_embedded() and executions_that_hold() < SPARE_CORES

@@ -10,7 +10,17 @@ from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.terms import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, replaced
-from millstream.sql.plan.nodes import Aggregate, Expand, Node, WindowAggregate, WindowSpec
+from millstream.sql.plan.nodes import (
+    Aggregate,
+    Expand,
+    Filter,
+    Node,
+    Project,
+    Rank,
+    WindowAggregate,
+    WindowSpec,
+    WindowTable,
+)
 from millstream.sql.plan.subqueries import Subquery, with_outer
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType, BooleanType, IntType, LocalZonedTimestampType, TimestampType
@@ -141,7 +151,8 @@ class Groups:
         keys = list(range(len(self.keys)))
         if self.has_sets:
             keys.append(len(below.fields) - 1)
-        fields = [Field(below.fields[k].name, below.fields[k].type) for k in keys]
+        times = {} if self.has_sets else _window_times(below, keys)
+        fields = [Field(below.fields[k].name, below.fields[k].type, times.get(k)) for k in keys]
         fields += [Field(n, c.type) for n, c in zip(self.call_names, calls, strict=True)]
         if self.window is None or time is None:
             return Aggregate(Fields(tuple(fields)), below, tuple(keys), tuple(calls), self.state_ttl)
@@ -269,3 +280,23 @@ def grouping_sets(elements: Sequence[list[tuple[int, ...]]]) -> list[tuple[int, 
     for element in elements:
         found = [tuple(sorted({*before, *more})) for before in found for more in element]
     return found
+
+
+def _window_times(node: Node, keys: list[int]) -> dict[int, TimeAttribute | None]:
+    """Return the keys that are still time attributes: the window_time of windows that are grouped by."""
+    parts = {k: found for k in keys if (found := _part_of_window(node, k)) is not None}
+    whole = {window for window, part in parts.values() if {(window, 0), (window, 1)} <= set(parts.values())}
+    return {k: node.fields[k].time for k, (window, part) in parts.items() if part == 2 and window in whole}
+
+
+def _part_of_window(node: Node, place: int) -> tuple[int, int] | None:
+    """Return of which window function a column is the start (0), the end (1) or the time (2); None if it is of none."""
+    if isinstance(node, WindowTable):
+        part = place - len(node.input.fields)
+        return (id(node), part) if part >= 0 else None
+    if isinstance(node, Project):
+        column = node.expressions[place]
+        return _part_of_window(node.input, column.index) if isinstance(column, Column) else None
+    if isinstance(node, Filter) or (isinstance(node, Rank) and place < len(node.input.fields)):
+        return _part_of_window(node.input, place)
+    return None

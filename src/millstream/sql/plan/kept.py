@@ -135,6 +135,15 @@ def _window(spec: n.WindowSpec) -> str:
     return f"each {spec.kind.value} window of {_span(spec.size)}"
 
 
+def _window_table(node: n.WindowTable, planned: n.Planned) -> Kept | None:
+    if not node.is_session:
+        return None
+    keys = _names(node, node.window.partition)
+    each = f", for every value of {keys}" if keys else ""
+    bound = f"{_time(node.window.is_event_time)}: a session goes {_span(node.window.size)} after its last row"
+    return Kept(f"rows of sessions that are open{each}", keys, bound)
+
+
 def _time(is_event_time: bool) -> str:
     return "the watermark" if is_event_time else "the clock"
 
@@ -255,6 +264,7 @@ def _sink(node: n.Sink, planned: n.Planned) -> Kept | None:
 # The first that fits counts.
 _TELL: list[tuple[type, Callable[[Any, n.Planned], Kept | None]]] = [
     (n.WindowAggregate, _window_aggregate),
+    (n.WindowTable, _window_table),
     (n.Aggregate, _aggregate),
     (n.TableAggregate, _aggregate),
     (n.Over, _over),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column
 from millstream.sql.plan import nodes as n
+from millstream.sql.plan.rules.windows import windowed
 from millstream.sql.schema import Field, Fields, TimeAttribute
 
 
@@ -18,6 +19,8 @@ def retimed(node: n.Node) -> n.Node:
         return replace(node, fields=Fields(tuple(fields)))
     if isinstance(node, (n.Filter, n.Sort, n.Deduplicate, n.ChangelogNormalize)):
         return replace(node, fields=node.input.fields)
+    if isinstance(node, n.Aggregate):
+        return replace(node, fields=_with(node.fields, _of_groups(node)))
     if isinstance(node, n.Watermark):
         return replace(node, fields=_marked(node.input.fields, node.column))
     if isinstance(node, n.Union):
@@ -66,6 +69,14 @@ def _common(node: n.Union) -> Fields:
         times = {p.fields[i].time for p in node.parts}
         fields.append(replace(f, time=times.pop() if len(times) == 1 else None))
     return Fields(tuple(fields))
+
+
+def _of_groups(node: n.Aggregate) -> list[TimeAttribute | None]:
+    """Groups have no time, but those of a window have its own."""
+    window = windowed(node.input)
+    of_window = window is not None and {window.start, window.end} <= set(node.keys)
+    keys = [node.input.fields[k].time if of_window and window and k == window.time else None for k in node.keys]
+    return [*keys, *([None] * (len(node.fields) - len(keys)))]
 
 
 def _behind(node: n.Over | n.Rank | n.WindowTable | n.Correlate) -> n.Node:

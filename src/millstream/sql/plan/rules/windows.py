@@ -34,7 +34,7 @@ def windowed(node: n.Node) -> Windowed | None:
         return Windowed(width, width + 1, width + 2, _with_points(node))
     if isinstance(node, n.WindowJoin):
         return windowed(node.left)
-    if isinstance(node, n.Calc):
+    if isinstance(node, (n.Calc, n.Project)):
         return _through_calc(node)
     if isinstance(node, (n.Rank, n.Deduplicate, n.Filter)):
         return windowed(node.input)
@@ -54,7 +54,7 @@ def _with_points(node: n.WindowTable | n.WindowAggregate) -> n.WindowSpec:
     return replace(node.window, are_points=isinstance(kind, LocalZonedTimestampType))
 
 
-def _through_calc(node: n.Calc) -> Windowed | None:
+def _through_calc(node: n.Calc | n.Project) -> Windowed | None:
     below = windowed(node.input)
     if below is None:
         return None

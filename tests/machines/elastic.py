@@ -1,0 +1,187 @@
+"""A job on a cluster whose machines come and go: it follows them, and its sink holds exactly the answer.
+
+    python -m tests.machines.elastic <directory> [--set KEY=VALUE]
+
+runs the job once, as a driver of its own. It reads the files that appear in `directory`/input until it is told to end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.faults.job import found, make_database
+
+from millstream.common import Configuration, Duration, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.file_system import FileSource, StreamFormat
+from millstream.datastream.connectors.sql import SqlSink
+from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.testing.spark_cluster import SparkCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+KEYS = 7
+# How long something may take that happens in seconds where the machine has nothing else to do.
+PATIENCE = 120.0
+
+# A job that follows the slots there are, and does not wait for long.
+ADAPTIVE = {
+    "jobmanager.scheduler": "adaptive",
+    "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout": "1 s",
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "1 s",
+    "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout": "1 s",
+}
+
+
+class Count(KeyedProcessFunction):
+    """Numbers the records of each key: a number that is there twice, or missing, is a record that is."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[tuple[str, int, int]]:
+        n = (self.count.value() or 0) + 1
+        self.count.update(n)
+        yield "count", value % KEYS, n
+
+
+def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
+    """Return an environment with the job in it."""
+    settings = {
+        "execution.checkpointing.dir": str(directory / "checkpoints"),
+        "execution.checkpointing.interval": "200 ms",
+        "execution.checkpointing.tolerable-failed-checkpoints": "100",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "100",
+        "restart-strategy.fixed-delay.delay": "100 ms",
+        "millstream.quiet": "true",
+    }
+    settled = Configuration.from_dict(settings)
+    settled.add_all(config)
+    env = StreamExecutionEnvironment.get_execution_environment(settled)
+    path = str(directory / "sink.db")
+    sink = SqlSink(lambda: sqlite3.connect(path, timeout=30), "facts", ["kind", "number", "value"])
+    lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(directory / "input"))
+    watched = lines.monitor_continuously(Duration.of_millis(200)).build()
+    numbers = env.from_source(watched, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers").map(int)
+    numbers.key_by(lambda v: v % KEYS).process(Count()).uid("count").sink_to(sink).uid("sink")
+    return env
+
+
+@dataclass
+class Elastic:
+    """One run of the job, with its input and what is seen of it."""
+
+    cluster: SparkCluster
+    directory: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    written: int = 0
+
+    def __enter__(self) -> Elastic:
+        (self.directory / "input").mkdir(parents=True)
+        make_database(self.directory)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        told = {**self.cluster.settings(), **self.settings, "rest.port": str(self._port)}
+        command = [sys.executable, "-m", "tests.machines.elastic", str(self.directory)]
+        command += [part for key, value in told.items() for part in ("--set", f"{key}={value}")]
+        with (self.directory / "driver.log").open("wb") as log:
+            self._driver = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._driver.kill()
+        self._driver.wait(10)
+
+    def write(self, records: int = 100) -> None:
+        """Give the job more to read; the file appears as a whole."""
+        numbers = range(self.written, self.written + records)
+        hidden = self.directory / f".{self.written}"
+        hidden.write_text("".join(f"{n}\n" for n in numbers))
+        hidden.rename(self.directory / "input" / f"{self.written}.txt")
+        self.written += records
+
+    def wait_for(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait until something is so; meanwhile there is always something to read, and never much."""
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert self._driver.poll() is None, f"the job has ended before {what}:\n{self.log()}"
+            assert time.monotonic() < end, f"{what} did not come to be:\n{self.log()}"
+            if self.written - self.results() < 500:
+                self.write()
+            time.sleep(0.25)
+
+    def until_parallelism(self, parallelism: int) -> None:
+        """Wait until the job runs with so many subtasks, and has processed something so."""
+        self.wait_for(lambda: self.parallelism() == parallelism, f"parallelism {parallelism}")
+        seen = self.results()
+        self.wait_for(lambda: self.results() > seen, f"results with parallelism {parallelism}")
+
+    def until_all_is_there(self) -> None:
+        """Write no more, and wait for exactly the answer."""
+        end = time.monotonic() + PATIENCE
+        while (got := found(self.directory)) != self.expected():
+            assert not got - self.expected(), f"what is there twice: {got - self.expected()}\n{self.log()}"
+            told = f"{self.results()} of {self.written} are there, with parallelism {self.parallelism()}"
+            assert self._driver.poll() is None and time.monotonic() < end, f"{told}:\n{self.log()}"
+            time.sleep(0.2)
+
+    def expected(self) -> Counter[tuple[str, int, int]]:
+        """The brute-force answer."""
+        return Counter(("count", k, n) for k in range(KEYS) for n in range(1, len(range(k, self.written, KEYS)) + 1))
+
+    def results(self) -> int:
+        return sum(found(self.directory).values())
+
+    def parallelism(self) -> int | None:
+        """Return how many subtasks count, if the job runs."""
+        job = self.job()
+        if job is None or job["state"] != "RUNNING":
+            return None
+        return int(job["vertices"][-1]["parallelism"])
+
+    def job(self) -> dict[str, Any] | None:
+        listed = self.ask("/jobs")
+        return self.ask(f"/jobs/{listed['jobs'][0]['id']}") if listed and listed["jobs"] else None
+
+    def metric(self, name: str) -> float:
+        job = self.job()
+        assert job is not None
+        (told,) = self.ask(f"/jobs/{job['jid']}/metrics?get={name}")
+        return float(told["value"])
+
+    def ask(self, path: str) -> Any:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
+                return json.load(answer)
+        except (urllib.error.URLError, ConnectionError):
+            return None
+
+    def log(self) -> str:
+        return (self.directory / "driver.log").read_text(errors="replace")[-3000:]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    options = parser.parse_args()
+    build(options.directory, Configuration.from_dict(dict(s.split("=", 1) for s in options.set))).execute("elastic")
+
+
+if __name__ == "__main__":
+    main()
