@@ -107,8 +107,10 @@ class _Enumerator(SplitEnumerator):
 class _Reader(SourceReader):
     """Reads with the reader of the source a share is of; there is one at a time."""
 
-    def __init__(self, create: Callable[[int], SourceReader]) -> None:
+    def __init__(self, create: Callable[[int], SourceReader], unstamped: frozenset[int]) -> None:
         self._create = create
+        # Sources whose records have no timestamps, where those of others have: theirs are none.
+        self._unstamped = unstamped
         self._at = -1
         self._current: SourceReader | None = None
 
@@ -119,10 +121,15 @@ class _Reader(SourceReader):
         return self._current
 
     def read(self, share: HybridShare) -> Iterator[Collection[Any]]:
-        return self._of(share).read(share.inner)
+        return self._alike(share, self._of(share).read(share.inner))
 
     def rest(self, share: HybridShare, read: int) -> Iterator[Collection[Any]]:
-        return self._of(share).rest(share.inner, read)
+        return self._alike(share, self._of(share).rest(share.inner, read))
+
+    def _alike(self, share: HybridShare, batches: Iterator[Collection[Any]]) -> Iterator[Collection[Any]]:
+        if share.source not in self._unstamped:
+            return batches
+        return ([(value, None) for value in batch] for batch in batches)
 
     def split_of(self, share: HybridShare) -> tuple[int, Any] | None:
         split = self._of(share).split_of(share.inner)
@@ -165,6 +172,7 @@ class HybridSource(Source[T_co]):
     def __init__(self, sources: tuple[Source[T_co], ...]) -> None:
         self._sources = sources
         self.produced_type = _common_type(sources)
+        self.timestamped = any(source.timestamped for source in sources)
 
     @staticmethod
     def builder(first_source: Any) -> HybridSourceBuilder:
@@ -206,7 +214,8 @@ class HybridSource(Source[T_co]):
         return _Enumerator(self._sources, parallelism, _position(restored, len(self._sources)))
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return _Reader(lambda place: self._sources[place].create_reader(subtask, parallelism))
+        unstamped = frozenset(i for i, s in enumerate(self._sources) if self.timestamped and not s.timestamped)
+        return _Reader(lambda place: self._sources[place].create_reader(subtask, parallelism), unstamped)
 
     def subtask_of(self, split: Any, parallelism: int) -> int:
         place, inner = split
