@@ -1,8 +1,7 @@
 """Orders of a Kafka topic joined with the customers of a PostgreSQL table, as they are now, into a compacted topic.
 
 The customers are read as they are, and then every change to them (`postgres-cdc`); the orders as they come (`kafka`).
-What each city has spent is kept up to date in a topic of upserts (`upsert-kafka`): an order adds to it, and a customer
-who moves takes what they have spent along.
+What each city has spent is kept in a topic of upserts (`upsert-kafka`): who moves takes what they have spent along.
 
 Shows: change data capture, a join that follows both sides, upserts, in SQL alone.
 Change: the GROUP BY, or write to a database with 'connector' = 'jdbc' and the same PRIMARY KEY.
@@ -19,8 +18,10 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import psycopg
+from confluent_kafka import Consumer, TopicPartition
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import StreamTableEnvironment, TableResult
@@ -49,18 +50,13 @@ def start(t_env: StreamTableEnvironment, kafka: str, postgres: dict[str, str], t
 
 def spent(kafka: KafkaBroker, topics: str = "shop") -> dict[str, int]:
     """Return what a log that is compacted has of each city: the last message counts, one without a value deletes."""
-    from confluent_kafka import Consumer, TopicPartition
-
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "looking", "enable.partition.eof": True})
     consumer.assign([TopicPartition(f"{topics}-spent", 0, 0)])
-    found: dict[str, int] = {}
+    found: dict[str, Any] = {}
     while (message := consumer.poll(30)) is not None and message.error() is None:
-        city = message.key().decode()
-        found.pop(city, None)
-        if message.value() is not None:
-            found[city] = json.loads(message.value())["amount"]
+        found[(message.key() or b"").decode()] = json.loads(message.value() or b"null")
     consumer.close()
-    return dict(sorted(found.items()))
+    return {city: row["amount"] for city, row in sorted(found.items()) if row is not None}
 
 
 def await_spent(kafka: KafkaBroker, wanted: dict[str, int]) -> None:
@@ -97,8 +93,7 @@ def run(t_env: StreamTableEnvironment, server: PostgresServer, kafka: KafkaBroke
 def main() -> None:
     """Run it with servers of its own."""
     with PostgresServer() as server, KafkaBroker() as kafka:
-        t_env = StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment())
-        run(t_env, server, kafka)
+        run(StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment()), server, kafka)
 
 
 if __name__ == "__main__":
