@@ -524,7 +524,9 @@ class Party:
     def _serve(self, number: int, address: Address) -> None:
         slot = Slot(number, self.widths, address, self.credentials, Scripted(number, self.run_level))
         self.slots[number] = slot
-        slot.serve()
+        # Another slot may have failed, and the party be over, before this one has called.
+        with contextlib.suppress(ConnectionRefusedError):
+            slot.serve()
 
     def run(self, epoch: int) -> list[bytes]:
         tasks = [LevelTask(epoch=epoch, level=level) for level in range(len(self.widths))]
