@@ -522,11 +522,13 @@ class Party:
         self.threads.append(thread)
 
     def _serve(self, number: int, address: Address) -> None:
-        slot = Slot(number, self.widths, address, self.credentials, Scripted(number, self.run_level))
+        try:
+            slot = Slot(number, self.widths, address, self.credentials, Scripted(number, self.run_level))
+        except (ConnectionRefusedError, FileNotFoundError):
+            # Another slot has failed, and the party is over, before this one has called.
+            return
         self.slots[number] = slot
-        # Another slot may have failed, and the party be over, before this one has called.
-        with contextlib.suppress(ConnectionRefusedError):
-            slot.serve()
+        slot.serve()
 
     def run(self, epoch: int) -> list[bytes]:
         tasks = [LevelTask(epoch=epoch, level=level) for level in range(len(self.widths))]

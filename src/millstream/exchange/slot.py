@@ -102,6 +102,8 @@ class Slot:
         self._widths = widths
         self._work = work
         self._poller = Poller()
+        # First of all: where the driver is gone by now, there is nothing yet that would have to be closed.
+        self._driver = Link.to(driver, credentials)
         arrivals, own = Arrivals(number, widths), beside(driver, number)
         self._channels = Channels(number, arrivals, self._poller, credentials, own, self._check_driver)
         self._told_at = -math.inf
@@ -110,7 +112,6 @@ class Slot:
         self._times = [LevelTimes()] * len(widths)
         self._commands: deque[Frame] = deque()
         self._driver_is_gone = False
-        self._driver = Link.to(driver, credentials)
         self._poller.add(self._driver, self._commands.append, self._lose_driver)
 
     def take_traffic(self) -> SlotTraffic | None:
