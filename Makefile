@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak clean
+.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,15 +26,15 @@ lint: $(STAMP)
 
 # Tests on Spark wait more than they work: the others, and lint, run beside them; lines say whose they are.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-unit lint
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-unit test-servers lint
 
-test-unit test-spark: SHELL := bash -o pipefail
-test-unit test-spark: test-%: $(STAMP)
+test-unit test-spark test-servers: SHELL := bash -o pipefail
+test-unit test-spark test-servers: test-%: $(STAMP)
 	$(BIN)/python -m tests.again tests/$* | sed -u 's/^/$*: /'
 
 # The tests on Spark with an epoch as a Spark job each; without the setting, slots of streaming jobs stay.
 test-shuffle: $(STAMP)
-	MILLSTREAM_TEST_EXCHANGE=spark $(BIN)/python -m pytest tests/spark
+	MILLSTREAM_TEST_EXCHANGE=spark $(BIN)/python -m pytest tests/spark tests/servers
 
 # Job managers that are killed, frozen and cut off while one of them leads.
 test-ha: $(STAMP)

@@ -17,11 +17,12 @@ import tempfile
 from pathlib import Path
 
 MOST = 3
+SLOWEST = ("--durations=20", "--durations-min=5")
 SOME_FAILED = 1
 
 
 def run(cache: Path, *arguments: str) -> int:
-    command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *arguments]
+    command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *SLOWEST, *arguments]
     return subprocess.run(command, check=False).returncode
 
 
