@@ -142,7 +142,10 @@ def test_everybody_is_told_to_end(tmp_path: Path, exchange: str) -> None:
         finally:
             job.kill()
         said = job.stderr.read()
-    assert len(said.splitlines()) == 1 and said.startswith("millstream: running on Spark")
+    first, *others = said.splitlines()
+    assert first.startswith("millstream: running on Spark")
+    # Who is told to end one by one may see another end first; the job is not through with that when its own turn comes.
+    assert not others or (exchange == "spark" and others[0].startswith("job 'endless' has failed and restarts"))
 
 
 def test_exit_codes(tmp_path: Path) -> None:

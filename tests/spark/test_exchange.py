@@ -251,7 +251,8 @@ def test_jobs_do_not_wait_for_each_others_slots(config: Configuration) -> None:
     client, _, sink = start()
     wait_until(lambda: has_all(sink))
     stop_context()
-    with pytest.raises(JobExecutionError, match="SparkContext was shut down"):
+    # Its processes may be seen to end first.
+    with pytest.raises(JobExecutionError, match="SparkContext was shut down|A Python worker process died"):
         client.get_job_execution_result().result()
     started = [start() for _ in range(5)]
     wait_until(lambda: all(has_all(sink) for _, _, sink in started))

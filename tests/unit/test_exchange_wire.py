@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.exchange import door
+from millstream.exchange import channels, door
 from millstream.exchange import driver as driver_module
 from millstream.exchange.addresses import Address, accept, address_of, connect, listen
 from millstream.exchange.channels import CREDIT_BYTES
@@ -701,9 +701,9 @@ def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
         sender, receiver = (party.slots[slot].take_traffic() for slot in (0, 1))
         assert sender is not None
         assert receiver is not None
-        sent, received = sender.channels, receiver.channels
+        (sent,), (received,) = sender.channels, receiver.channels
         assert 0.8 < sent.most_queued / sender.credit <= 1.01
-        assert (sent.queued, received.waiting) == (0, 0)
+        assert (sent.slot, sent.queued, received.slot, received.waiting) == (1, 0, 0, 0)
         assert sent.blocked > 0
         assert 0.4 < sent.back_pressured < 10
         assert received.most_waiting == 100 << 20
@@ -720,6 +720,24 @@ def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
         for subtask in (source, sink):
             assert min(subtask.busy, subtask.idle) >= 0
         assert source.busy + source.idle + source.back_pressured == pytest.approx(sender.elapsed)
+
+
+def test_a_slot_tells_of_its_busiest_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "TOLD_CHANNELS", 2)
+
+    def send(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if task.level == 0 and slot == 0:
+            for other, size in ((1, 1), (2, 5), (3, 3)):
+                yield other, bytes(size << 20)
+        elif task.level == 1:
+            yield slot, b"%d" % len(b"".join(messages))
+
+    with Party([4, 4], send) as party:
+        party.start()
+        party.run(1)
+        told = party.slots[0].take_traffic()
+        assert told is not None
+        assert [(c.slot, c.sent >> 20) for c in told.channels] == [(2, 5), (3, 3)]
 
 
 def test_a_slow_level_holds_back_those_before_it_but_a_pause_does_not() -> None:

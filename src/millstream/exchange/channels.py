@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
 
 from millstream.common.errors import MillstreamError
 from millstream.exchange.addresses import Address
@@ -15,12 +16,14 @@ from millstream.exchange.door import Door
 from millstream.exchange.frames import Frame, Kind, ProtocolError
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
-from millstream.operators.traffic import Traffic
+from millstream.operators.traffic import ChannelTraffic
 
 # The credit of a channel: so many bytes may wait at the sender before its loop has to.
 CREDIT_BYTES = 8 << 20
 # Small messages gather until there is this much, or the level has ended.
 _GATHER_BYTES = 1 << 16
+# So many channels a slot tells of at most.
+TOLD_CHANNELS = 16
 
 
 class PeerLostError(ConnectionError):
@@ -194,24 +197,33 @@ class Channels:
 
     # --- what is known
 
-    def take_traffic(self) -> Traffic:
-        """Return what is known of all channels together; what was most is counted anew from here on."""
-        channels = self._channels.values()
-        waiting = [self._arrivals.take_waiting(other) for other in self._channels]
-        most_queued = max((c.most_queued for c in channels), default=0)
-        for channel in channels:
-            channel.most_queued = channel.link.queued
-        return Traffic(
-            queued=max((c.link.queued for c in channels), default=0),
+    def take_traffic(self) -> tuple[ChannelTraffic, ...]:
+        """Return what is known of each channel, or of the busiest; what was most is counted anew from here on."""
+        found = [self._traffic_of(other, channel) for other, channel in self._channels.items()]
+        if len(found) > TOLD_CHANNELS:
+            found = nlargest(TOLD_CHANNELS, found, key=_business)
+        return tuple(sorted(found, key=lambda told: told.slot))
+
+    def _traffic_of(self, other: int, channel: Channel) -> ChannelTraffic:
+        waiting, most_waiting = self._arrivals.take_waiting(other)
+        link = channel.link
+        most_queued, channel.most_queued = channel.most_queued, link.queued
+        return ChannelTraffic(
+            slot=other,
+            queued=link.queued,
             most_queued=most_queued,
-            waiting=max((now for now, _ in waiting), default=0),
-            most_waiting=max((most for _, most in waiting), default=0),
-            sent=sum(c.link.sent for c in channels),
-            received=sum(c.link.received for c in channels),
-            blocked=sum(c.blocked for c in channels),
-            back_pressured=sum(c.blocked_seconds for c in channels),
+            waiting=waiting,
+            most_waiting=most_waiting,
+            sent=link.sent,
+            received=link.received,
+            blocked=channel.blocked,
+            back_pressured=channel.blocked_seconds,
         )
 
     def close(self) -> None:
         """Listen no more; hanging up is the poller's part."""
         self._door.close()
+
+
+def _business(told: ChannelTraffic) -> tuple[float, int, int]:
+    return told.back_pressured, max(told.most_queued, told.most_waiting), told.sent + told.received

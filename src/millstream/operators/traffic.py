@@ -7,20 +7,19 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Traffic:
-    """What one slot has had to do with the others since the execution began.
-
-    All channels in one: the driver would have the square of the number of slots to look at, ten times a second.
+class ChannelTraffic:
+    """What one slot has had to do with another since the execution began.
 
     Attributes:
-        queued, most_queued: bytes that wait to be sent in the fullest channel: now, and at most since this was last
-            told. The out-pool.
+        slot: the other.
+        queued, most_queued: bytes that wait to be sent: now, and at most since this was last told. The out-pool.
         waiting, most_waiting: bytes that have come and wait for their level, likewise. The in-pool.
         sent, received: bytes in all.
-        blocked: how often this slot had to wait until another took something.
+        blocked: how often this slot had to wait until the other took something.
         back_pressured: for how many seconds in all.
     """
 
+    slot: int
     queued: int
     most_queued: int
     waiting: int
@@ -51,12 +50,14 @@ class SlotTraffic:
         elapsed: seconds from its first epoch's beginning to its last one's end: all times are of these.
         credit: how many bytes may wait in a channel.
         levels: its times, by level.
+        channels: those to other slots, or the busiest of them: with many slots the driver would have the square of
+            their number to look at, ten times a second.
     """
 
     elapsed: float
     credit: int
     levels: tuple[LevelTimes, ...]
-    channels: Traffic
+    channels: tuple[ChannelTraffic, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,6 +76,7 @@ class SubtaskTraffic:
     idle: float
     out_usage: float
     in_usage: float
+    channels: tuple[ChannelTraffic, ...]
 
     @staticmethod
     def of(slot: SlotTraffic, level: int) -> SubtaskTraffic:
@@ -83,6 +85,7 @@ class SubtaskTraffic:
             busy=times.busy,
             back_pressured=times.back_pressured,
             idle=max(0.0, slot.elapsed - times.busy - times.back_pressured),
-            out_usage=slot.channels.most_queued / slot.credit,
-            in_usage=slot.channels.most_waiting / slot.credit,
+            out_usage=max((c.most_queued for c in slot.channels), default=0) / slot.credit,
+            in_usage=max((c.most_waiting for c in slot.channels), default=0) / slot.credit,
+            channels=slot.channels,
         )
