@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from millstream.common import Configuration
 from millstream.common.errors import MillstreamError
@@ -24,8 +24,10 @@ from millstream.testing.search import ElasticsearchServer, OpenSearchServer
 
 Env = StreamExecutionEnvironment
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("millstream", deadline=None)
+# How long an example takes says how busy the machine is, and how many are left out is chance.
+settings.register_profile(
+    "millstream", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 settings.load_profile("millstream")
 
 
