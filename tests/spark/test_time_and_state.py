@@ -74,7 +74,10 @@ class Numbers(PushedReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Any]:
         after, count = getattr(self, "skipped", (1 << 60, 0))
-        return [(a, b, count if a >= after else 0) for a, b in super().partitions(start, end)]
+        found = super().partitions(start, end)
+        # After a failure one epoch may have what came before and what is higher.
+        parts = [p for a, b in found for p in ((a, min(b, after), 0), (max(a, after), b, count))]
+        return [p for p in parts if p[0] < p[1]]
 
     def read(self, partition: Any) -> Iterator[Any]:
         start, end, more = partition
