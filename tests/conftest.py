@@ -24,10 +24,8 @@ from millstream.testing.search import ElasticsearchServer, OpenSearchServer
 
 Env = StreamExecutionEnvironment
 
-# How long an example takes says how busy the machine is, and how many are left out is chance.
-settings.register_profile(
-    "millstream", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+# How long an example takes says how busy the machine is.
+settings.register_profile("millstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("millstream")
 
 
