@@ -140,6 +140,47 @@ def test_records_have_kafkas_timestamps(local: LocalEnvironment, kafka: KafkaBro
     assert sorted(found) == [("1000", 1000), ("2000", 2000), ("5000", 5000)]
 
 
+def test_records_are_written_with_their_timestamps(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    """Behind a shuffle, and from Kafka to Kafka, where they are those of the records that are read."""
+    kafka.create_topic(f"{topic}-out")
+    first = 1_700_000_000_000
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
+    stream = env.from_collection([str(first + i) for i in range(20)]).assign_timestamps_and_watermarks(strategy)
+    stream.key_by(lambda v: v[-1]).map(str.strip).sink_to(writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE))
+    env.execute()
+    stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(str.strip)
+    stream.sink_to(writing(kafka, f"{topic}-out", DeliveryGuarantee.AT_LEAST_ONCE))
+    env.execute()
+    for name in (topic, f"{topic}-out"):
+        found = [(int(r.value), r.timestamp) for r in committed_records(kafka.bootstrap, name)]
+        assert sorted(found) == [(first + i, first + i) for i in range(20)]
+
+
+def test_records_without_timestamps_are_written_with_the_time_of_writing(kafka: KafkaBroker, topic: str) -> None:
+    def written(sink: KafkaSink, *values: int, stamped: bool = True) -> dict[int, int]:
+        env, already = LocalEnvironment(), len(committed_records(kafka.bootstrap, topic))
+        stream = env.from_collection([str(value) for value in values])
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
+        (stream.assign_timestamps_and_watermarks(strategy) if stamped else stream).sink_to(sink)
+        env.execute()
+        found = committed_records(kafka.bootstrap, topic)
+        assert len(found) == already + len(values)
+        return {int(record.value): record.timestamp for record in found}
+
+    sink = writing(kafka, topic, DeliveryGuarantee.AT_LEAST_ONCE)
+    before = int(time.time() * 1000)
+    # The client takes 0 for now: the nearest is written.
+    found = written(sink, -1, 0, 7)
+    assert found[-1] >= before and (found[0], found[7]) == (1, 7)
+    assert written(sink, 8, stamped=False)[8] >= before
+    where = {"bootstrap.servers": kafka.bootstrap}
+    assert written(FlinkKafkaProducer(topic, SimpleStringSchema(), where), 9)[9] >= before
+    old = FlinkKafkaProducer(topic, SimpleStringSchema(), where)
+    assert written(old.set_write_timestamp_to_kafka(True), 10)[10] == 10
+    with pytest.raises(Exception, match=f"{before + 10**10} .*after.max.ms"):
+        written(sink, before + 10**10)
+
+
 def here(source: KafkaSourceBuilder) -> list[Any]:
     """Read in this process."""
     return list(LocalEnvironment().from_source(source.build(), NONE, "kafka").execute_and_collect())

@@ -128,13 +128,13 @@ class KafkaRecordSerializationSchemaBuilder:
 
 
 class Produced(NamedTuple):
-    """A message to be written; a partition of -1 is the client's to choose, a timestamp of 0 now."""
+    """A message to be written; a partition of -1 is the client's to choose, without a timestamp it is now."""
 
     topic: str
     value: bytes | None
     key: bytes | None = None
     partition: int = -1
-    timestamp: int = 0
+    timestamp: int | None = None
     headers: list[tuple[str, bytes | None]] | None = None
 
 
@@ -176,6 +176,8 @@ class _Settings:
     prefix: str | None = None
     # Whether no other sink has the prefix; else other jobs may have it too, in sinks that stand elsewhere in them.
     owns_prefix: bool = True
+    # Whether messages have the timestamps of records.
+    stamps: bool = True
     schema: KafkaRecordSerializationSchema | KafkaBatchSerializationSchema | None = None
 
     @property
@@ -234,8 +236,14 @@ class _Reports:
         self.trouble = ""
 
     def delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self.failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
+        if error is None:
+            return
+        self.failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
+        if error.name() == "INVALID_TIMESTAMP":
+            self.failure += (
+                f", of a batch with the timestamp {message.timestamp()[1]} ms: the topic's "
+                "message.timestamp.after.max.ms and message.timestamp.before.max.ms say how far from now they may be"
+            )
 
     def failed(self, error: Any) -> None:
         if error.fatal():
@@ -364,6 +372,7 @@ class _Writer(SinkWriter):
     keeps_values = False
 
     def __init__(self, settings: _Settings, checkpoints: bool) -> None:
+        self.takes_timestamps = settings.stamps
         self._settings = settings
         self._checkpoints = checkpoints
         self._transactions = _Transactions(settings)
@@ -393,12 +402,18 @@ class _Writer(SinkWriter):
         self._name, self._in_epoch = transaction, True
 
     def write(self, value: Any) -> None:
+        self.write_at(value, None)
+
+    def write_at(self, value: Any, timestamp: int | None) -> None:
         selector, key = self._selector, self._key
         topic = self._topic if selector is None else selector(value)
+        # As in Flink, one before 1970 counts as none. To the client 0 is "now": the nearest that is not.
+        stamp = 0 if timestamp is None or timestamp < 0 else timestamp or 1
         try:
-            self._produce(topic, self._value(value), None if key is None else key(value))
+            self._produce(topic, self._value(value), None if key is None else key(value), -1, None, None, stamp)
         except BufferError:
-            self._produce_with_patience(topic, self._value(value), None if key is None else key(value))
+            about = (topic, self._value(value), None if key is None else key(value))
+            self._produce_with_patience(*about, timestamp=stamp)
         except self._refused as e:
             size = len(self._value(value)) + (0 if key is None else len(key(value) or b""))
             raise KafkaFailure(
@@ -490,12 +505,12 @@ class _Writer(SinkWriter):
 
 
 class _BatchWriter(_Writer):
-    """Writes the messages of records that are many rows each."""
+    """Writes the messages of records that are many rows each, and say their timestamps themselves."""
 
     def __init__(
         self, settings: _Settings, checkpoints: bool, schema: KafkaBatchSerializationSchema, subtask: int
     ) -> None:
-        super().__init__(settings, checkpoints)
+        super().__init__(replace(settings, stamps=False), checkpoints)
         self._schema = schema
         self._place = SinkPlace(subtask, self._partitions_of)
         self._partitions: dict[str, list[int]] = {}
@@ -522,7 +537,8 @@ class _BatchWriter(_Writer):
     def _send(self, messages: Iterable[Produced]) -> None:
         for message in messages:
             about = (message.topic, message.value, message.key, message.partition)
-            more: dict[str, Any] = {"timestamp": message.timestamp} if message.timestamp else {}
+            stamp = message.timestamp
+            more: dict[str, Any] = {} if stamp is None else {"timestamp": stamp or 1}
             if message.headers:
                 more["headers"] = message.headers
             try:
