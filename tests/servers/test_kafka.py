@@ -43,8 +43,8 @@ from millstream.datastream.connectors.kafka import (
     Semantic,
 )
 from millstream.datastream.connectors.kafka_client import KafkaFailure
+from millstream.datastream.connectors.kafka_producer import Transaction
 from millstream.datastream.connectors.kafka_protocol import Coordinators
-from millstream.datastream.connectors.kafka_sink import Transaction
 from millstream.datastream.formats.avro import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,

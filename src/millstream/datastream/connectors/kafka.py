@@ -12,13 +12,12 @@ from millstream.datastream.connectors.kafka_old import (
     FlinkKafkaProducerBase,
     Semantic,
 )
-from millstream.datastream.connectors.kafka_sink import (
+from millstream.datastream.connectors.kafka_serialization import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
-    KafkaSink,
-    KafkaSinkBuilder,
     KafkaTopicSelector,
 )
+from millstream.datastream.connectors.kafka_sink import KafkaSink, KafkaSinkBuilder
 from millstream.datastream.connectors.kafka_source import (
     KafkaRecord,
     KafkaRecordDeserializationSchema,

@@ -10,11 +10,8 @@ from millstream.common.serialization import DeserializationSchema, Serialization
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.connectors.base import DeliveryGuarantee
 from millstream.datastream.connectors.kafka_offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from millstream.datastream.connectors.kafka_sink import (
-    KafkaRecordSerializationSchema,
-    KafkaSink,
-    KafkaSinkBuilder,
-)
+from millstream.datastream.connectors.kafka_serialization import KafkaRecordSerializationSchema
+from millstream.datastream.connectors.kafka_sink import KafkaSink, KafkaSinkBuilder
 from millstream.datastream.connectors.kafka_source import KafkaSource
 
 __all__ = ["FlinkKafkaConsumer", "FlinkKafkaConsumerBase", "FlinkKafkaProducer", "FlinkKafkaProducerBase", "Semantic"]

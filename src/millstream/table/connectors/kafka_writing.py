@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from millstream.common.errors import MillstreamError
-from millstream.datastream.connectors.kafka_sink import KafkaBatchSerializationSchema, Produced, SinkPlace
+from millstream.datastream.connectors.kafka_serialization import KafkaBatchSerializationSchema, Produced, SinkPlace
 from millstream.sql.columns.batch import INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.values import to_python
