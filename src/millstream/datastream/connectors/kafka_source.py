@@ -135,6 +135,9 @@ class _Settings:
         return {
             "isolation.level": "read_uncommitted",
             "group.id": "millstream",
+            # When it has a hundred thousand messages it asks for no more for so long: a second, where they last for
+            # less.
+            "fetch.queue.backoff.ms": "10",
             **settings,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
