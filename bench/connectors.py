@@ -58,7 +58,7 @@ MODES = ("thread", "process", "java")
 PYFLINK_RECORDS = 300_000
 KEYS = 1000
 # What millstream's readers and transactions have.
-READING = {"fetch.queue.backoff.ms": 10}
+READING = {"fetch.queue.backoff.ms": 10, "max.partition.fetch.bytes": 8 << 20}
 LINGER = 5
 PAYLOAD = "x" * 88
 Rates = dict[str, float]

@@ -56,6 +56,7 @@ class SourceSettings:
             # When it has a hundred thousand messages it asks for no more for so long: a second, where they last for
             # less.
             "fetch.queue.backoff.ms": "10",
+            "max.partition.fetch.bytes": str(8 << 20),
             **settings,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
