@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from millstream.datastream.connectors.kafka_client import TIMEOUT, KafkaFailure, library, reason, said
 from millstream.datastream.connectors.kafka_protocol import Address, Coordinators
 from millstream.datastream.connectors.kafka_sink_settings import SinkSettings
+from millstream.operators.failures import shorten
 
 
 class Transaction(NamedTuple):
@@ -40,8 +41,8 @@ class _Reports:
         self.failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
         if error.name() == "INVALID_TIMESTAMP":
             self.failure += (
-                f", of a batch with the timestamp {message.timestamp()[1]} ms: the topic's "
-                "message.timestamp.after.max.ms and message.timestamp.before.max.ms say how far from now they may be"
+                f" of {shorten(message.value())} or one beside it: the topic's message.timestamp.after.max.ms and "
+                "message.timestamp.before.max.ms say how far from now it may be"
             )
 
     def failed(self, error: Any) -> None:

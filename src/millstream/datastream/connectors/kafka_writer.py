@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.datastream.connectors.base import DeliveryGuarantee, SinkWriter
 from millstream.datastream.connectors.kafka_client import KafkaFailure, library, reason
 from millstream.datastream.connectors.kafka_producer import KafkaProducer, Transaction, Transactions
@@ -59,8 +60,9 @@ class KafkaWriter(SinkWriter):
     def write_at(self, value: Any, timestamp: int | None) -> None:
         selector, key = self._selector, self._key
         topic = self._topic if selector is None else selector(value)
-        # As in Flink, one before 1970 counts as none. To the client 0 is "now": the nearest that is not.
-        stamp = 0 if timestamp is None or timestamp < 0 else timestamp or 1
+        # One before 1970 counts as none, as in Flink, and so does that of a window without end, which no broker would
+        # take. To the client 0 is "now": the nearest that is not.
+        stamp = (timestamp or 1) if timestamp is not None and 0 <= timestamp < MAX_WATERMARK else 0
         try:
             self._produce(topic, self._value(value), None if key is None else key(value), -1, None, None, stamp)
         except BufferError:
