@@ -512,6 +512,29 @@ def test_offsets_are_committed_with_checkpoints_and_new_partitions_are_found(
         job.cancel().result()
 
 
+def test_partitions_that_come_later_are_read_from_their_beginning(kafka: KafkaBroker, topic: str) -> None:
+    """Also where reading began with what was new then, and they had records before they were found."""
+    source = reading(kafka, topic).set_starting_offsets(KafkaOffsetsInitializer.latest())
+    with closing(source.build().create_enumerator(1)) as enumerator:
+        enumerator.poll(100, 0.0)
+        kafka.add_partitions(topic, 4)
+        kafka.send(topic, ["a", "b"], partition=3)
+        assert (topic, 3, 0, 2, False) in enumerator.poll(100, 1000.0).shares[0]
+
+
+def test_what_an_epoch_has_written_that_failed_does_not_count(kafka: KafkaBroker, topic: str) -> None:
+    sink = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE)
+    writer, committer = sink.create_writer(runtime_context()), sink.create_committer(CommitContext("a" * 32, "sink"))
+    assert committer is not None
+    with closing(writer), closing(committer):
+        writer.begin("first")
+        writer.write("lost")
+        writer.begin("second")
+        writer.write("kept")
+        committer.commit([(0, writer.prepare_commit(True))])
+        assert read_committed(kafka.bootstrap, topic) == [b"kept"]
+
+
 def _until(holds: Any, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not holds():
@@ -702,7 +725,9 @@ def test_a_job_that_starts_afresh_ends_what_one_of_its_prefix_has_left(
 def _producer(kafka: KafkaBroker, transactional_id: str) -> Any:
     from confluent_kafka import Producer
 
-    return Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id, "log_level": 0})
+    about = {"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id, "log_level": 0}
+    # Longer than anybody waits for it.
+    return Producer({**about, "transaction.timeout.ms": 600_000})
 
 
 def _open(producer: Any, topic: str) -> None:
