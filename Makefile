@@ -102,6 +102,7 @@ bench: $(STAMP)
 # The part of it that is SQL, beside Flink's own Java SQL.
 bench-sql: $(STAMP)
 	$(BIN)/python bench/sql/run.py
+	$(BIN)/python bench/sql/first_row.py
 
 # Exceptions and kill -9 at every step of the protocol, on real Spark, in a DataStream job, in one of SQL and from Kafka
 # to Kafka; three hours.
