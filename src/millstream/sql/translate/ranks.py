@@ -61,7 +61,13 @@ def _top_n(
         return TopOneOperator(partition, order, kinds_of(before), pairs=pairs, final_only=batch, ttl=ttl)
     if Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes:
         unique = min((sorted(key) for key in before.traits.upsert_keys), key=len, default=None)
-    if partition and last is not None and last <= MOST_PLACES and not changes - INSERTS and not (ttl or to.session.batch):
+    if (
+        partition
+        and last is not None
+        and last <= MOST_PLACES
+        and not changes - INSERTS
+        and not (ttl or to.session.batch)
+    ):
         return InsertTopNOperator(partition, order, kinds_of(before), first, last, shows_rank, pairs=pairs)
     return TopNOperator(
         partition,
