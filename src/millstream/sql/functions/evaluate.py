@@ -55,9 +55,9 @@ def compiled_all(
     counts: dict[Expression, int] = {}
     for part in (p for e in all_folded for p in walk(e) if isinstance(p, (Call, UserCall))):
         counts[part] = counts.get(part, 0) + 1
-    for part, count in counts.items():
-        if count > 1 and part not in context.shared and is_same_each_time(part):
-            context.shared[part] = _Once()
+    for several in (p for p, count in counts.items() if count > 1):
+        if several not in context.shared and is_same_each_time(several):
+            context.shared[several] = _Once()
     shared = list(context.shared.values())
 
     def forget() -> None:
