@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -155,6 +156,42 @@ def _split_index(value: str, separator: str | int, index: int) -> str | None:
     return parts[index] if index < len(parts) else None
 
 
+def _split_index_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    value, separator, index = values
+    if isinstance(separator, pa.Scalar) and isinstance(index, pa.Scalar) and not isinstance(value, pa.Scalar):
+        between, place = separator.as_py(), index.as_py()
+        between = chr(between) if isinstance(between, int) and 0 < between < 128 else between
+        if isinstance(between, str) and len(between) == 1 and between.isascii() and place is not None and place >= 0:
+            return _nth_part(value, ord(between), place)
+    return by_row(_split_index)(site, rows, values)
+
+
+def _nth_part(column: pa.Array, separator: int, index: int) -> pa.Array:
+    """Return the part of each text at a place, where a byte that stands for itself is between parts."""
+    _, offsets, letters = column.buffers()
+    offset_of = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    begin = int(offset_of[0])
+    body = np.frombuffer(letters or b"", np.uint8)[begin : int(offset_of[-1])]
+    separators = np.append(np.flatnonzero(body == separator), 0)
+    # Of each row: the first separator that is not before it.
+    first = np.searchsorted(separators[:-1], offset_of - begin)
+    count = np.diff(first)
+    starts, ends = offset_of[:-1].astype(np.int64), offset_of[1:].astype(np.int64)
+    if index:
+        has_start = count >= index
+        starts = np.where(has_start, separators[np.where(has_start, first[:-1] + index - 1, -1)] + begin + 1, ends)
+    has_end = count > index
+    ends = np.where(has_end, separators[np.where(has_end, first[:-1] + index, -1)] + begin, ends)
+    # One column of all that is between these places, every other of which is a part.
+    places = np.empty(2 * len(column), np.int32)
+    places[::2], places[1::2] = starts, ends
+    pieces = pa.StringArray.from_buffers(max(len(places) - 1, 0), pa.py_buffer(places), letters)
+    missing = (count < index) | (np.diff(offset_of) == 0)
+    if column.null_count:
+        missing |= column.is_null().to_numpy(zero_copy_only=False)
+    return pieces.take(pa.array(np.arange(0, len(places), 2), mask=missing))
+
+
 def _split_preserving(value: str, separator: str) -> list[str]:
     if not value:
         return []
@@ -271,7 +308,7 @@ FUNCTIONS = [
     Function(
         "SPLIT_INDEX",
         takes(text, either(text, integer), integer, to=STRING, nulls="always"),
-        by_row(_split_index),
+        _split_index_kernel,
         api="split_index",
     ),
     Function(
