@@ -26,6 +26,11 @@ class Growing:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes; of objects, what stands for them."""
+        return self._array.nbytes
+
     def extend(self, values: NDArray[Any]) -> None:
         """Add values."""
         end = self._count + len(values)
@@ -52,6 +57,11 @@ class GrowingColumn:
         self.kind = kind
         # Each larger than the next, so that there are few of them and none is copied often.
         self._parts: list[pa.Array] = []
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        return sum(part.nbytes for part in self._parts)
 
     def extend(self, column: pa.Array) -> None:
         """Add values."""
