@@ -102,6 +102,7 @@ bench: $(STAMP)
 # The part of it that is SQL, beside Flink's own Java SQL.
 bench-sql: $(STAMP)
 	$(BIN)/python bench/sql/run.py
+	$(BIN)/python bench/sql/first_row.py
 
 # Nexmark beside Flink's own Java SQL, 30 seconds a query on each side; and how fast ten million rows of a join are restored.
 bench-nexmark: $(STAMP)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator, OperatorSetup, Surroundings
+from millstream.operators.budget import Budget
 from millstream.operators.context import RuntimeContext
 from millstream.operators.metrics import MetricGroup
 from millstream.sql.changes import ALL_CHANGES, Changes
@@ -75,6 +76,7 @@ class Bare:
         clock: Callable[[], int] = lambda: 0,
         batch: bool = False,
         storage: MemoryStorage | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.operator = operator
         self.out: list[Batch] = []
@@ -83,7 +85,8 @@ class Bare:
         surroundings = Surroundings(clock, lambda n: None, lambda: 0.0)
         self.state = KeyedState("bare", 0, self.storage, clock)
         context = RuntimeContext("bare", 0, 1, 128, 0, {}, MetricGroup(("bare",)), self.state)
-        operator.prepare(OperatorSetup(context, self.state, self._emit, batch, surroundings))
+        setup = OperatorSetup(context, self.state, self._emit, batch, surroundings, budget=budget or Budget())
+        operator.prepare(setup)
         operator.advance = self.watermarks.append
         self.state.prepare(None)
         self.state.begin()

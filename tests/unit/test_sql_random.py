@@ -29,13 +29,15 @@ _BACK = (RowKind.UPDATE_BEFORE, RowKind.DELETE)
 
 
 def _environment(mode: str = "stream") -> TableEnvironment:
-    batch = mode == "batch"
+    batch = mode.startswith("batch")
     settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
     t_env = TableEnvironment.create(settings)
     config = t_env.get_config().set("millstream.engine", "local").set("parallelism.default", "1")
     if mode == "mini-batch":
         # Aggregates in two phases, too.
         config.set("table.exec.mini-batch.enabled", "true").set("table.exec.mini-batch.size", "3")
+    if mode == "batch-on-disk":
+        config.set("millstream.batch.memory", "100")
     return t_env
 
 
@@ -52,7 +54,7 @@ def _left(rows: Any) -> Counter[tuple[Any, ...]]:
     return Counter({row: count for row, count in left.items() if count})
 
 
-@pytest.mark.parametrize("mode", ["stream", "mini-batch", "batch"])
+@pytest.mark.parametrize("mode", ["stream", "mini-batch", "batch", "batch-on-disk"])
 def test_random_queries(mode: str) -> None:
     made = Queries(1)
     database, t_env = sqlite3.connect(":memory:"), _environment(mode)

@@ -140,6 +140,7 @@ def test_rows_with_nulls_can_be_left_out(t_env: StreamTableEnvironment) -> None:
 
 def test_lengths_of_columns_are_kept_as_is_said(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     columns = "a CHAR(3), b VARCHAR(3), c BINARY(2), d VARBINARY(2)"
+    needed = "a CHAR(3) NOT NULL, b VARCHAR(3), c BINARY(2), d VARBINARY(2)"
     # What is in the file is longer and shorter than the declaration says, as nobody has looked.
     rows = ('"ä", "ab", "AQI=", "AQ=="', '"abcd", "abcd", "AQ==", "AQID"', "null, null, null, null")
     lines = [dict(zip("abcd", json.loads(f"[{row}]"), strict=True)) for row in rows]
@@ -148,7 +149,7 @@ def test_lengths_of_columns_are_kept_as_is_said(t_env: StreamTableEnvironment, t
         f"CREATE TABLE s ({columns}) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'json')"
     )
 
-    def written(mode: str, query: str = "SELECT * FROM s") -> Any:
+    def written(mode: str, query: str = "SELECT * FROM s", columns: str = columns) -> Any:
         sink = ValuesTable()
         t_env.get_config().set("table.exec.sink.type-length-enforcer", mode)
         t_env.execute_sql("DROP TABLE IF EXISTS fitted")
@@ -162,11 +163,13 @@ def test_lengths_of_columns_are_kept_as_is_said(t_env: StreamTableEnvironment, t
     for column, words in (
         ("a, 'x', c, d", r"Column 'a' is CHAR\(3\), however, a string of length 1 is being written into it"),
         ("'abc', b, c, d", r"Column 'b' is VARCHAR\(3\), however, a string of length 4 is being written"),
-        ("'abc', 'b', c, d", r"Column 'c' is BINARY\(2\), however, a byte array of length 1 is being written"),
-        ("'abc', 'b', x'0102', d", r"Column 'd' is VARBINARY\(2\), however, a byte array of length 3 is"),
+        ("'abc', 'b', c, d", r"Column 'c' is BINARY\(2\), however, a string of length 1 is being written"),
+        ("'abc', 'b', x'0102', d", r"Column 'd' is VARBINARY\(2\), however, a string of length 3 is"),
     ):
         with pytest.raises(MillstreamError, match=words):
             written("ERROR", f"SELECT {column} FROM s")
+    with pytest.raises(MillstreamError, match=r"Column 'a' is CHAR\(3\), however, a string of length 1 is"):
+        written("ERROR", "SELECT a, 'x', c, d FROM s WHERE a IS NOT NULL", needed)
     with pytest.raises(TableException, match="IGNORE, TRIM_PAD or ERROR, not 'CUT'"):
         written("CUT")
 

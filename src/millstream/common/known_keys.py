@@ -17,6 +17,7 @@ _OF_OTHERS = ("spark.", "$internal.", "sql-client.", "sql-gateway.")
 # Our own; whatever else begins like them is refused.
 OWN_PREFIX = "millstream."
 OWN = (
+    "millstream.batch.memory",
     "millstream.engine",
     "millstream.epoch.max-bytes",
     "millstream.epoch.max-records",

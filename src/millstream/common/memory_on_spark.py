@@ -27,6 +27,12 @@ _MIB = 1 << 20
 _LEAST_HEAP = 480 * _MIB
 # An empty slot: Python with what a worker imports.
 _LEAST_SLOT = 96 * _MIB
+# What a slot is taken to have where nobody has said.
+_USUAL_SLOT = 1 << 30
+# In BATCH rows that wait take so small a part of a slot at most: while they are joined or sorted they take several
+# times the room, beside what comes and goes, and Python itself.
+_WAITING_PART = 4
+BATCH_MEMORY = IntegerSetting("millstream.batch.memory", 0, limit=at_least(0))
 _TOTALS = ("process.size", "flink.size", "task.heap.size", "managed.size", "heap.size")
 
 
@@ -78,6 +84,16 @@ def executor_memory(config: Configuration) -> ExecutorMemory | None:
             f"{readable(_LEAST_SLOT)}. Raise taskmanager.memory.process.size, or lower taskmanager.numberOfTaskSlots."
         )
     return ExecutorMemory(parts, slots, heap, slot)
+
+
+def batch_memory(config: Configuration) -> int:
+    """Return how many bytes of rows the operators of a slot keep in memory in BATCH, before they put them on disk."""
+    if BATCH_MEMORY.is_set(config):
+        return BATCH_MEMORY.read(config)
+    memory = executor_memory(config)
+    if memory is None:
+        return _USUAL_SLOT // _WAITING_PART
+    return min(memory.parts.managed // memory.slots, memory.slot // _WAITING_PART)
 
 
 def driver_memory(config: Configuration) -> DriverMemory | None:

@@ -26,7 +26,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.execution_config import global_job_parameters
 from millstream.common.faults import SETTING, arm
 from millstream.common.job_status import JobStatus
-from millstream.common.memory_on_spark import executor_memory
+from millstream.common.memory_on_spark import batch_memory, executor_memory
 from millstream.common.records import record
 from millstream.common.scratch import scratch
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
@@ -188,6 +188,7 @@ def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: An
         inlining=config.get_boolean(INLINING, True),
         keep_bytes=_KEEP_BYTES.read(config),
         slot_memory=None if (memory := executor_memory(config)) is None else memory.slot,
+        batch_memory=batch_memory(config),
         **about,
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.budget import Budget
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.columns import Columns
 from millstream.operators.context import RuntimeContext
@@ -63,6 +64,9 @@ class OperatorSetup:
     surroundings: Surroundings
     # State of the subtask rather than of a key, for operators that have it.
     operator_state: KeyedState | None = None
+    # How much the operators of the slot may keep in memory, of those that can put it on disk, and where on disk.
+    budget: Budget = field(default_factory=Budget)
+    spill_directory: str | None = None
 
     @property
     def clock(self) -> Callable[[], int]:
@@ -295,6 +299,11 @@ class Operator:
 
     def finish(self) -> None:
         """The input has ended; emit what is left."""
+
+    def finishing(self) -> Iterator[None]:
+        """Finish step by step: what was emitted is sent on after each of them, so that it need not fit into memory."""
+        self.finish()
+        return iter(())
 
     def close(self) -> None:
         for function in self.functions():

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from millstream.common.pickles import dump
 from millstream.common.shapes import ANYTHING, Anything, Fixed, Shape, constant, shape_of
@@ -298,6 +298,26 @@ class Block:
         self._controls.clear()
 
 
+class Stored(Protocol):
+    """A block that is not in memory."""
+
+    def __len__(self) -> int:
+        """Return how many bytes it has."""
+        ...
+
+    def __bytes__(self) -> bytes:
+        """Read it."""
+        ...
+
+
+Body = bytes | memoryview | Stored
+
+
+def in_memory(body: Body) -> bytes | memoryview:
+    """Return a block, read if it is not in memory."""
+    return body if isinstance(body, (bytes, memoryview)) else bytes(body)
+
+
 @dataclass(frozen=True)
 class Frame:
     """An addressed piece of a message.
@@ -316,7 +336,7 @@ class Frame:
     edge: int
     channel: int
     number: int
-    body: bytes | memoryview
+    body: Body
 
 
 # The address of acknowledgements on their way to the last level.
@@ -328,7 +348,7 @@ def join_frames(frames: Iterable[Frame]) -> bytes:
     parts: list[bytes | memoryview] = []
     for f in frames:
         parts.append(_FRAME.pack(len(f.body), f.level, f.slot, f.edge, f.channel, f.number))
-        parts.append(f.body)
+        parts.append(in_memory(f.body))
     return b"".join(parts)
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from millstream.operators.blocks import Block, Control, Frame, Layout
+from millstream.operators.blocks import Block, Body, Control, Frame, Layout, in_memory
 from millstream.operators.carried import Blocks, ChannelAddress, Waiting
 from millstream.operators.channels import Channel
 from millstream.operators.edges import Edge
@@ -20,9 +20,9 @@ from millstream.operators.edges import Edge
 class Queue:
     """Blocks that are to be processed one after the other; the first of them may have been in part."""
 
-    def __init__(self, layout: Layout, bodies: Iterable[bytes | memoryview] = ()) -> None:
+    def __init__(self, layout: Layout, bodies: Iterable[Body] = ()) -> None:
         self._layout = layout
-        self._bodies = deque(bodies)
+        self._bodies: deque[Body] = deque(bodies)
         self._block = layout.new_block()
         # What it was read from.
         self.body: bytes | memoryview = b""
@@ -30,7 +30,7 @@ class Queue:
         self._at = 0
         self._passed = 0
 
-    def add(self, body: bytes | memoryview) -> None:
+    def add(self, body: Body) -> None:
         """Put a block behind the others."""
         self._bodies.append(body)
 
@@ -51,7 +51,7 @@ class Queue:
     def records(self) -> tuple[Block, int, int]:
         """Return the block in hand and which of its records are next: those before its next control element."""
         if self.is_between_blocks:
-            self.body = self._bodies.popleft()
+            self.body = in_memory(self._bodies.popleft())
             self._block, self._at, self._passed = self._layout.decode(self.body), 0, 0
         controls = self._block.controls
         end = controls[self._passed][0] if self._passed < len(controls) else len(self._block)
@@ -82,7 +82,7 @@ class Queue:
 class ChannelQueue(Queue):
     """What one channel has brought."""
 
-    def __init__(self, channel: Channel, bodies: Iterable[bytes | memoryview] = ()) -> None:
+    def __init__(self, channel: Channel, bodies: Iterable[Body] = ()) -> None:
         super().__init__(channel.edge.layout, bodies)
         self.channel = channel
 

@@ -11,6 +11,7 @@ from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
+from millstream.operators.budget import Budget
 from millstream.operators.failures import Failure, SubtaskFailed
 from millstream.operators.memory_watch import explain, largest
 from millstream.operators.protocol import JobPlan, LevelTask, LogLine, Place, SlotReport, SubtaskReport
@@ -18,6 +19,7 @@ from millstream.operators.sampling import Sampler
 from millstream.operators.subtask import Subtask
 from millstream.operators.traffic import SlotTraffic
 from millstream.state.keyed import KeyedState, StateStorage
+from millstream.state.spill_file import SpillFile
 
 # Frames for one slot are sent together, in messages of about this size.
 MESSAGE_BYTES = 1 << 20
@@ -25,6 +27,9 @@ MESSAGE_BYTES = 1 << 20
 # Whatever those before it have used of a slice, a subtask may use so much: what it leaves costs more than what a source
 # leaves, because it has to be carried.
 _LEAST_SHARE = 0.5
+
+# In BATCH, blocks that wait for their level may take so small a part of what operators may keep in memory.
+_WAITING_SHARE = 4
 
 
 def _nothing_printed() -> str:
@@ -64,8 +69,13 @@ class SlotRuntime:
         self._vertices = by_id
         self._edges = {e.id: e for v in plan.vertices for e in v.out_edges}
         parallelisms = {v.id: (v.parallelism, v.max_parallelism) for v in plan.vertices}
+        kept = plan.settings.batch_memory if plan.settings.batch else None
+        budget = Budget(kept)
+        # Blocks of a level, where they are more than may wait in memory.
+        self._most_waiting = None if kept is None else kept // _WAITING_SHARE
+        self._blocks = SpillFile()
         self._subtasks = {
-            v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, surroundings)
+            v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, surroundings, budget)
             for v in plan.vertices
             if 0 <= slot - v.slot_offset < v.parallelism
         }
@@ -216,8 +226,14 @@ class SlotRuntime:
         """Part the frames for this level, by vertex, from those that only pass through."""
         mine: dict[int, list[Frame]] = {}
         passing: list[Frame] = []
+        size = 0
+        self._blocks.clear()
         for message in messages:
+            size += len(message)
+            is_too_much = self._most_waiting is not None and size > self._most_waiting
             for frame in split_frames(message):
+                if is_too_much and frame.edge != ACK_EDGE:
+                    frame = replace(frame, body=OnDisk(self._blocks, frame.body))
                 if frame.level != level:
                     passing.append(frame)
                 elif frame.edge == ACK_EDGE:
@@ -225,6 +241,22 @@ class SlotRuntime:
                 else:
                     mine.setdefault(self._edges[frame.edge].target, []).append(frame)
         return mine, passing
+
+
+class OnDisk:
+    """A block that was put on disk; follows `Stored`."""
+
+    __slots__ = ("_file", "_place")
+
+    def __init__(self, file: SpillFile, body: bytes | memoryview) -> None:
+        self._file = file
+        self._place = file.write(body)
+
+    def __len__(self) -> int:
+        return self._place[1]
+
+    def __bytes__(self) -> bytes:
+        return self._file.read(self._place)
 
 
 class _Outbox:

@@ -15,6 +15,7 @@ from millstream.operators.async_io import AsyncOperator
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
 from millstream.operators.blocks import Frame, Layout
+from millstream.operators.budget import Budget
 from millstream.operators.carried import SHARES, Carried, decode, encode
 from millstream.operators.chain import ChainCompiler
 from millstream.operators.channels import Channel
@@ -60,6 +61,8 @@ FindLoop = Callable[[Edge, Layout], Loop]
 # By the edge that records come over and their layout in a block.
 Loops = dict[tuple[int, Layout], Loop]
 
+_DONE = object()
+
 # An address of an outgoing block: (edge, target subtask).
 Outgoing = tuple[Edge, int, bytes]
 
@@ -77,7 +80,9 @@ class Subtask:
         settings: JobSettings,
         storage: StateStorage,
         surroundings: Surroundings,
+        budget: Budget | None = None,
     ) -> None:
+        self._budget = budget or Budget()
         self.vertex = vertex
         self.index = index
         self.ended = False
@@ -162,7 +167,9 @@ class Subtask:
                 state,
             )
             node.operator.prepare(
-                OperatorSetup(context, state, _not_emitting, self._settings.batch, self._surroundings, own)
+                OperatorSetup(
+                    context, state, _not_emitting, self._settings.batch, self._surroundings, own, self._budget
+                )
             )
         compiler.survey(self.vertex.in_edges)
         for place, node in enumerate(self._nodes):
@@ -616,7 +623,9 @@ class Subtask:
         # Timers of the wall clock that are due fire though no more input comes; those that are not never will.
         self._on_processing_time()
         for node in self._nodes:
-            self._guard.call(node.operator.finish, node)
+            steps = self._guard.call(node.operator.finishing, node)
+            while self._guard.call(partial(next, steps, _DONE), node) is not _DONE:
+                yield from self._full_blocks()
             yield from self._full_blocks()
         for writer in self._writers.values():
             writer.end()

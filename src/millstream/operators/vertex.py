@@ -59,6 +59,8 @@ class JobSettings:
     keep_bytes: int = 1 << 20
     # The bytes of memory that a slot may have; None if nobody has said.
     slot_memory: int | None = None
+    # In BATCH, how many bytes the operators of a slot keep in memory before they put rows on disk; None for all.
+    batch_memory: int | None = None
     # Under which id it writes, where that is not its own: another one for every leader of its job managers.
     run_id: str | None = None
 

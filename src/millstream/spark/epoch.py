@@ -22,8 +22,6 @@ from millstream.spark.worker import LevelFunction
 class SparkEpochs:
     """The epochs of one job. All but `cancel` must be called from one thread: the job's own."""
 
-    # A slot's process that is gone is replaced by one that reads the state from its files.
-    slots_stay = False
     slices = SHUFFLED
 
     def __init__(
@@ -39,6 +37,9 @@ class SparkEpochs:
         self._start: Any = None
         self._python = interpreter(context, executable)
         self._embedded = control.is_embedded()
+        # A slot's process that is gone is replaced by one that reads the state from its files. A batch job has none: it
+        # begins anew in any case, and on this machine a slot always has the same process.
+        self.slots_stay = self._embedded and plan.settings.batch
 
     def open(self, lost: Callable[[], None]) -> None:
         """Give this thread's Spark jobs their group and their slots."""

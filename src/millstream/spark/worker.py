@@ -60,7 +60,7 @@ class LevelFunction:
             # No name is ever used twice: not by another run, execution or task.
             attempt = f"{self.job.run}.{self.job.attempt}.{context.taskAttemptId() if context else 0:x}"
             # Level 0 has no messages, only the one element that makes its partition.
-            incoming: Iterable[bytes] = list(messages) if self.level else _nothing(messages)
+            incoming: Iterable[bytes] = messages if self.level else _nothing(messages)
             task: LevelTask = pickle.loads(self.task)
             for target, message in runtime.run(task, attempt, incoming):
                 if not self.is_last:

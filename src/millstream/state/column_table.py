@@ -24,14 +24,16 @@ from millstream.state.table import BY_GROUP, StateTable
 HASH = "hash"
 
 
-def _to_ipc(batch: pa.RecordBatch) -> bytes:
+def to_ipc(batch: pa.RecordBatch) -> bytes:
+    """Write rows as an Arrow stream of one record batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def _from_ipc(body: bytes) -> pa.RecordBatch:
+def from_ipc(body: bytes) -> pa.RecordBatch:
+    """Read what `to_ipc` wrote."""
     with pa.ipc.open_stream(body) as reader:
         return reader.read_next_batch()
 
@@ -64,11 +66,11 @@ class RowChange:
         return f"<{self.rows.num_rows} keys with {', '.join(self.rows.schema.names[1:])}; {gone} removed>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _change, (_to_ipc(self.rows), None if self.gone is None else _to_ipc(self.gone))
+        return _change, (to_ipc(self.rows), None if self.gone is None else to_ipc(self.gone))
 
 
 def _change(rows: bytes, gone: bytes | None) -> RowChange:
-    return RowChange(_from_ipc(rows), None if gone is None else _from_ipc(gone))
+    return RowChange(from_ipc(rows), None if gone is None else from_ipc(gone))
 
 
 def _part(batch: pa.RecordBatch, groups: range, max_parallelism: int) -> pa.RecordBatch:

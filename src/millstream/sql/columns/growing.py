@@ -27,6 +27,11 @@ class Growing:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes; of objects, what stands for them."""
+        return self._array.nbytes
+
     def extend(self, values: NDArray[Any]) -> None:
         """Add values."""
         end = self._count + len(values)
@@ -54,6 +59,11 @@ class GrowingColumn:
         # Each larger than the next, so that there are few of them and none is copied often; and where each ends.
         self._parts: list[pa.Array] = []
         self._ends = np.zeros(0, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        return sum(part.nbytes for part in self._parts)
 
     def extend(self, column: pa.Array) -> None:
         """Add values."""

@@ -23,6 +23,8 @@ Slots = NDArray[np.int64]
 _EMPTY, _REMOVED, _NUMBER = -1, -2, -3
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _FEWEST = 1 << 10
+# A key takes about so many bytes in a dict, with what it is.
+_KEY_BYTES = 300
 
 
 def first_rows(slots: Slots, scratch: NDArray[np.int64]) -> Slots:
@@ -49,6 +51,11 @@ class Index(Protocol):
 
     def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         """Forget keys."""
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        ...
 
 
 def index_for(kinds: Sequence[pa.DataType]) -> Index:
@@ -84,6 +91,11 @@ class DictIndex:
     def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         for key in _python_keys(columns, len(slots)):
             del self._slots[key]
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        return len(self._slots) * _KEY_BYTES
 
 
 def _distinct(columns: Sequence[pa.Array], by_key: Grouped) -> list[Any]:
@@ -271,6 +283,12 @@ class WordIndex:
         nulls = None if self._nulls is None else self._nulls.values.take(slots)
         return slots, [kept.values.take(slots) for kept in self._words], nulls
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        nulls = 0 if self._nulls is None else self._nulls.nbytes
+        return sum(kept.nbytes for kept in self._words) + nulls + self._live.nbytes + self._table.nbytes
+
     def __len__(self) -> int:
         """Return the number of the next slot."""
         return self._count
@@ -308,6 +326,11 @@ class KeyIndex:
             self._words.remove(slots)
         else:
             self._any.remove(slots, columns)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        return self._words.nbytes if self._any is None else self._any.nbytes
 
     def _words_of(self, columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | None:
         return words_of(columns) if self._any is None else None

@@ -20,6 +20,8 @@ from millstream.state.hashes import groups_of
 # Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
 _MOST_DEAD = 1 << 12
 _ORDER = "order"
+# So many objects say how large the others are, and each takes about so many times the bytes of its pickle.
+_SAMPLE, _IN_MEMORY = 16, 3
 
 
 @record(frozen=True)
@@ -98,6 +100,21 @@ class KeyedColumns:
     def bound(self) -> int:
         """The number of the next slot."""
         return len(self._live)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes: of objects, from what some of them take in a pickle."""
+        parts = [
+            self._index,
+            self._hashes,
+            self._live,
+            self._changed,
+            self._saved,
+            *self._keys,
+            *self._columns.values(),
+        ]
+        objects = [c.values for c in self._columns.values() if c.values.dtype == object]
+        return sum(part.nbytes for part in parts) + sum(map(_about, objects))
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of values; good until keys are added."""
@@ -240,6 +257,12 @@ class KeyedColumns:
         columns += [written(k, self._columns[k.name].values[slots]) for k in self._kept]
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
         return pa.record_batch(columns, names)
+
+
+def _about(values: NDArray[Any]) -> int:
+    """Return about how many bytes objects take."""
+    some = values[:: max(len(values) // _SAMPLE, 1)]
+    return len(values) * _IN_MEMORY * len(pickle.dumps(list(some), 5)) // max(len(some), 1)
 
 
 def filled(kept: Kept, count: int) -> NDArray[Any]:

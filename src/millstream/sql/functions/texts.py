@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
+from millstream.sql.errors import TableException
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.java_format import BadFormat, formatted
 from millstream.sql.functions.java_regex import BadPattern, java_pattern
@@ -123,8 +124,21 @@ def _locate(needle: str, value: str, start: int = 1) -> int:
     return value.find(needle, max(start - 1, 0)) + 1 if needle else 1
 
 
-def _instr(value: str, needle: str) -> int:
-    return _locate(needle, value)
+def _instr(value: str, needle: str, start: int = 1, occurrence: int = 1) -> int:
+    """Return where a text is for the n-th time; from the end backwards where the start is negative."""
+    if occurrence < 1:
+        raise TableException("INSTR: nthAppearance must be positive!")
+    if start < 0:
+        found = _instr(value[::-1], needle[::-1], -start, occurrence)
+        return len(value) - len(needle) - found + 2 if found else 0
+    if start == 0 or not needle:
+        return 1 if start else 0
+    at = start - 2
+    for _ in range(occurrence):
+        at = value.find(needle, at + 1)
+        if at < 0:
+            return 0
+    return at + 1
 
 
 def _split(value: str, delimiter: str) -> list[str]:
@@ -287,7 +301,9 @@ FUNCTIONS = [
     Function("OVERLAY", takes(text, text, integer, integer, to=_overlaid, optional=1), by_row(_overlay), api="overlay"),
     Function("TRANSLATE", takes(text, text, text, to=STRING), by_row(_translate, keep_nulls=False), api="translate"),
     Function("LOCATE", takes(text, text, integer, to=INT, optional=1), by_row(_locate), api="locate"),
-    Function("INSTR", takes(text, text, to=INT), by_row(_instr), api="instr"),
+    Function(
+        "INSTR", takes(text, text, integer, integer, to=INT, optional=2), by_row(_instr), api="instr", fails=True
+    ),
     Function("SPLIT", takes(text, text, to=t.ArrayType(STRING)), by_row(_split), api="split"),
     Function(
         "SPLIT_INDEX",

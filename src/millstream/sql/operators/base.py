@@ -17,10 +17,12 @@ from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.partitioners import Append, Partitioner, Place
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.columns.waiting import Arrangement, WaitingRows
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.operators.session import Session
 from millstream.state.hashes import groups_of
+from millstream.state.spill_file import SpillFile
 
 # So many rows are in a batch that an operator makes of much it has kept.
 BATCH_ROWS = 1 << 14
@@ -91,6 +93,8 @@ class KeyedBatchOperator(BatchOperator):
     keyed = True
     # The aggregates it computes: those of users are opened and closed with it.
     calls: Sequence[AggregateCall] = ()
+    # Where it puts what does not fit into memory.
+    _files: Sequence[SpillFile] = ()
 
     def open(self) -> None:
         super().open()
@@ -99,6 +103,8 @@ class KeyedBatchOperator(BatchOperator):
                 call.user.open(self.setup)
 
     def close(self) -> None:
+        for file in self._files:
+            file.clear()
         for call in self.calls:
             if call.user is not None:
                 call.user.close()
@@ -119,6 +125,35 @@ class KeyedBatchOperator(BatchOperator):
         assert self.setup.state is not None
         self.setup.state.columns(name, columns)
         return columns
+
+    def waits(
+        self, name: str, kinds: Sequence[pa.DataType], keys: Sequence[int], arrangement: Arrangement
+    ) -> WaitingRows:
+        """Have rows that wait until all have come as a table of the operator's state; return them."""
+        made = WaitingRows(kinds, keys, self.max_parallelism, arrangement, self.spill_file(), self.setup.budget)
+        self.keeps(name, made)
+        return made
+
+    def spill_file(self) -> SpillFile:
+        """Return a file for what does not fit into memory; what is written there is told as Flink tells it."""
+        made, metrics = SpillFile(self.setup.spill_directory), self.setup.context.get_metrics_group()
+        self._files = [*self._files, made]
+        metrics.gauge("spillInBytes", lambda: sum(file.written for file in self._files))
+        metrics.gauge("numSpillFiles", lambda: sum(file.files for file in self._files))
+        return made
+
+
+class EmitsStepByStep(KeyedBatchOperator):
+    """An operator that emits all it has at the end, in steps."""
+
+    emits_later = True
+
+    def finishing(self) -> Iterator[None]:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        for _ in self.finishing():
+            pass
 
 
 class ColumnKeyPartitioner(Partitioner):

@@ -43,6 +43,12 @@ class Limited:
         """Whether values are not shorter, either."""
         return isinstance(self.type, _FIXED)
 
+    @property
+    def words(self) -> str:
+        """What it is to people, whether or not it may be null."""
+        kind = "CHAR" if self.is_text else "BINARY"
+        return f"{kind if self.is_fixed else f'VAR{kind}'}({self.type.length})"
+
     def lengths(self, column: pa.Array) -> pa.Array:
         """Return how long each value is."""
         return pc.utf8_length(column) if self.is_text else pc.binary_length(column)
@@ -95,8 +101,8 @@ class LengthOperator(BatchOperator):
         return (batch.with_columns(columns),)
 
     def _refusal(self, limit: Limited, length: int) -> TableException:
-        what = "string" if limit.is_text else "byte array"
+        # Flink says string of bytes, too.
         return TableException(
-            f"Column '{limit.name}' is {limit.type}, however, a {what} of length {length} is being written into it. "
+            f"Column '{limit.name}' is {limit.words}, however, a string of length {length} is being written into it. "
             "You can set job configuration 'table.exec.sink.type-length-enforcer' to control this behaviour."
         )

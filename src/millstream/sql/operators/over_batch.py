@@ -16,11 +16,12 @@ from millstream.sql.columns.keyed import KeyedColumns
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import is_number_like, plain, unscaled, valid_of
 from millstream.sql.columns.order import sorted_rows
-from millstream.sql.columns.rows import KeyedRows, Mask, equal_values
+from millstream.sql.columns.rows import Mask, equal_values
+from millstream.sql.columns.waiting import InBins
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.base import EmitsStepByStep, pieces
 from millstream.sql.operators.frames import (
     BY_FRAME,
     Frames,
@@ -41,10 +42,8 @@ _AT_ONCE = 1 << 20
 _DAY = 86_400_000
 
 
-class BatchOverOperator(KeyedBatchOperator):
+class BatchOverOperator(EmitsStepByStep):
     """The input's columns, then the aggregates; rows by partition, in the order of the OVER."""
-
-    emits_later = True
 
     def __init__(self, over: OverSpec, kinds: Sequence[pa.DataType]) -> None:
         """Make one.
@@ -59,26 +58,33 @@ class BatchOverOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.over.partition, self.max_parallelism))
+        self._rows = self.waits("rows", self.kinds, self.over.partition, InBins(self.over.partition))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        keys = self._rows.find_or_add([batch.columns[k] for k in self.over.partition], len(batch))
-        self._rows.add(keys, batch.columns)
+        self._rows.add(batch)
         return ()
 
-    def finish(self) -> None:
-        rows = self._rows.all_rows()
-        if not len(rows):
-            return
-        columns = [self._rows.take(i, rows) for i in range(len(self.kinds))]
-        keys = self._rows.keys_of(rows)
-        by_key = [pa.array(keys), *columns]
+    def finishing(self) -> Iterator[None]:
+        rows = self._rows
+        if rows.is_on_disk:
+            rows.spill()
+            for number in sorted(rows.places):
+                yield from self._told(list(rows.of(number)))
+        elif len(rows):
+            yield from self._told(rows.in_memory())
+        rows.clear()
+
+    def _told(self, batches: list[Batch]) -> Iterator[None]:
+        """Emit rows of which all are there that are in one partition."""
+        rows = Batch.concatenated(batches)
+        keys = grouped([rows.columns[k] for k in self.over.partition], len(rows)).codes
+        by_key = [pa.array(keys), *rows.columns]
         order = sorted_rows(by_key, [(0, False, True), *((c + 1, d, n) for c, d, n in self.over.order)], len(rows))
-        at = pa.array(order)
-        every = Batch([c.take(at) for c in columns], None, len(rows))
+        every = rows.take(order)
         results = Partitions(every, keys[order], self.over).results()
-        self.emit(pieces([*every.columns, *results], len(rows)))
-        self._rows.remove(rows)
+        for batch in pieces([*every.columns, *results], len(rows)):
+            self.emit([batch])
+            yield
 
 
 class Partitions:

@@ -12,6 +12,7 @@ from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.operators.aggregates import signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.overflow import Overflowing
 from millstream.sql.operators.segments import Ints, Segments
 
 _SIDES = ("left", "right")
@@ -90,7 +91,38 @@ class SetOperationOperator(KeyedBatchOperator):
     def finish(self) -> None:
         """In BATCH: emit what is there."""
         if self.final_only:
-            slots = self._state.slots()
-            times = self._times(*(self._state.column(side)[slots] for side in _SIDES))
-            rows = np.repeat(slots, times)
-            self.emit(pieces(self._state.keys_at(rows), len(rows)))
+            self.emit(self._results())
+
+    def _results(self) -> Iterator[Batch]:
+        slots = self._state.slots()
+        times = self._times(*(self._state.column(side)[slots] for side in _SIDES))
+        rows = np.repeat(slots, times)
+        yield from pieces(self._state.keys_at(rows), len(rows))
+
+
+class BatchSetOperationOperator(Overflowing, SetOperationOperator):
+    """The same in BATCH, over rows that are only inserted."""
+
+    def __init__(self, operator: str, all_rows: bool, kinds: Sequence[pa.DataType]) -> None:
+        """Make one; see `SetOperationOperator`."""
+        SetOperationOperator.__init__(self, operator, all_rows, kinds, final_only=True)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        every = range(len(self.kinds))
+        self.may_overflow(setup, [(self.kinds, every), (self.kinds, every)])
+        super().prepare(setup)
+
+    def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
+        if not self.overflow.must_wait(side, batch):
+            yield from super()._process(batch, side)
+            self.overflow.grew()
+
+    def _later(self, side: int, batch: Batch) -> None:
+        for _ in super()._process(batch, side):
+            pass
+
+    def finishing(self) -> Iterator[None]:
+        for _ in self.overflow.bins(self._later):
+            for batch in self._results():
+                self.emit([batch])
+                yield

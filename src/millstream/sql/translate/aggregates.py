@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
+from millstream.operators.base import Operator
 from millstream.sql.changes import Changes
 from millstream.sql.errors import TableException
+from millstream.sql.operators.batch_aggregate import BatchGroupAggregateOperator
 from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
 from millstream.sql.operators.local_aggregate import MOST_ROWS, LocalGroupAggregateOperator
 from millstream.sql.operators.table_aggregate import TableAggregateOperator
@@ -25,11 +27,16 @@ def aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
         raise TableException(
             "Pandas UDAFs are not supported in streaming mode currently: use one in a window, or a general udaf()."
         )
+    calls, retracts = in_session(node.calls, to.session), bool(before.traits.changes & _RETRACTIONS)
+    operator: Operator
+    if to.session.batch and not retracts:
+        operator = BatchGroupAggregateOperator(node.keys, calls, kinds_of(before))
+        return to.one(planned, operator, to.by_key(before, node.keys), single=not node.keys)
     operator = GroupAggregateOperator(
         node.keys,
-        in_session(node.calls, to.session),
+        calls,
         kinds_of(before),
-        retracts=bool(before.traits.changes & _RETRACTIONS),
+        retracts=retracts,
         pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
         mini_batch=to.session.flag(MINI_BATCH),
         final_only=to.session.batch,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
-from millstream.sql.changes import Changes
+from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
+from millstream.sql.operators.batch_join import BatchJoinOperator
 from millstream.sql.operators.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.temporal_join import TemporalJoinOperator
@@ -26,6 +27,10 @@ def join(to: Translator, planned: Planned) -> list[StreamEnd]:
         JoinSide(tuple(kinds_of(p)), k, unique=_is_upsert(p, k), ttl=ttl)
         for p, k, ttl in zip(planned.inputs, keys, ttls, strict=True)
     )
+    ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys[i], i)]
+    if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
+        in_batch = BatchJoinOperator(node.kind, left, right, node.null_safe, node.condition, to.session)
+        return to.one(planned, in_batch, ends, single=not node.left_keys)
     inner = node.kind is nodes.JoinKind.INNER
     operator = JoinOperator(
         node.kind,
@@ -37,7 +42,6 @@ def join(to: Translator, planned: Planned) -> list[StreamEnd]:
         waits=to.session.batch and not inner,
         ttl=planned.traits.state_ttl,
     )
-    ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys[i], i)]
     return to.one(planned, operator, ends, single=not node.left_keys)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
 from millstream.sql.changes import INSERTS, Changes
+from millstream.sql.operators.batch_sort import BatchSortOperator
 from millstream.sql.operators.insert_top_n import MOST_PLACES, InsertTopNOperator
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
@@ -22,7 +23,9 @@ def sort(to: Translator, planned: Planned) -> list[StreamEnd]:
     kinds, last = kinds_of(before), None if node.limit is None else node.offset + node.limit
     retracts = bool(before.traits.changes - INSERTS)
     operator: Operator
-    if node.order and to.session.batch:
+    if node.order and to.session.batch and not retracts:
+        operator = BatchSortOperator(node.order, kinds, node.offset, node.limit)
+    elif node.order and to.session.batch:
         operator = SortOperator(node.order, kinds, node.offset, node.limit)
     elif not node.order and not retracts:
         operator = LimitOperator(node.offset, node.limit)

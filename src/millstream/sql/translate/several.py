@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
+from millstream.sql.changes import INSERTS
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
-from millstream.sql.operators.set_operation import SetOperationOperator
+from millstream.sql.operators.set_operation import BatchSetOperationOperator, SetOperationOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator, kinds_of
@@ -37,5 +38,7 @@ def set_operation(to: Translator, planned: Planned) -> list[StreamEnd]:
     assert isinstance(node, nodes.SetOperation)
     keys = tuple(range(len(node.fields)))
     operator = SetOperationOperator(node.operator, node.all, kinds_of(planned), to.session.batch)
+    if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
+        operator = BatchSetOperationOperator(node.operator, node.all, kinds_of(planned))
     ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys, i)]
     return to.one(planned, operator, ends)

@@ -1,0 +1,335 @@
+"""What does not fit into memory in BATCH goes to disk, and nobody can tell from what comes out."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.sql import tpch
+from tests.sql_runs import Bare, batch_of
+
+from millstream.operators.budget import Budget
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.matches import Matches
+from millstream.sql.expressions import AggregateCall, Call, Column
+from millstream.sql.operators.base import KeyedBatchOperator
+from millstream.sql.operators.batch_aggregate import BatchGroupAggregateOperator
+from millstream.sql.operators.batch_join import BatchJoinOperator
+from millstream.sql.operators.batch_sort import BatchSortOperator, merged
+from millstream.sql.operators.join import JoinSide
+from millstream.sql.operators.session import Session
+from millstream.sql.plan.nodes import JoinKind
+from millstream.sql.types import DataTypes
+from millstream.state.spill_file import SpillFile
+from millstream.table import EnvironmentSettings, StreamTableEnvironment
+from millstream.testing import LocalEnvironment
+
+_KINDS = (pa.int64(), pa.string(), pa.int64())
+_TINY = 300
+
+_rows = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.integers(0, 5)),
+        st.one_of(st.none(), st.sampled_from(["a", "b", "a longer text than fits into words"])),
+        st.integers(-(2**40), 2**40),
+    ),
+    min_size=1,
+    max_size=30,
+)
+_batches = st.lists(_rows, max_size=6)
+
+
+# --- the file
+
+
+def test_a_file_has_no_name_and_is_read_piece_by_piece(tmp_path: Path) -> None:
+    file = SpillFile(str(tmp_path))
+    places = [file.write(body) for body in (b"one", b"", b"three" * 1000)]
+    assert not list(tmp_path.iterdir()), "the file must be gone with its process"
+    assert [file.read(place) for place in reversed(places)] == [b"three" * 1000, b"", b"one"]
+    assert (file.written, file.files) == (5003, 1)
+    file.clear()
+    assert file.read(file.write(b"more")) == b"more"
+    assert (file.written, file.files) == (5007, 2)
+
+
+# --- the budget
+
+
+class _Owner:
+    def __init__(self, budget: Budget, done: list[str], name: str) -> None:
+        self.account = budget.account(self._spill)
+        self._done, self._name = done, name
+
+    def _spill(self) -> None:
+        self._done.append(self._name)
+        self.account.keeps(0)
+
+
+def test_who_keeps_the_most_makes_room() -> None:
+    budget, done = Budget(100), list[str]()
+    a, b, c = (_Owner(budget, done, name) for name in "abc")
+    a.account.keeps(30)
+    b.account.keeps(60)
+    assert not done
+    c.account.keeps(20)
+    assert done == ["b"]
+    a.account.keeps(101)
+    assert done == ["b", "a"]
+    assert c.account.used == 20
+
+
+def test_without_a_limit_nothing_goes_to_disk() -> None:
+    done: list[str] = []
+    _Owner(Budget(), done, "a").account.keeps(1 << 60)
+    assert not done
+
+
+# --- operators: the same with a budget of a few bytes as with none
+
+
+def _all(batches: list[Any]) -> list[Any]:
+    return [row for rows in batches for row in rows]
+
+
+def _batch(rows: Sequence[tuple[Any, ...]]) -> Batch:
+    return batch_of([("+I", *row) for row in rows], _KINDS)
+
+
+def _spilled(bare: Bare) -> int:
+    group = bare.operator.setup.context.get_metrics_group()
+    return int(dict(group.values())["bare.spillInBytes"])
+
+
+def _ran(
+    operator: KeyedBatchOperator, inputs: Sequence[tuple[int, list[Any]]], limit: int | None, restarts: bool
+) -> Bare:
+    bare = Bare(operator, batch=True, budget=Budget(limit))
+    for number, (side, rows) in enumerate(inputs):
+        bare.take(_batch(rows), side)
+        if restarts and number % 2:
+            bare.restart()
+    for _ in operator.finishing():
+        pass
+    return bare
+
+
+def _both_ways(make: Any, inputs: Sequence[tuple[int, list[Any]]], restarts: bool) -> tuple[list[Any], list[Any]]:
+    """Return what comes of inputs in memory, and on disk."""
+    plain, on_disk = _ran(make(), inputs, None, False), _ran(make(), inputs, _TINY, restarts)
+    assert _spilled(plain) == 0
+    if sum(len(rows) for _, rows in inputs) > 40:
+        assert _spilled(on_disk) > 0
+    return plain.changes(), on_disk.changes()
+
+
+def _nested(kind: JoinKind, left: list[Any], right: list[Any], null_safe: bool, less: bool) -> Counter[Any]:
+    """A join as anybody would write it."""
+
+    def is_pair(a: Any, b: Any) -> bool:
+        return (a[0] == b[0] and (null_safe or a[0] is not None)) and (not less or a[2] < b[2])
+
+    pairs = [(a, b) for a in left for b in right if is_pair(a, b)]
+    nobody = (None,) * len(_KINDS)
+    alone = [a for a in left if not any(is_pair(a, b) for b in right)]
+    others = [b for b in right if not any(is_pair(a, b) for a in left)]
+    if kind is JoinKind.SEMI:
+        return Counter(a for a in left if any(is_pair(a, b) for b in right))
+    if kind is JoinKind.ANTI:
+        return Counter(alone)
+    found = Counter((*a, *b) for a, b in pairs)
+    if kind in (JoinKind.LEFT, JoinKind.FULL):
+        found.update((*a, *nobody) for a in alone)
+    if kind in (JoinKind.RIGHT, JoinKind.FULL):
+        found.update((*nobody, *b) for b in others)
+    return found
+
+
+@pytest.mark.parametrize("kind", list(JoinKind))
+@given(_batches, _batches, st.booleans(), st.booleans(), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_a_join_on_disk(
+    kind: JoinKind, left: list[Any], right: list[Any], null_safe: bool, less: bool, restarts: bool
+) -> None:
+    inputs = [(0, rows) for rows in left] + [(1, rows) for rows in right]
+    side, condition = JoinSide(_KINDS, (0,)), _less() if less else None
+
+    def make() -> BatchJoinOperator:
+        return BatchJoinOperator(kind, side, side, (null_safe,), condition, Session(batch=True))
+
+    plain, on_disk = _both_ways(make, inputs, restarts)
+    wanted = _nested(kind, _all(left), _all(right), null_safe, less)
+    assert Counter(row[1:] for row in plain) == wanted
+    assert Counter(row[1:] for row in on_disk) == wanted
+
+
+def _less() -> Call:
+    bigint = DataTypes.BIGINT()
+    return Call(DataTypes.BOOLEAN(), "<", (Column(bigint, 2), Column(bigint, 5)))
+
+
+@given(_batches, _batches)
+@settings(max_examples=15, deadline=None)
+def test_a_join_without_keys_on_disk(left: list[Any], right: list[Any]) -> None:
+    inputs = [(0, rows) for rows in left] + [(1, rows) for rows in right]
+    side = JoinSide(_KINDS, ())
+
+    def make() -> BatchJoinOperator:
+        return BatchJoinOperator(JoinKind.INNER, side, side, (), _less(), Session(batch=True))
+
+    plain, on_disk = _both_ways(make, inputs, False)
+    wanted = Counter((*a, *b) for a in _all(left) for b in _all(right) if a[2] < b[2])
+    assert Counter(row[1:] for row in plain) == Counter(row[1:] for row in on_disk) == wanted
+
+
+def test_a_key_that_all_rows_have_is_joined_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit as a whole is asked for again and again."""
+    monkeypatch.setattr("millstream.sql.operators.batch_join._CHUNK_BYTES", 500)
+    monkeypatch.setattr("millstream.sql.operators.batch_join.SLAB_BYTES", 500)
+    monkeypatch.setattr("millstream.sql.operators.batch_join._AT_ONCE", 97)
+    left = [[(1, "a", n) for n in range(start, start + 20)] for start in range(0, 100, 20)]
+    right = [[(1, "b", n) for n in range(start, start + 20)] for start in range(50, 150, 20)]
+    side = JoinSide(_KINDS, (0,))
+    for kind in JoinKind:
+        operator = BatchJoinOperator(kind, side, side, (False,), _less(), Session(batch=True))
+        inputs = [(0, rows) for rows in left] + [(1, rows) for rows in right]
+        found = Counter(row[1:] for row in _ran(operator, inputs, _TINY, False).changes())
+        assert found == _nested(kind, _all(left), _all(right), False, True), kind
+
+
+_ORDERS = st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), min_size=1, max_size=3)
+
+
+@given(_batches, _ORDERS, st.integers(0, 5), st.one_of(st.none(), st.integers(0, 20)), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_rows_are_sorted_on_disk_as_in_memory(
+    batches: list[Any], order: list[Any], offset: int, limit: int | None, restarts: bool
+) -> None:
+    inputs = [(0, rows) for rows in batches]
+
+    def make() -> BatchSortOperator:
+        return BatchSortOperator(order, _KINDS, offset, limit)
+
+    plain, on_disk = _both_ways(make, inputs, restarts)
+    # Equal rows stay as they came, so that there is one order.
+    wanted = _all(batches)
+    for column, descending, nulls_first in reversed(order):
+        some = [row for row in wanted if row[column] is not None]
+        nulls = [row for row in wanted if row[column] is None]
+        # In reverse, too, Python leaves equal ones in their order.
+        some.sort(key=itemgetter(column), reverse=descending)
+        wanted = nulls + some if nulls_first else some + nulls
+    wanted = wanted[offset:] if limit is None else wanted[offset : offset + limit]
+    assert [row[1:] for row in plain] == wanted
+    assert [row[1:] for row in on_disk] == wanted
+
+
+def test_only_the_first_rows_wait() -> None:
+    """Of many rows of which few are asked for, few are kept."""
+    bare = Bare(BatchSortOperator([(0, False, True)], [pa.int64()], 2, 3), batch=True)
+    for start in range(10):
+        values = np.random.default_rng(start).permutation(1 << 15) * 10 + start
+        bare.take(Batch([pa.array(values)]))
+        assert len(bare.operator._rows) <= 3 << 15
+    for _ in bare.operator.finishing():
+        pass
+    assert [row[1] for row in bare.changes()] == [2, 3, 4]
+
+
+def test_runs_are_merged_in_order_whatever_their_lengths() -> None:
+    random = np.random.default_rng(7)
+    runs = [np.sort(random.integers(0, 500, size)) for size in (0, 1, 5000, 12345, 20000, 3)]
+
+    def batches(run: Any) -> Iterator[Batch]:
+        for start in range(0, len(run), 4096):
+            part = run[start : start + 4096]
+            yield Batch([pa.array(part), pa.array([id(run)] * len(part))])
+
+    found = list(merged([batches(run) for run in runs], [(0, False, True)]))
+    values = np.concatenate([batch.columns[0].to_numpy() for batch in found])
+    assert values.tolist() == np.sort(np.concatenate(runs)).tolist()
+    # Of equal rows those of the first run come first.
+    number = {id(run): i for i, run in enumerate(runs)}
+    owners = [number[i] for batch in found for i in batch.columns[1].to_pylist()]
+    assert list(zip(values.tolist(), owners, strict=True)) == sorted(zip(values.tolist(), owners, strict=True))
+    assert max(map(len, found)) < 40_000
+
+
+_CALLS = [
+    AggregateCall("COUNT", (), DataTypes.BIGINT()),
+    AggregateCall("SUM", (2,), DataTypes.BIGINT()),
+    AggregateCall("COUNT", (1,), DataTypes.BIGINT(), distinct=True),
+    AggregateCall("MIN", (1,), DataTypes.STRING()),
+    AggregateCall("FIRST_VALUE", (2,), DataTypes.BIGINT()),
+    AggregateCall("LAST_VALUE", (1,), DataTypes.STRING()),
+    AggregateCall("LISTAGG", (1,), DataTypes.STRING(), options=(",",)),
+]
+
+
+@pytest.mark.parametrize("keys", [(0,), (0, 1), ()])
+@given(_batches, st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_groups_on_disk(keys: tuple[int, ...], batches: list[Any], restarts: bool) -> None:
+    inputs = [(0, rows) for rows in batches]
+
+    def make() -> BatchGroupAggregateOperator:
+        return BatchGroupAggregateOperator(keys, _CALLS, _KINDS)
+
+    plain, on_disk = _both_ways(make, inputs, restarts)
+    assert Counter(plain) == Counter(on_disk)
+    counts = Counter(tuple(row[k] for k in keys) for rows in batches for row in rows)
+    wanted = counts or ({} if keys else {(): 0})
+    assert {row[1 : 1 + len(keys)]: row[1 + len(keys)] for row in on_disk} == dict(wanted)
+
+
+@given(_rows, _rows, st.integers(1, 9))
+@settings(max_examples=50, deadline=None)
+def test_pairs_come_in_parts_of_any_size(mine: list[Any], theirs: list[Any], most: int) -> None:
+    found = Matches([_batch(mine).columns[0]], [_batch(theirs).columns[0]], [False], (len(mine), len(theirs)))
+    parts = list(found.pairs(most))
+    assert all(len(places) == len(rows) <= most for places, rows in parts)
+    pairs = [pair for places, rows in parts for pair in zip(places.tolist(), rows.tolist(), strict=True)]
+    wanted = [(i, j) for i, a in enumerate(mine) for j, b in enumerate(theirs) if a[0] is not None and a[0] == b[0]]
+    assert pairs == wanted and len(found) == len(wanted)
+
+
+# --- whole jobs
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> StreamTableEnvironment:
+    folder = tmp_path_factory.mktemp("tpch-spill")
+    tpch.generate(folder)
+    made = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
+    made.get_config().set("parallelism.default", "2")
+    made.get_config().set("millstream.batch.memory", "20000")
+    tpch.create_tables(made, folder)
+    return made
+
+
+@pytest.mark.parametrize("number", [3, 9, 13, 16, 18, 21, 22])
+def test_queries_with_20_kb_of_memory(small: StreamTableEnvironment, number: int) -> None:
+    found = tpch.plain(list(small.execute_sql(tpch.queries()[number]).collect()))
+    wanted = tpch.answers()[number]
+    assert tpch.are_equal(found, wanted), (found[:3], wanted[:3])
+
+
+def test_nothing_is_left_on_disk_when_a_job_fails(small: StreamTableEnvironment) -> None:
+    query = "SELECT l_orderkey / (o_orderkey - o_orderkey) FROM lineitem JOIN orders ON l_orderkey = o_orderkey"
+    with pytest.raises(Exception, match="zero"):
+        list(small.execute_sql(query).collect())
+    open_files = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_open(fd)]
+    assert not [name for name in open_files if "millstream-spill" in name]
+
+
+def _is_open(descriptor: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{descriptor}")
