@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak soak-sql clean
+.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql bench-nexmark chaos soak soak-sql clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -102,6 +102,12 @@ bench: $(STAMP)
 # The part of it that is SQL, beside Flink's own Java SQL.
 bench-sql: $(STAMP)
 	$(BIN)/python bench/sql/run.py
+	$(BIN)/python bench/sql/first_row.py
+
+# Nexmark beside Flink's own Java SQL, 30 seconds a query on each side; and how fast ten million rows of a join are restored.
+bench-nexmark: $(STAMP)
+	$(BIN)/python bench/sql/nexmark.py
+	$(BIN)/python bench/sql/restore.py
 
 # Exceptions and kill -9 at every step of the protocol, on real Spark, in a DataStream job, in one of SQL and from Kafka
 # to Kafka; three hours.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -47,7 +48,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        with contextlib.suppress(BrokenPipeError):  # who has asked was killed
+            self.wfile.write(data)
 
     def _status(self, code: int, reason: str) -> None:
         self._answer(code, {"kind": "Status", "status": "Failure", "reason": reason, "code": code})

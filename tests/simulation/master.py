@@ -60,7 +60,8 @@ class WatchedMachine:
     def handle(self, event: e.Event, now: float, ahead: float = 0.0) -> list[i.Instruction]:
         if isinstance(event, e.OutputCommitted):
             self._check_recovery(event)
-        if isinstance(event, e.StepFailed):
+        if isinstance(event, (e.StepFailed, e.CancelAsked, e.SuspendAsked)):
+            # A step that fails in a job that is asked to stop is told as that: what is left is aborted at the end.
             self._recovery = None
         if isinstance(event, (e.ManifestWritten, e.ManifestLost)):
             self._unanswered.discard(event.checkpoint)

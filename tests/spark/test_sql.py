@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+import two_queries
 from helpers import wait_until
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -173,6 +174,19 @@ def test_a_savepoint_of_two_subtasks_goes_on_in_three_and_in_one(config: Configu
         saved = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
         assert len(sql_job.found(tmp_path)) < len(sql_job.expected())
     assert sql_job.found(tmp_path) == sql_job.expected()
+
+
+def test_two_queries_of_one_stream_find_their_state_again(config: Configuration, tmp_path: Path) -> None:
+    settings, before = Configuration(config), dict[str, int]()
+    for _ in range(2):
+        job = two_queries.started(settings)
+        wait_until(lambda: two_queries.has_counted(job))  # noqa: B023
+        saved = job.stop_with_savepoint(False, str(tmp_path)).result()
+        found = two_queries.counted(saved)
+        one, two = found
+        assert two == f"{one}-1" and found[one] == found[two] > before.get(one, 0)
+        settings.set_string("execution.state-recovery.path", saved)
+        before = found
 
 
 def test_a_session_of_the_gateway_runs_on_spark(config: Configuration) -> None:

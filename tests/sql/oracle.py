@@ -275,6 +275,8 @@ def main() -> None:
             failed += 1
             print(f"seed {seed}: {type(e).__name__}: {e}", flush=True)
         asked += 10
+        if asked % 500 == 0:
+            print(f"{asked} of {options.count} queries ...", file=sys.stderr, flush=True)
     print(f"{asked} queries, {failed} tables with differences")
     sys.exit(failed > 0)
 

@@ -58,7 +58,8 @@ def _ask(expressions: list[str], folder: Path, only_types: bool) -> list[str]:
     settings = ["-Xmx900m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"]
     wanted = [str(given), str(told), *(["types"] if only_types else [])]
     subprocess.run(["java", *settings, *opens, "-cp", classpath, "Ask", *wanted], check=True)
-    return told.read_text(newline="\n").split("\n")[:-1]
+    with told.open(newline="\n") as answers:
+        return answers.read().split("\n")[:-1]
 
 
 def _type_and_expression(line: str) -> str:

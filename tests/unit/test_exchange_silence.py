@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -34,7 +33,7 @@ separate = pytest.mark.skipif(not can_separate(), reason="networks of their own 
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    network = Network(os.getpid() % 100 + 150)
+    network = Network.free()
     network.make()
     try:
         yield network

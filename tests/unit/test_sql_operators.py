@@ -16,8 +16,11 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.order import sorted_rows
 from millstream.sql.expressions import AggregateCall, Call, Column
 from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
+from millstream.sql.operators.insert_top_n import InsertTopNOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator, LocalWindowAggregateOperator
+from millstream.sql.operators.merged_sessions import MergedSessionOperator, can_merge
+from millstream.sql.operators.row_windows import SessionWindowOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.operators.window_aggregate import (
@@ -363,6 +366,23 @@ def test_top_n_does_not_depend_on_batches(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
+def test_top_n_of_inserts_by_vectors_says_what_goes_row_by_row(seed: int) -> None:
+    r = Random(seed)
+    order = r.choice([[(1, True, False)], [(1, False, True)], [(1, True, True), (2, False, False)]])
+    numbers = [*range(30), None, float("nan")] if r.random() < 0.5 else range(60)
+    rows = [("+I", r.choice("aaabcdefgh"), r.choice(numbers), r.randrange(3), i) for i in range(300)]
+    kinds = [pa.string(), pa.float64(), pa.int64(), pa.int64()]
+    last, shows, pairs = r.randint(1, 5), r.random() < 0.5, r.random() < 0.7
+    first = r.randint(1, last)
+    expected = Bare(TopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
+    found = Bare(InsertTopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
+    for part in _cut(r, rows):
+        for bare in (expected, found):
+            bare.take(batch_of(part, kinds))
+        assert str(found.changes()) == str(expected.changes())
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
 @pytest.mark.parametrize("folds", [False, True])
 def test_first_and_last_values(seed: int, folds: bool) -> None:
     r = Random(seed)
@@ -447,6 +467,38 @@ def test_windows_end_with_the_watermark(seed: int, kind: WindowKind, phases: int
             bare.restart()
     advance((1 << 63) - 1)
     assert sorted(map(repr, _in_ms(bare.changes()))) == sorted(map(repr, model.advance((1 << 63) - 1)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sessions_that_are_merged_are_those_of_their_rows(seed: int) -> None:
+    """Also of rows that are late, that join sessions and that come after a restart; without one, in the same order."""
+    r = Random(seed)
+    can_restart = r.random() < 0.5
+    stamp = pa.timestamp("ms")
+    kinds = [pa.string(), pa.int64(), stamp]
+    calls = [AggregateCall(f, (1,) if f != "COUNT" else (), _BIGINT) for f in ("COUNT", "SUM", "MIN", "MAX", "AVG")]
+    properties = [("start", stamp), ("end", stamp)]
+    made = (calls, kinds, properties)
+    assert can_merge(calls, kinds)
+    of_rows = Bare(SessionWindowOperator(3, WindowTimes(2, True, "UTC"), [0], [0], *made))
+    merged = Bare(MergedSessionOperator(3, WindowTimes(2, True, "UTC"), [0], *made))
+    watermark = 0
+    rows = [("+I", r.choice("abcd"), r.randrange(40), i // 4 + r.randrange(-6, 6)) for i in range(160)]
+    for part in _cut(r, rows):
+        batch = batch_of(part, [pa.string(), pa.int64(), pa.int64()])
+        batch = batch.with_columns([*batch.columns[:2], batch.columns[2].view(stamp)])
+        watermark = max(watermark, part[-1][3] - r.randrange(6))
+        restarts = can_restart and r.random() < 0.3
+        for bare in (of_rows, merged):
+            bare.take(batch)
+            bare.operator.on_watermark(watermark)
+            if restarts:
+                bare.restart()
+                bare.operator.watermark = watermark
+    for bare in (of_rows, merged):
+        bare.operator.on_watermark((1 << 63) - 1)
+    found, expected = merged.changes(), of_rows.changes()
+    assert sorted(found) == sorted(expected) if can_restart else found == expected
 
 
 def test_the_first_phase_holds_nothing_back_when_it_is_idle() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import two_queries
 from click.testing import CliRunner
 
 from millstream.checkpoint.changed_query import why_it_does_not_fit
@@ -82,6 +83,17 @@ def test_a_statement_that_is_added_leaves_the_others_their_state(tmp_path: Path)
     read = [s.position for s in Inspection.open(both).sources()]
     assert sum(c for _, c in again) in read and max(read) > position(first)
     assert state(both, "GroupAggregate(groupBy=[k], select=[k, MAX(n)")
+
+
+def test_two_queries_that_do_the_same_find_their_state_again(tmp_path: Path) -> None:
+    settings = Configuration.from_dict({"millstream.engine": "local", "millstream.quiet": "true"})
+    first = saved(tmp_path, two_queries.started(settings))
+    before = two_queries.counted(first)
+    one, two = before
+    assert two == f"{one}-1" and before[one] == before[two] > 0
+    settings.set_string("execution.state-recovery.path", first)
+    after = two_queries.counted(saved(tmp_path, two_queries.started(settings)))
+    assert list(after) == [one, two] and after[one] == after[two] > before[one]
 
 
 @pytest.mark.parametrize(

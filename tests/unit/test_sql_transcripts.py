@@ -22,6 +22,7 @@ from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.insert_top_n import InsertTopNOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.materialize import MaterializeOperator
@@ -156,15 +157,24 @@ TRANSCRIPTS = [
             ),
         )
     ),
+    *(
+        Transcript(
+            f"top 2 with rank, {way.__name__}",
+            lambda way=way: way([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True),  # type: ignore[misc]
+            [_TEXT, _INT],
+            [
+                ("+I a 1, +I b 5, +I a 3", "+I a 1 1, +I b 5 1, -U a 1 1, +U a 3 1, +I a 1 2"),
+                ("+I a 2, +I a 0", "-U a 1 2, +U a 2 2"),
+                ("+I a 3", "-U a 2 2, +U a 3 2"),
+            ],
+        )
+        for way in (TopNOperator, InsertTopNOperator)
+    ),
     Transcript(
-        "top 2 with rank",
-        lambda: TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True),
+        "top 2 of inserts without rank",
+        lambda: InsertTopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, False),
         [_TEXT, _INT],
-        [
-            ("+I a 1, +I b 5, +I a 3", "+I a 1 1, +I b 5 1, -U a 1 1, +U a 3 1, +I a 1 2"),
-            ("+I a 2, +I a 0", "-U a 1 2, +U a 2 2"),
-            ("+I a 3", "-U a 2 2, +U a 3 2"),
-        ],
+        [("+I a 1, +I a 3, +I a 2, +I a 0", "+I a 1, +I a 3, -D a 1, +I a 2"), ("+I a 9", "-D a 2, +I a 9")],
     ),
     Transcript(
         "top 2 without rank",

@@ -359,7 +359,7 @@ def test_files_have_each_row_once_though_a_job_fails(tmp_path: Path) -> None:
 
     t_env = StreamTableEnvironment.create(LocalEnvironment(restarts=1))
     t_env.execute_sql(f"CREATE TABLE src (n BIGINT) WITH {ValuesTable([(i,) for i in range(10)]).options}")
-    for name in ("json", "parquet"):
+    for name in ("json", "csv", "parquet", "orc"):
         failed.unlink(missing_ok=True)
         t_env.execute_sql(
             f"CREATE TABLE f_{name} (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/{name}', "

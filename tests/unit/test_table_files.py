@@ -381,6 +381,41 @@ def test_orc_is_compressed(tmp_path: Path, codec: str) -> None:
     assert rows(t_env, "SELECT * FROM dst") == [(1,)]
 
 
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_orc_is_read_by_stripes_and_by_columns(tmp_path: Path, is_batch: bool) -> None:
+    import pyarrow as pa
+    from pyarrow.orc import ORCFile, ORCWriter
+
+    numbers = pa.array(range(300_000))
+    with ORCWriter(tmp_path / "a.orc", stripe_size=1 << 16, compression="UNCOMPRESSED") as writer:
+        for start in range(0, len(numbers), 20_000):
+            some = numbers.slice(start, 20_000)
+            writer.write(pa.table({"n": some, "other": some.cast(pa.string())}))
+    assert ORCFile(tmp_path / "a.orc").nstripes > 3
+    env = LocalEnvironment()
+    env.set_parallelism(3)
+    mode = EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()
+    t_env = StreamTableEnvironment.create(env, mode)
+    # A column that the file has not is null; one that is not declared is not read.
+    declared(t_env, "src", "(missing INT, n BIGINT)", tmp_path, "orc")
+    query = "SELECT COUNT(*), SUM(n), COUNT(missing) FROM src"
+    (*_, last) = t_env.execute_sql(query).collect()
+    assert tuple(last) == (300_000, sum(range(300_000)), 0)
+
+
+def test_an_orc_file_that_is_damaged_or_of_other_types_is_told(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "a.orc").write_bytes(b"ORC but no file")
+    declared(t_env, "bad", "(a INT)", tmp_path / "bad", "orc")
+    with pytest.raises(MillstreamError, match=r"a.orc is not a complete ORC file .*; take it out of the directory"):
+        rows(t_env, "SELECT * FROM bad")
+    declared(t_env, "good", "(a STRING)", tmp_path / "good", "orc")
+    t_env.execute_sql("INSERT INTO good VALUES ('x')").wait()
+    declared(t_env, "other", "(a INT)", tmp_path / "good", "orc")
+    with pytest.raises(MillstreamError, match=r"Column 'a' of .* does not fit the type INT"):
+        rows(t_env, "SELECT * FROM other")
+
+
 def test_avro_is_compressed_and_has_old_times(tmp_path: Path) -> None:
     import fastavro
 

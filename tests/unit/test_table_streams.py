@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millstream.common import Row, RowKind, Types, WatermarkStrategy
-from millstream.common.errors import MillstreamError
+from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import DataStream, ProcessFunction
 from millstream.sql.errors import TableException, ValidationException
@@ -163,6 +163,29 @@ def test_statements_can_run_with_the_program(env: LocalEnvironment, t_env: Strea
     assert sink.results() == []
     env.execute()
     assert [tuple(r) for r in sink.results()] == [(1, "a")]
+
+
+def test_queries_of_one_stream_are_one_job(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    """Their operators do the same, and are told apart."""
+    t_env.create_temporary_view("v", env.from_collection([(1, "a"), (2, "b")], NAMED))
+    queries = ["SELECT id FROM v WHERE id > 1", "SELECT id FROM v", "SELECT id FROM v"]
+    first, *others = [t_env.to_data_stream(t_env.sql_query(q)).map(lambda r: r[0]) for q in queries]
+    assert sorted(first.union(*others).execute_and_collect()) == [1, 1, 2, 2, 2]
+
+
+def test_statement_sets_of_one_stream_are_one_job(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    sink = ValuesTable()
+    t_env.execute_sql(f"CREATE TABLE snk (id INT, name STRING) WITH {sink.options}")
+    t_env.create_temporary_view("v", env.from_collection([(1, "a")], NAMED))
+    for _ in range(2):
+        t_env.create_statement_set().add_insert_sql("INSERT INTO snk SELECT * FROM v").attach_as_datastream()
+    env.execute()
+    assert [tuple(r) for r in sink.results()] == [(1, "a"), (1, "a")]
+    # A uid that a program gives is still given once.
+    for _ in range(2):
+        t_env.to_data_stream(t_env.sql_query("SELECT id FROM v")).uid("mine").print()
+    with pytest.raises(InvalidProgramError, match="have the same uid 'mine'"):
+        env.execute()
 
 
 def test_old_names_still_work(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:

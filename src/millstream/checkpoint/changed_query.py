@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 
 # An operator of SQL is known by what it does and by what is before it.
-_UID = re.compile(r"([A-Za-z]+)-[0-9a-f]{16}(-\d+)?")
+_UID = re.compile(r"([A-Za-z]+)-[0-9a-f]{16}(-\d+)*")
 _PART = re.compile(r"(\w+)=\[")
 
 

@@ -59,7 +59,7 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
 
 def _chain_node(node: StreamNode, timestamped: bool) -> ChainNode:
     t = node.transformation
-    return ChainNode(node.operator, node.operator_id, node.name, t.uid, t.type_info, timestamped, t.made_at)
+    return ChainNode(node.operator, node.operator_id, node.name, node.uid, t.type_info, timestamped, t.made_at)
 
 
 def _tag(edge: StreamEdge) -> tuple[str | None, TypeInformation | None]:

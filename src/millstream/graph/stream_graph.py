@@ -6,7 +6,9 @@ Validation happens here, before anything is started: a program that cannot run i
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Container
 from dataclasses import dataclass, field
+from itertools import count
 
 from millstream.common.errors import InvalidProgramError
 from millstream.graph.physical import physical
@@ -24,6 +26,7 @@ class StreamNode:
 
     Attributes:
         operator: what does the work of the transformation's operator.
+        uid: by which its state is found again, if it has one.
     """
 
     transformation: Transformation
@@ -32,6 +35,7 @@ class StreamNode:
     max_parallelism: int
     slot_sharing_group: str
     operator_id: str = ""
+    uid: str | None = None
     in_edges: list[StreamEdge] = field(default_factory=list)
     out_edges: list[StreamEdge] = field(default_factory=list)
 
@@ -168,22 +172,33 @@ def _identify(nodes: list[StreamNode]) -> None:
     place: dict[StreamNode, int] = {}
     for node in nodes:
         t = node.transformation
-        if t.uid is not None:
-            if t.uid in by_uid:
-                raise InvalidProgramError(
-                    f"Operators {by_uid[t.uid].label} and {t.label} have the same uid '{t.uid}': "
-                    "every uid must be used once."
-                )
-            by_uid[t.uid] = node
+        if t.uid is not None and t.uid in by_uid:
+            raise InvalidProgramError(
+                f"Operators {by_uid[t.uid].label} and {t.label} have the same uid '{t.uid}': "
+                "every uid must be used once."
+            )
+        node.uid = t.uid if t.uid is not None or t.plan_uid is None else _numbered(t.plan_uid, by_uid)
+        if node.uid is not None:
+            by_uid[node.uid] = node
         place[node] = len(place)
         if t.uid_hash is not None:
             node.operator_id = t.uid_hash
-        elif t.uid is not None:
-            node.operator_id = operator_id_of(t.uid)
+        elif node.uid is not None:
+            node.operator_id = operator_id_of(node.uid)
         else:
             inputs = [f"{e.source.operator_id}/{e.input_index}/{e.tag.tag_id if e.tag else ''}" for e in node.in_edges]
             # Of what the program has, not of what does its work: state is found again when that is another.
             node.operator_id = _hash("place", str(place[node]), t.operator.identity, *inputs)
+
+
+def _numbered(uid: str, taken: Container[str]) -> str:
+    """Return a plan's uid, with a number where another query of the job has it.
+
+    Example:
+        >>> _numbered("Calc-1f", {}), _numbered("Calc-1f", {"Calc-1f"}), _numbered("Calc-1f", {"Calc-1f", "Calc-1f-1"})
+        ('Calc-1f', 'Calc-1f-1', 'Calc-1f-2')
+    """
+    return next(found for n in count() if (found := f"{uid}-{n}" if n else uid) not in taken)
 
 
 def operator_id_of(uid: str) -> str:

@@ -40,6 +40,8 @@ class Transformation:
     max_parallelism: int | None = None
     type_info: TypeInformation | None = None
     uid: str | None = None
+    # The uid that a plan gives to what does the work of SQL. It says what is done, so that two may have the same.
+    plan_uid: str | None = None
     uid_hash: str | None = None
     description: str | None = None
     slot_sharing_group: str | None = None

@@ -50,6 +50,16 @@ MILLISECONDS = DataTypes.INTERVAL(DataTypes.SECOND(3))
 MONTHS = DataTypes.INTERVAL(DataTypes.MONTH())
 
 _INTERVALS = (DayTimeIntervalType, YearMonthIntervalType)
+_ONE_UNIT = frozenset(
+    [
+        YearMonthIntervalType.YearMonthResolution.YEAR,
+        YearMonthIntervalType.YearMonthResolution.MONTH,
+        DayTimeIntervalType.DayTimeResolution.DAY,
+        DayTimeIntervalType.DayTimeResolution.HOUR,
+        DayTimeIntervalType.DayTimeResolution.MINUTE,
+        DayTimeIntervalType.DayTimeResolution.SECOND,
+    ]
+)
 _APPROXIMATE = (FloatType, DoubleType)
 _STRINGS = (CharType, VarCharType)
 _BYTES = (BinaryType, VarBinaryType)
@@ -75,6 +85,11 @@ def is_binary(t: DataType) -> bool:
 def is_interval(t: DataType) -> bool:
     """Tell whether values are lengths of time."""
     return isinstance(t, _INTERVALS)
+
+
+def is_of_one_unit(t: DataType) -> bool:
+    """Tell whether a length of time is written as one number: of days, not of days and hours."""
+    return t.resolution in _ONE_UNIT if isinstance(t, _INTERVALS) else False
 
 
 def is_temporal(t: DataType) -> bool:
@@ -341,6 +356,8 @@ def can_cast(source: DataType, target: DataType) -> bool:
     if is_string(source):
         return not isinstance(target, (ArrayType, MapType, MultisetType, RowType, *_INTERVALS))
     if isinstance(source, (NumericType, BooleanType)):
+        if is_interval(target):
+            return as_decimal(source) is not None and is_of_one_unit(target)
         return isinstance(target, (NumericType, BooleanType))
     if is_temporal(source):
         pair = {type(source), type(target)}
@@ -372,7 +389,11 @@ def can_store(source: DataType, target: DataType) -> bool:
         wide = isinstance(target, _APPROXIMATE) or not isinstance(source, _APPROXIMATE)
         return wide and not (isinstance(source, DoubleType) and isinstance(target, FloatType))
     if is_string(source) or is_binary(source):
-        return (is_string(source) and is_string(target)) or (is_binary(source) and is_binary(target))
+        alike = (is_string(source) and is_string(target)) or (is_binary(source) and is_binary(target))
+        grows = isinstance(source, (VarCharType, VarBinaryType)) and isinstance(target, (CharType, BinaryType))
+        return alike and not grows
+    if isinstance(source, TimestampType) and isinstance(target, (DateType, TimeType)):
+        return True
     if isinstance(source, _TIMESTAMPS) and isinstance(target, _TIMESTAMPS):
         return True
     if isinstance(source, TimeType) and isinstance(target, TimeType):

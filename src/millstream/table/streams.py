@@ -65,9 +65,7 @@ class Streams:
     def _named(self, stream: DataStream[Any], names: tuple[str, ...] | None) -> StreamInput:
         if environment_of(stream) is not self._bridge.environment:
             raise InvalidProgramError("The stream is of another environment than this StreamTableEnvironment.")
-        ends = ends_of(stream)
-        name = ",".join(f"{e.source.name}-{e.source.id}" for e in ends)
-        return StreamInput(tuple(ends), name, names)
+        return StreamInput(tuple(ends_of(stream)), names)
 
     def _physical(self, stream: DataStream[Any]) -> tuple[list[tuple[str, DataType]], bool]:
         """Return the columns that a stream has by its type, and whether its records have fields."""

@@ -7,6 +7,7 @@ temporary directory of its own: nothing is shared but what is said to be. Else w
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from millstream.common.errors import MillstreamError
 from millstream.spark.gateway import spark_home
@@ -25,6 +27,8 @@ from millstream.spark.java import find_java
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
+# So many clusters can be there at once.
+_NETWORKS = 250
 # An address of network cards that none has.
 _NOBODY = "02:00:00:00:00:01"
 
@@ -60,7 +64,7 @@ class SparkCluster:
         self.shared = shared
         self._cores, self._memory_mb, self._wanted = cores, memory_mb, workers
         self._directory = tempfile.mkdtemp(prefix="millstream-cluster-")
-        self._network = Network(os.getpid() % 250 + 1) if self.is_separate else None
+        self._network = Network.free() if self.is_separate else None
         self._master: subprocess.Popen[bytes] | None = None
         self.host = self._network.address(1) if self._network else "127.0.0.1"
         self.port = 0
@@ -228,18 +232,33 @@ class Worker:
 class Network:
     """A bridge with one address for master and drivers, and a network namespace for each worker."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, lock: IO[bytes]) -> None:
         self._number = number
+        # Held as long as the network is there, by no process that is started.
+        self._lock = lock
         self._bridge = f"msb{number}"
         self._members: list[int] = []
         # Pairs of members between which nothing passes; 0 is the machine of master and drivers.
         self._parted: list[tuple[int, int]] = []
 
+    @classmethod
+    def free(cls) -> Network:
+        """Return a network that no other program on this machine has."""
+        for number in range(1, _NETWORKS + 1):
+            lock = open(os.path.join(tempfile.gettempdir(), f"millstream-network-{number}.lock"), "ab")  # noqa: SIM115
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+            else:
+                return cls(number, lock)
+        raise MillstreamError(f"All {_NETWORKS} networks for clusters of tests are in use on this machine.")
+
     def address(self, place: int) -> str:
         return f"10.213.{self._number}.{place}"
 
     def make(self) -> None:
-        self.remove()
+        self._clear()
         _ip("link", "add", self._bridge, "type", "bridge")
         _ip("addr", "add", f"{self.address(1)}/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
@@ -284,12 +303,27 @@ class Network:
         return self.address(member + 10 if member else 1)
 
     def remove(self) -> None:
+        self._clear()
+        self._lock.close()
+
+    def _clear(self) -> None:
+        """Take away what is there, also what a program has left that was killed."""
+        for namespace in self._left_behind():
+            pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True).stdout
+            _signal_all([int(pid) for pid in pids.split()], signal.SIGKILL)
+            self._members.append(int(namespace.rpartition("-")[2]))
         for member in self._members:
             # A namespace goes when its last process has: its cable would be there for a while.
             subprocess.run(["ip", "link", "del", self._end(member)], capture_output=True)
             subprocess.run(["ip", "netns", "del", self._namespace(member)], capture_output=True)
         self._members.clear()
         subprocess.run(["ip", "link", "del", self._bridge], capture_output=True)
+
+    def _left_behind(self) -> list[str]:
+        """Return the namespaces of this network that this program has not made."""
+        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()
+        names = [line.split()[0] for line in listed if line.startswith(f"ms{self._number}-")]
+        return [name for name in names if name not in map(self._namespace, self._members)]
 
     def _namespace(self, member: int) -> str:
         return f"ms{self._number}-{member}"

@@ -212,9 +212,10 @@ class ExpressionBinder(AggregateBinder):
 
     def _negative(self, e: syntax.Call) -> Expression:
         (argument,) = e.arguments
-        if isinstance(argument, syntax.Literal) and argument.kind in ("INTEGER", "DECIMAL", "DOUBLE"):
-            if argument.kind == "INTEGER":
-                return literals.negative_integer(argument)
+        number, is_negative = _number_written(e)
+        if number is not None:
+            return literals.signed_integer(number, is_negative)
+        if isinstance(argument, syntax.Literal) and argument.kind in ("DECIMAL", "DOUBLE"):
             return literals.negated(literals.constant(argument))
         if isinstance(argument, syntax.Interval):
             return literals.negated(literals.interval(argument))
@@ -350,6 +351,15 @@ class ExpressionBinder(AggregateBinder):
             raise Refused(f"{e.operator} {e.quantifier} (query) is not supported; compare with MIN or MAX of it", e.at)
         tests = [self.raw(_binary(e.operator, e.value, x, e.at)) for x in e.among]
         return disjunction(tests) if some else conjunction(tests)
+
+
+def _number_written(e: syntax.Expression) -> tuple[syntax.Literal | None, bool]:
+    """Return the whole number that signs stand before, if nothing else does, and whether it is negative."""
+    is_negative = False
+    while isinstance(e, syntax.Call) and e.name in ("UNARY -", "UNARY +"):
+        is_negative ^= e.name == "UNARY -"
+        (e,) = e.arguments
+    return (e, is_negative) if isinstance(e, syntax.Literal) and e.kind == "INTEGER" else (None, False)
 
 
 _ABOUT_TIME = frozenset(["=", "<", "<=", ">", ">=", "+", "-"])

@@ -60,8 +60,10 @@ def _integer(text: str) -> Constant:
     raise ValueError("it is out of range; write it with a point, or as a CAST of a text")
 
 
-def negative_integer(literal: syntax.Literal) -> Constant:
-    """Return a whole number with a minus before it; there is one more of each type than without."""
+def signed_integer(literal: syntax.Literal, is_negative: bool) -> Constant:
+    """Return a whole number behind signs; of negative ones there is one more of each type."""
+    if not is_negative:
+        return constant(literal)
     value = -int(literal.text)
     for kind, most in ((IntType(False), _MOST_INT), (BigIntType(False), _MOST_BIGINT)):
         if value >= -most - 1:

@@ -31,6 +31,8 @@ _KINDS = {
     "FULL": JoinKind.FULL,
 }
 UNNEST = "UNNEST"
+# What the columns of USING are called where either side may be missing.
+_USING = ("$using",)
 
 
 @record(frozen=True)
@@ -163,6 +165,7 @@ class RelationBinder:
     # --- joins
 
     def _join(self, join: syntax.Join) -> tuple[Node, Scope]:
+        _check_condition(join)
         left, left_scope = self.bind(join.left)
         kind = _KINDS[join.kind]
         inner, name, columns = _unaliased(join.right)
@@ -181,7 +184,7 @@ class RelationBinder:
         self, left: Node, left_scope: Scope, right: Node, right_scope: Scope, kind: JoinKind, join: syntax.Join
     ) -> tuple[Node, Scope]:
         fields = joined_fields(kind, left.fields, right.fields)
-        scope = left_scope.beside(right_scope)
+        scope = _beside(left_scope, right_scope, join.right.at)
         condition: Expression | None = None
         if join.condition is not None:
             condition = ExpressionBinder(self._binder, scope).boolean(join.condition, "ON")
@@ -220,7 +223,7 @@ class RelationBinder:
             expressions.append(binder.call("COALESCE", [expressions[a], expressions[b]]))
             names.append(name)
         node = steps.project(node, expressions, names)
-        extra = Source(("$using",), scope.width, Fields(node.fields.fields[scope.width :]))
+        extra = Source(_USING, scope.width, Fields(node.fields.fields[scope.width :]))
         return node, Scope((*scope.sources, extra), {**scope.merged, **chosen}, scope.outer)
 
     def _lateral(
@@ -236,7 +239,7 @@ class RelationBinder:
         right = steps.renamed(right, columns) if columns else right
         kind = _KINDS[join.kind]
         right_scope = self._scope(right, (name,) if name else ())
-        scope = left_scope.beside(right_scope)
+        scope = _beside(left_scope, right_scope, derived.at)
         condition = None
         if join.condition is not None:
             condition = ExpressionBinder(self._binder, scope).boolean(join.condition, "ON")
@@ -290,7 +293,7 @@ class RelationBinder:
             fields = (replace(fields[0], name=name),)
         right = Fields(fields)
         together = joined_fields(kind, left.fields, right)
-        scope = left_scope.beside(Scope.of(right, (name,) if name else ()))
+        scope = _beside(left_scope, Scope.of(right, (name,) if name else ()), relation.at)
         bound = None
         if condition is not None:
             bound = ExpressionBinder(self._binder, scope).boolean(condition, "ON")
@@ -301,6 +304,29 @@ class RelationBinder:
             node = steps.project(node, only, right.names)
             return node, Scope.of(node.fields, (name,) if name else (), self._outer)
         return node, with_types(scope, together)
+
+
+def _check_condition(join: syntax.Join) -> None:
+    has_one = join.natural or bool(join.using) or join.condition is not None
+    if join.kind == "CROSS" and has_one:
+        raise Refused(
+            "Cannot specify condition (NATURAL keyword, or ON or USING clause) following CROSS JOIN", join.right.at
+        )
+    if join.kind != "CROSS" and not has_one:
+        raise Refused(
+            "INNER, LEFT, RIGHT or FULL join requires a condition (NATURAL keyword or ON or USING clause); all pairs of "
+            "rows are those of CROSS JOIN",
+            join.right.at,
+        )
+
+
+def _beside(left: Scope, right: Scope, at: int | None) -> Scope:
+    """Return two relations side by side, which are called differently."""
+    taken = {s.path[-1] for s in left.sources if s.path and s.path != _USING}
+    for source in right.sources:
+        if source.path and source.path[-1] in taken:
+            raise Refused(f"Duplicate relation name '{source.path[-1]}' in FROM clause", at)
+    return left.beside(right)
 
 
 def _unaliased(relation: syntax.Relation) -> tuple[syntax.Relation, str, tuple[str, ...]]:

@@ -162,7 +162,8 @@ def _by_decimal(operation: Callable[[decimal.Decimal, decimal.Decimal], decimal.
 def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | None:
     """Return a number with the digits of a type, rounded half up; None if it does not fit."""
     found = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
-    return found if abs(found) < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
+    # abs() would round to the digits of the thread.
+    return found if found.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
 
 
 def _divide_decimals(left: decimal.Decimal, right: decimal.Decimal) -> decimal.Decimal:

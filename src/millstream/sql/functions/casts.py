@@ -171,7 +171,8 @@ def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | No
     if value and value.adjusted() < -60:
         value = decimal.Decimal(0)
     found = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
-    return found if abs(found) < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
+    # abs() would round to the digits of the thread.
+    return found if found.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
 
 
 def fitted_decimal(value: Value, kind: t.DecimalType) -> Value:
@@ -216,6 +217,11 @@ def _boolean_to_number(column: pa.Array, cast: Cast) -> pa.Array:
 def _number_to_boolean(column: pa.Array, cast: Cast) -> pa.Array:
     zero = pa.scalar(decimal.Decimal(0)) if isinstance(cast.source, t.DecimalType) else 0
     return pc.not_equal(column, zero)
+
+
+def _number_to_interval(column: pa.Array, cast: Cast) -> pa.Array:
+    """Take a number as the milliseconds or months that a length of time has."""
+    return column.cast(pa.int64(), safe=False).cast(arrow_type(cast.target), safe=False)
 
 
 # --- from text
@@ -308,12 +314,15 @@ def _string_to_decimal(column: pa.Array, cast: Cast) -> pa.Array:
     return _each_text(column, cast, _read_decimal)
 
 
-def _read_decimal(text: str, cast: Cast) -> decimal.Decimal | None:
+def _read_decimal(text: str, cast: Cast) -> decimal.Decimal:
     assert isinstance(cast.target, t.DecimalType)
     trimmed = text.strip(" ")
     if _DECIMAL.fullmatch(trimmed) is None:
         raise _not_a_number(text)
-    return rounded(decimal.Decimal(trimmed), cast.target)
+    found = rounded(decimal.Decimal(trimmed), cast.target)
+    if found is None:
+        raise TableException(f"NumberFormatException: For input string: '{text}'. Overflow.")
+    return found
 
 
 _TRUE = frozenset(["t", "true", "y", "yes", "1"])
@@ -413,6 +422,7 @@ def _pair(source: Any, target: Any) -> _Test:
 
 _STRINGS = (t.CharType, t.VarCharType)
 _BYTES = (t.BinaryType, t.VarBinaryType)
+_INTERVALS = (t.DayTimeIntervalType, t.YearMonthIntervalType)
 _KERNELS: list[tuple[_Test, Callable[[pa.Array, Cast], pa.Array]]] = [
     (_pair(t.IntegralType, t.IntegralType), _integral_to_integral),
     (_pair(_FLOATS, t.IntegralType), _float_to_integral),
@@ -421,6 +431,7 @@ _KERNELS: list[tuple[_Test, Callable[[pa.Array, Cast], pa.Array]]] = [
     (_pair(t.IntegralType, t.DecimalType), _integral_to_decimal),
     (_pair(t.DecimalType, t.DecimalType), _decimal_to_decimal),
     (_pair(_FLOATS, t.DecimalType), _float_to_decimal),
+    (_pair((t.IntegralType, t.DecimalType), _INTERVALS), _number_to_interval),
     (_pair(t.BooleanType, t.NumericType), _boolean_to_number),
     (_pair(t.NumericType, t.BooleanType), _number_to_boolean),
     (_pair(_STRINGS, t.IntegralType), _string_to_integral),

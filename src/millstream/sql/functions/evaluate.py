@@ -44,6 +44,63 @@ def condition(expression: Expression, context: EvaluationContext) -> Callable[[B
     return lambda batch: _mask(evaluate(batch), len(batch))
 
 
+def compiled_all(
+    expressions: Sequence[Expression], context: EvaluationContext
+) -> tuple[list[_Evaluate], Callable[[], None]]:
+    """Return what computes the columns of expressions, and what forgets the batch: what several have is computed once.
+
+    Others that are compiled in this context take part, too. To forget is for when a batch has been processed.
+    """
+    all_folded = [folded(e, context) for e in expressions]
+    counts: dict[Expression, int] = {}
+    for part in (p for e in all_folded for p in walk(e) if isinstance(p, (Call, UserCall))):
+        counts[part] = counts.get(part, 0) + 1
+    for several in (p for p, count in counts.items() if count > 1):
+        if several not in context.shared and is_same_each_time(several):
+            context.shared[several] = _Once()
+    shared = list(context.shared.values())
+
+    def forget() -> None:
+        for once in shared:
+            once.forget()
+
+    return [_as_arrays(_compile(e, context)) for e in all_folded], forget
+
+
+def _as_arrays(evaluate: _Evaluate) -> _Evaluate:
+    return lambda batch: as_array(evaluate(batch), len(batch))
+
+
+def is_same_each_time(expression: Expression) -> bool:
+    """Tell whether an expression has the same value for a row however often it is evaluated."""
+    return all(
+        part.function.deterministic if isinstance(part, UserCall) else functions()[part.function].deterministic
+        for part in walk(expression)
+        if isinstance(part, (Call, UserCall))
+    )
+
+
+class _Once:
+    """Computes the values of an expression once for a batch."""
+
+    def __init__(self) -> None:
+        self.evaluate: _Evaluate | None = None
+        self._batch: Batch | None = None
+        self._value: Value = None
+
+    def __call__(self, batch: Batch) -> Value:
+        if self._batch is not batch:
+            assert self.evaluate is not None
+            # If it fails, it has not been computed.
+            self._batch = None
+            self._value = self.evaluate(batch)
+            self._batch = batch
+        return self._value
+
+    def forget(self) -> None:
+        self._batch = self._value = None
+
+
 def _mask(value: Value, rows: int) -> NDArray[np.bool_]:
     if isinstance(value, pa.Scalar):
         return np.full(rows, bool(value.as_py()))
@@ -113,13 +170,20 @@ def _compile(expression: Expression, context: EvaluationContext) -> _Evaluate:
     if isinstance(expression, Constant):
         value = scalar(expression)
         return lambda batch: value
+    once: _Once | None = context.shared.get(expression)
+    if once is None:
+        return _compile_new(expression, context)
+    if once.evaluate is None:
+        once.evaluate = _compile_new(expression, context)
+    return once
+
+
+def _compile_new(expression: Expression, context: EvaluationContext) -> _Evaluate:
     if isinstance(expression, UserCall):
         return _user_call(expression, context)
     assert isinstance(expression, Call)
-    form = _FORMS.get(expression.function)
-    if form is not None:
-        return form(expression, context)
-    return _call(expression, context)
+    form = _FORMS.get(expression.function, _call)
+    return form(expression, context)
 
 
 def _call(expression: Call, context: EvaluationContext) -> _Evaluate:

@@ -22,13 +22,16 @@ from millstream.sql.functions.dates import wall
 from millstream.sql.functions.function import Arguments, Function, Site, Value
 from millstream.sql.functions.rules import BIGINT, DATE, STRING, bigint, first_of, integer, number, takes, text
 from millstream.sql.functions.simple_date_patterns import simple_formatter, simple_parser
-from millstream.sql.functions.vectors import as_array, by_row, to_numpy
+from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
 
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"
 _TIMESTAMPS = (t.TimestampType, t.LocalZonedTimestampType)
 # Where parts of a time stand in text as Arrow writes it.
 _QUICK = {"yyyy": (0, 4), "MM": (5, 7), "dd": (8, 10), "HH": (11, 13), "mm": (14, 16), "ss": (17, 19), "SSS": (20, 23)}
 _SHOWN = "0000-00-00 00:00:00.000"
+_DAY = 86_400_000
+# How long they stay the same, in milliseconds, but for those that last longer than a day.
+_MILLIS = {"yyyy": _DAY, "MM": _DAY, "dd": _DAY, "HH": 3_600_000, "mm": 60_000, "ss": 1000, "SSS": 1}
 
 
 def _java_zone(name: str) -> dt.tzinfo:
@@ -64,9 +67,14 @@ def _date_format(site: Site, rows: int, values: Sequence[Value]) -> Value:
 def _formatted(column: pa.Array, pattern: str) -> pa.Array:
     pieces = _quick_pieces(pattern)
     if pieces is not None:
-        shown = cut(column, t.TimestampType(3)).cast(pa.string())
-        if pc.min(pc.utf8_length(shown)).as_py() == pc.max(pc.utf8_length(shown)).as_py() == len(_SHOWN):
-            return _cut_out(shown, pieces)
+        # Many rows are of the same day or minute: each is written once.
+        times = cut(column, t.TimestampType(3))
+        unit = min((_MILLIS[letters] for letters, _ in pieces if letters), default=_DAY)
+        encoded = from_numpy(to_numpy(times) // unit * unit, times.type, [times]).dictionary_encode()
+        shown = encoded.dictionary.cast(pa.string())
+        lengths = pc.min_max(pc.utf8_length(shown)).as_py()
+        if lengths["min"] == lengths["max"] == len(_SHOWN):
+            return _cut_out(shown, pieces).take(encoded.indices)
     return pa.array([_one(m, pattern) for m in _moments(column)], pa.string())
 
 

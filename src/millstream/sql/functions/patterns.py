@@ -88,10 +88,12 @@ def _named_groups(pattern: str) -> tuple[str, int] | None:
         found = java_pattern(pattern)
     except BadPattern:
         return None
-    if found.re2 is None or "(?P<" in found.re2 or "|" in found.re2 or re.search(r"\)[?*{]", found.re2):
+    if found.re2 is None or "(?P<" in found.re2 or re.search(r"\)[?*{]", found.re2):
         return None
     # A bracket that is no group is escaped, or stands in a class.
     pieces = re.split(r"(\\.|\[(?:\\.|[^\]])*\])", found.re2)
+    if _has_group_in_choice("".join(pieces[::2])):
+        return None
     count = 0
     for i in range(0, len(pieces), 2):
         parts = re.split(r"\((?!\?)", pieces[i])
@@ -102,6 +104,25 @@ def _named_groups(pattern: str) -> tuple[str, int] | None:
     if count != found.python.groups:
         return None
     return f"(?P<g0>{''.join(pieces)})", count + 1
+
+
+def _has_group_in_choice(brackets: str) -> bool:
+    """Tell whether a group stands on one side of a `|`, in a pattern without escapes and classes."""
+    # Of each bracket that is open, and of the whole: whether it has a `|`, and whether a group.
+    choices, groups, captures = [False], [False], [False]
+    for at, letter in enumerate(brackets):
+        if letter == "|":
+            choices[-1] = True
+        elif letter == "(":
+            captures.append(not brackets.startswith("(?", at))
+            choices.append(False)
+            groups.append(False)
+        elif letter == ")":
+            has_group = groups.pop()
+            if choices.pop() and has_group:
+                return True
+            groups[-1] |= captures.pop() or has_group
+    return choices[-1] and groups[-1]
 
 
 def _regexp_extract_all(value: str, pattern: str, group: int = 1) -> list[str | None] | None:

@@ -11,14 +11,17 @@ from millstream.sql.expressions import Call, Constant, Expression
 from millstream.sql.functions.function import Arguments
 from millstream.sql.functions.table import find, refused, resolve, signature
 from millstream.sql.types import (
+    BigIntType,
     BinaryType,
     CharType,
     DataType,
+    DayTimeIntervalType,
     LocalZonedTimestampType,
     NumericType,
     TimestampType,
     VarBinaryType,
     VarCharType,
+    YearMonthIntervalType,
 )
 
 
@@ -76,11 +79,32 @@ def cast(value: Expression, target: DataType, lenient: bool = False) -> Expressi
             )
         raise ValidationException(f"Cast function cannot convert value of type {source} to type {target}")
     if type_rules.is_interval(target):
+        if isinstance(value, Constant) and isinstance(source, NumericType):
+            value = _in_units(value, target)
         target = type_rules.MONTHS if type(target) is type(type_rules.MONTHS) else type_rules.MILLISECONDS
     kind = target.with_nullability(lenient or source.is_nullable)
     if isinstance(value, Constant) and value.value is None:
         return Constant(kind, None)
     return Call(kind, "TRY_CAST" if lenient else "CAST", (value,))
+
+
+_DAY_TIME = DayTimeIntervalType.DayTimeResolution
+_LENGTHS = {_DAY_TIME.DAY: 86_400_000, _DAY_TIME.HOUR: 3_600_000, _DAY_TIME.MINUTE: 60_000, _DAY_TIME.SECOND: 1000}
+
+
+def _in_units(number: Constant, target: DataType) -> Constant:
+    """Return a number that is written out in milliseconds or months: CAST(5 AS INTERVAL DAY) is five days.
+
+    A number that is computed counts as milliseconds or months, in Flink, too.
+    """
+    if number.value is None:
+        return number
+    if isinstance(target, DayTimeIntervalType):
+        factor = _LENGTHS[target.resolution]
+    else:
+        assert isinstance(target, YearMonthIntervalType)
+        factor = 12 if target.resolution == YearMonthIntervalType.YearMonthResolution.YEAR else 1
+    return Constant(BigIntType(False), int(number.value * factor))
 
 
 __all__ = ["call", "cast", "implicit_cast", "refused", "signature"]

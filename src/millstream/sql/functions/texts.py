@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
+from millstream.sql.errors import TableException
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.java_format import BadFormat, formatted
 from millstream.sql.functions.java_regex import BadPattern, java_pattern
@@ -122,8 +124,21 @@ def _locate(needle: str, value: str, start: int = 1) -> int:
     return value.find(needle, max(start - 1, 0)) + 1 if needle else 1
 
 
-def _instr(value: str, needle: str) -> int:
-    return _locate(needle, value)
+def _instr(value: str, needle: str, start: int = 1, occurrence: int = 1) -> int:
+    """Return where a text is for the n-th time; from the end backwards where the start is negative."""
+    if occurrence < 1:
+        raise TableException("INSTR: nthAppearance must be positive!")
+    if start < 0:
+        found = _instr(value[::-1], needle[::-1], -start, occurrence)
+        return len(value) - len(needle) - found + 2 if found else 0
+    if start == 0 or not needle:
+        return 1 if start else 0
+    at = start - 2
+    for _ in range(occurrence):
+        at = value.find(needle, at + 1)
+        if at < 0:
+            return 0
+    return at + 1
 
 
 def _split(value: str, delimiter: str) -> list[str]:
@@ -139,6 +154,42 @@ def _split_index(value: str, separator: str | int, index: int) -> str | None:
         separator = chr(separator)
     parts = _split_preserving(value, separator)
     return parts[index] if index < len(parts) else None
+
+
+def _split_index_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    value, separator, index = values
+    if isinstance(separator, pa.Scalar) and isinstance(index, pa.Scalar) and not isinstance(value, pa.Scalar):
+        between, place = separator.as_py(), index.as_py()
+        between = chr(between) if isinstance(between, int) and 0 < between < 128 else between
+        if isinstance(between, str) and len(between) == 1 and between.isascii() and place is not None and place >= 0:
+            return _nth_part(value, ord(between), place)
+    return by_row(_split_index)(site, rows, values)
+
+
+def _nth_part(column: pa.Array, separator: int, index: int) -> pa.Array:
+    """Return the part of each text at a place, where a byte that stands for itself is between parts."""
+    _, offsets, letters = column.buffers()
+    offset_of = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    begin = int(offset_of[0])
+    body = np.frombuffer(letters or b"", np.uint8)[begin : int(offset_of[-1])]
+    separators = np.append(np.flatnonzero(body == separator), 0)
+    # Of each row: the first separator that is not before it.
+    first = np.searchsorted(separators[:-1], offset_of - begin)
+    count = np.diff(first)
+    starts, ends = offset_of[:-1].astype(np.int64), offset_of[1:].astype(np.int64)
+    if index:
+        has_start = count >= index
+        starts = np.where(has_start, separators[np.where(has_start, first[:-1] + index - 1, -1)] + begin + 1, ends)
+    has_end = count > index
+    ends = np.where(has_end, separators[np.where(has_end, first[:-1] + index, -1)] + begin, ends)
+    # One column of all that is between these places, every other of which is a part.
+    places = np.empty(2 * len(column), np.int32)
+    places[::2], places[1::2] = starts, ends
+    pieces = pa.StringArray.from_buffers(max(len(places) - 1, 0), pa.py_buffer(places), letters)
+    missing = (count < index) | (np.diff(offset_of) == 0)
+    if column.null_count:
+        missing |= column.is_null().to_numpy(zero_copy_only=False)
+    return pieces.take(pa.array(np.arange(0, len(places), 2), mask=missing))
 
 
 def _split_preserving(value: str, separator: str) -> list[str]:
@@ -250,12 +301,14 @@ FUNCTIONS = [
     Function("OVERLAY", takes(text, text, integer, integer, to=_overlaid, optional=1), by_row(_overlay), api="overlay"),
     Function("TRANSLATE", takes(text, text, text, to=STRING), by_row(_translate, keep_nulls=False), api="translate"),
     Function("LOCATE", takes(text, text, integer, to=INT, optional=1), by_row(_locate), api="locate"),
-    Function("INSTR", takes(text, text, to=INT), by_row(_instr), api="instr"),
+    Function(
+        "INSTR", takes(text, text, integer, integer, to=INT, optional=2), by_row(_instr), api="instr", fails=True
+    ),
     Function("SPLIT", takes(text, text, to=t.ArrayType(STRING)), by_row(_split), api="split"),
     Function(
         "SPLIT_INDEX",
         takes(text, either(text, integer), integer, to=STRING, nulls="always"),
-        by_row(_split_index),
+        _split_index_kernel,
         api="split_index",
     ),
     Function(

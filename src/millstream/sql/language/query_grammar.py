@@ -285,7 +285,14 @@ class QueryGrammar(ExpressionGrammar):
             found = read_match(self, found)
         elif self.take("FOR", "SYSTEM_TIME"):
             found = self._as_of(found)
-        return self._aliased(found)
+        self._refuse_samples()
+        found = self._aliased(found)
+        self._refuse_samples()
+        return found
+
+    def _refuse_samples(self) -> None:
+        if self.stands("TABLESAMPLE"):
+            self.refuse_at(self.at, "TABLESAMPLE cannot be planned, in Flink neither; WHERE RAND() < 0.1 keeps a tenth of the rows")
 
     def _as_of(self, found: Relation) -> Relation:
         self.need("AS", "OF")

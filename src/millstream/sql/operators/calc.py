@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-
-import pyarrow as pa
+from collections.abc import Iterable, Sequence
 
 from millstream.sql.columns.batch import Batch
-from millstream.sql.expressions import Column, Expression
-from millstream.sql.functions.evaluate import compiled, condition
+from millstream.sql.expressions import Call, Column, Expression, UserCall, replaced, walk
+from millstream.sql.functions.evaluate import can_fail, compiled_all, condition, is_same_each_time
 from millstream.sql.operators.base import Evaluating
 from millstream.sql.operators.session import Session
 
@@ -22,14 +20,48 @@ class CalcOperator(Evaluating):
         self.session = session
 
     def open(self) -> None:
+        # What is filtered: columns, fields of columns, and what the condition has computed already.
+        leaves: dict[Expression, int] = {}
+        computed = _computed(self.condition)
+
+        def leaf(part: Expression) -> Expression | None:
+            if isinstance(part, Column) or _is_field(part) or part in computed:
+                return Column(part.type, leaves.setdefault(part, len(leaves)))
+            return None
+
+        made = [replaced(e, leaf) for e in self.expressions]
+        tests = [] if self.condition is None else [self.condition]
+        columns, self._forget = compiled_all([*made, *leaves, *tests], self.context)
+        self._columns, self._leaves = columns[: len(made)], columns[len(made) : len(made) + len(leaves)]
         self._keep = None if self.condition is None else condition(self.condition, self.context)
-        self._columns: list[int | Callable[[Batch], pa.Array]] = [
-            e.index if isinstance(e, Column) else compiled(e, self.context) for e in self.expressions
-        ]
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        if self._keep is not None:
-            batch = batch.filter(self._keep(batch))
-            if not len(batch):
-                return ()
-        return (batch.with_columns([batch.columns[c] if isinstance(c, int) else c(batch) for c in self._columns]),)
+        try:
+            return self._made(batch)
+        finally:
+            self._forget()
+
+    def _made(self, batch: Batch) -> Iterable[Batch]:
+        keep = None if self._keep is None else self._keep(batch)
+        if keep is not None and not keep.any():
+            return ()
+        batch = batch.with_columns([leaf(batch) for leaf in self._leaves])
+        if keep is not None:
+            batch = batch.filter(keep)
+        return (batch.with_columns([column(batch) for column in self._columns]),)
+
+
+def _is_field(part: Expression) -> bool:
+    """Tell whether an expression is a field of a column: to look it up costs nothing, to filter the others would."""
+    if not isinstance(part, Call) or part.function != "FIELD":
+        return False
+    (inner,) = part.arguments
+    return isinstance(inner, Column) or _is_field(inner)
+
+
+def _computed(condition: Expression | None) -> set[Expression]:
+    """Return what a condition computes for all rows, and need not be computed again."""
+    if condition is None:
+        return set()
+    calls = (p for p in walk(condition) if isinstance(p, (Call, UserCall)))
+    return {p for p in calls if is_same_each_time(p) and not can_fail(p)}

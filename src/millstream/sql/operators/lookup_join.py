@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.values import to_python
 from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.expressions import Column, Expression
@@ -109,15 +110,7 @@ class LookupJoinOperator(Evaluating):
         owners, asked = self._keys_of(batch)
         found, key_of = self._found(asked)
         counts = np.bincount(key_of, minlength=len(asked)) if len(asked) else np.zeros(0, np.int64)
-        starts = np.cumsum(counts) - counts
-        has_key = owners >= 0
-        # How many rows each row of the input has found, and where the first of them is.
-        own = np.zeros(len(batch), np.int64)
-        own[has_key] = counts[owners[has_key]]
-        left = np.repeat(np.arange(len(batch)), own)
-        first = np.zeros(len(batch), np.int64)
-        first[has_key] = starts[owners[has_key]]
-        right = np.arange(len(left)) - np.repeat(np.cumsum(own) - own, own) + np.repeat(first, own)
+        left, right = _matches(owners, counts)
         if self._holds is not None and len(left):
             holds = self._holds(self._pairs(batch, found, left, right))
             left, right = left[holds], right[holds]
@@ -130,11 +123,17 @@ class LookupJoinOperator(Evaluating):
 
     def _keys_of(self, batch: Batch) -> tuple[Rows, list[tuple[Any, ...]]]:
         """Return of each row which key it has, -1 for one with a null, and all keys there are."""
+        columns = [batch.columns[k] for k, _ in self.keys]
+        by_key = grouped(columns, len(batch))
+        distinct = [c.take(pa.array(by_key.first)) for c in columns]
+        has_null = np.zeros(by_key.count, np.bool_)
+        for column in distinct:
+            has_null |= column.is_null().to_numpy(zero_copy_only=False)
+        numbers = np.where(has_null, -1, np.cumsum(~has_null) - 1)
         zone = self.session.time_zone
-        columns = [to_python(batch.columns[k], kind, zone) for k, kind in self.keys]
-        known: dict[tuple[Any, ...], int] = {}
-        owners = [-1 if None in key else known.setdefault(key, len(known)) for key in zip(*columns, strict=True)]
-        return np.array(owners, np.int64), list(known)
+        values = [to_python(c, kind, zone) for c, (_, kind) in zip(distinct, self.keys, strict=True)]
+        asked = [key for key, missing in zip(zip(*values, strict=True), has_null.tolist(), strict=True) if not missing]
+        return numbers.take(by_key.codes), asked
 
     def _found(self, asked: list[tuple[Any, ...]]) -> tuple[list[pa.Array], Rows]:
         """Return the columns of what is found, and of each row which key it has."""
@@ -148,9 +147,29 @@ class LookupJoinOperator(Evaluating):
         return [rows.columns[m] if isinstance(m, int) else m(rows) for m in self._made], key_of
 
     def _pairs(self, batch: Batch, found: list[pa.Array], left: Rows, right: Rows) -> Batch:
-        taken = batch.take(left)
-        at = pa.array(right, mask=right < 0)
+        is_whole = len(left) == len(batch) and bool((np.diff(left) == 1).all())
+        taken = batch if is_whole else batch.take(left)
         if not found:
             kinds = [arrow_type(e.type) for e in self.expressions]
             return taken.with_columns([*taken.columns, *(pa.nulls(len(left), kind) for kind in kinds)])
+        at = pa.array(right, mask=right < 0) if self.keeps_all else pa.array(right)
         return taken.with_columns([*taken.columns, *(column.take(at) for column in found)])
+
+
+def _matches(owners: Rows, counts: Rows) -> tuple[Rows, Rows]:
+    """Return rows of the input, each as often as its key has rows, and the rows of its key.
+
+    Args:
+        owners: which key each row of the input has, -1 for none.
+        counts: how many rows each key has; those of a key are next to each other, in the order of keys.
+    """
+    has_key = owners >= 0
+    if has_key.all() and (counts == 1).all():
+        return np.arange(len(owners)), owners
+    starts = np.cumsum(counts) - counts
+    own, first = np.zeros(len(owners), np.int64), np.zeros(len(owners), np.int64)
+    own[has_key] = counts[owners[has_key]]
+    first[has_key] = starts[owners[has_key]]
+    left = np.repeat(np.arange(len(owners)), own)
+    right = np.arange(len(left)) - np.repeat(np.cumsum(own) - own, own) + np.repeat(first, own)
+    return left, right

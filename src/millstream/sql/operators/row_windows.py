@@ -56,8 +56,11 @@ class RowWindowOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
+        self._rows: KeyedRows = self.keeps("rows", self._kept_rows())
+
+    def _kept_rows(self) -> KeyedRows:
         # Its mark is the time of a row.
-        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.partition, self.max_parallelism))
+        return KeyedRows(self.kinds, self.partition, self.max_parallelism)
 
     def _keys_of(self, batch: Batch) -> Ints:
         return self._rows.find_or_add([batch.columns[k] for k in self.partition], len(batch))

@@ -33,12 +33,10 @@ class StreamInput:
 
     Attributes:
         ends: where its records come from.
-        name: the same for the same program, so that state is found again.
         fields: the names of a record's fields that are the table's columns; None where the record is the only column.
     """
 
     ends: tuple[StreamEnd, ...]
-    name: str
     fields: tuple[str, ...] | None
 
 

@@ -6,6 +6,7 @@ from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.operators.batch_sort import BatchSortOperator
+from millstream.sql.operators.insert_top_n import MOST_PLACES, InsertTopNOperator
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.top_n import TopNOperator
@@ -63,6 +64,14 @@ def _top_n(
         return TopOneOperator(partition, order, kinds_of(before), pairs=pairs, final_only=batch, ttl=ttl)
     if Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes:
         unique = min((sorted(key) for key in before.traits.upsert_keys), key=len, default=None)
+    if (
+        partition
+        and last is not None
+        and last <= MOST_PLACES
+        and not changes - INSERTS
+        and not (ttl or to.session.batch)
+    ):
+        return InsertTopNOperator(partition, order, kinds_of(before), first, last, shows_rank, pairs=pairs)
     return TopNOperator(
         partition,
         order,

@@ -102,7 +102,7 @@ class Translator:
         """Add an operator under the name of its node."""
         added = self._program.add(planned.name, operator, inputs, parallelism=parallelism)
         if planned.uid:
-            added.uid = planned.uid + suffix
+            added.plan_uid = planned.uid + suffix
         return added
 
     def one(

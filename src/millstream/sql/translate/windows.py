@@ -6,9 +6,10 @@ import pyarrow as pa
 
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
-from millstream.sql.changes import Changes
+from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.operators.local_aggregate import LocalWindowAggregateOperator
+from millstream.sql.operators.merged_sessions import MergedSessionOperator, can_merge
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionTableOperator, SessionWindowOperator
 from millstream.sql.operators.user_aggregates import in_session
 from millstream.sql.operators.window_aggregate import (
@@ -41,7 +42,10 @@ def window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
         operator = CountWindowOperator(*node.counts, times, node.keys, calls, kinds)
     elif spec.kind is nodes.WindowKind.SESSION and node.has_window is None:
         partition = spec.partition or node.keys
-        operator = SessionWindowOperator(spec.size, times, partition, node.keys, calls, kinds, properties, batch)
+        if partition == node.keys and before.traits.changes == INSERTS and can_merge(calls, kinds):
+            operator = MergedSessionOperator(spec.size, times, node.keys, calls, kinds, properties, batch)
+        else:
+            operator = SessionWindowOperator(spec.size, times, partition, node.keys, calls, kinds, properties, batch)
     elif node.fires is not None:
         operator = FiringWindowOperator(
             Windowing.of(spec),

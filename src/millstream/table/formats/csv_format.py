@@ -94,9 +94,11 @@ class CsvFormat(MessageFormat):
 
     def row(self, found: list[str], fields: Sequence[Field], parsers: Sequence[_Parse]) -> list[Any]:
         """Return the values of a record; raises CsvError where they are too many or too few, or one is wrong."""
-        if len(found) != len(fields):
+        missing = len(fields) - len(found)
+        if missing < 0 or (missing and not self._lenient):
             raise CsvError(f"it has {len(found)} fields, and the table {len(fields)} columns")
-        return [self._value(v, f, p) for v, f, p in zip(found, fields, parsers, strict=True)]
+        there = [self._value(v, f, p) for v, f, p in zip(found, fields, parsers, strict=False)]
+        return [*there, *[None] * missing]
 
     def batch(self, rows: list[list[Any]], fields: Sequence[Field]) -> Batch:
         """Return rows as columns."""

@@ -1,0 +1,245 @@
+"""Nexmark q0 to q22 beside Flink's own Java SQL: the same events, the same SQL, parallelism 2, into blackhole.
+
+    python bench/sql/nexmark.py [--only q4,q7] [--seconds 30] [--rounds 1] [--set key=value] [--engine local]
+
+Every query has a process on each side. Both are warm: they run the query on a few events, then on as many as take about
+three seconds. After that both run it on the same number of events, as many as take the slower side `--seconds`, one
+after the other; of several rounds the best counts. Before that, what both sides make up as events is compared.
+Flink refuses q6, an OVER by a column that is no time attribute: it has no ratio. `--set` is for both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+
+from venvs import CACHE, existing_venv  # noqa: E402
+
+TEXTS = ROOT / "tests" / "sql" / "nexmark"
+NAMES = [f"q{i}" for i in range(23)]
+# Flink refuses it.
+OURS_ALONE = frozenset(["q6"])
+FEW = 100_000
+# Subtasks have the same number of events, and whole fifties.
+_ROUND = 1000
+OPENS = ["java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "java.time", "sun.nio.ch"]
+_EVERYTHING = """
+SELECT CONCAT_WS('|', CAST(event_type AS STRING), CAST(`dateTime` AS STRING),
+    CAST(person.id AS STRING), person.name, person.emailAddress, person.creditCard, person.city, person.state,
+    CAST(person.`dateTime` AS STRING), person.extra,
+    CAST(auction.id AS STRING), auction.itemName, auction.description, CAST(auction.initialBid AS STRING),
+    CAST(auction.reserve AS STRING), CAST(auction.`dateTime` AS STRING), CAST(auction.expires AS STRING),
+    CAST(auction.seller AS STRING), CAST(auction.category AS STRING), auction.extra,
+    CAST(bid.auction AS STRING), CAST(bid.bidder AS STRING), CAST(bid.price AS STRING), bid.channel, bid.url,
+    CAST(bid.`dateTime` AS STRING), bid.extra) FROM events
+"""
+
+
+def ddl() -> str:
+    """Return the declarations of Nexmark's tables, over `{events}` events."""
+    text = (TEXTS / "ddl.sql").read_text()
+    text = text.replace("'connector' = 'values'", "'connector' = 'nexmark', 'events' = '{events}'", 1)
+    return text.replace("'connector' = 'values'", "'connector' = 'nexmark-side'", 1)
+
+
+class Side:
+    """A process that runs one query as often as it is asked."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
+        self._log = log
+        self._command = command
+        self._errors = log.open("w")
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=environment,
+        )
+        self._answer()
+
+    def run(self, events: int) -> float:
+        """Return how many seconds the query takes on so many events."""
+        self._ask(f"run {events}")
+        return float(self._answer()[0].split()[0])
+
+    def rows(self, events: int) -> list[str]:
+        """Return the query's rows, sorted."""
+        self._ask(f"rows {events}")
+        return sorted(self._answer()[1])
+
+    def _ask(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def _answer(self) -> tuple[str, list[str]]:
+        assert self._process.stdout is not None
+        said = []
+        for line in self._process.stdout:
+            if line.startswith("@"):
+                return line[1:], [s[1:].rstrip("\n") for s in said if s.startswith("=")]
+            said.append(line)
+        told = "".join(said[-20:]) + self._log.read_text()[-3000:]
+        raise RuntimeError(f"{' '.join(self._command[-4:])} has ended:\n{told}")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+            self._process.wait(30)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+
+class Bench:
+    """Starts both sides.
+
+    Args:
+        folder: for files.
+        settings: for both.
+        engine: of millstream.
+    """
+
+    def __init__(self, folder: Path, settings: Sequence[str], engine: str) -> None:
+        self._folder = folder
+        self._settings = list(settings)
+        self._engine = engine
+        self._ddl = folder / "ddl.sql"
+        self._ddl.write_text(ddl())
+
+    def _files(self, name: str, query: str) -> list[str]:
+        path = self._folder / f"{name}.sql"
+        path.write_text(query)
+        return [str(self._ddl), str(path)]
+
+    def ours(self, name: str, query: str) -> Side:
+        paths = [str(ROOT / "src"), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
+        command = [sys.executable, str(HERE / "nexmark_here.py"), *self._files(name, query), *self._settings]
+        return Side([*command, f"millstream.engine={self._engine}"], environment, self._folder / f"{name}-here.log")
+
+    def flink(self, name: str, query: str) -> Side | None:
+        python = existing_venv("pyflink")
+        if python is None or shutil.which("javac") is None:
+            return None
+        jars = ":".join(map(str, sorted((python.parents[1] / "lib").glob("python*/site-packages/pyflink/lib/*.jar"))))
+        opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENS]
+        command = ["java", "-Xmx10g", *opens, "-cp", f"{_built(jars)}:{jars}", "Nexmark"]
+        settings = [*self._files(name, query), *self._settings]
+        return Side([*command, *settings], dict(os.environ), self._folder / f"{name}-flink.log")
+
+
+def _built(jars: str) -> Path:
+    """Return where the classes of the Java side are, compiled if they are older than their source."""
+    built, source = CACHE / "flink-nexmark", HERE / "Nexmark.java"
+    made = built / "Nexmark.class"
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        services = built / "META-INF" / "services"
+        services.mkdir(parents=True, exist_ok=True)
+        (built / "log4j2.properties").write_text("rootLogger.level = OFF\n")
+        factories = "Nexmark$EventsFactory\nNexmark$SideFactory\n"
+        (services / "org.apache.flink.table.factories.Factory").write_text(factories)
+        subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", str(built), str(source)], check=True)
+    return built
+
+
+def check_events(bench: Bench) -> None:
+    """Compare what both sides make up, text by text."""
+    events = 20_000
+    ours, theirs = bench.ours("events", _EVERYTHING), bench.flink("events", _EVERYTHING)
+    assert theirs is not None
+    try:
+        mine, others = ours.rows(events), theirs.rows(events)
+    finally:
+        ours.close()
+        theirs.close()
+    if mine != others or len(mine) != events:
+        different = next(((a, b) for a, b in zip(mine, others, strict=False) if a != b), ("", ""))
+        raise SystemExit(f"The events differ: {len(mine)} and {len(others)}\n{different[0]}\n{different[1]}")
+    print(f"{events} events are the same on both sides", flush=True)
+
+
+def measured(bench: Bench, name: str, seconds: float, rounds: int, with_flink: bool) -> tuple[int, float, float | None]:
+    """Return how many events both sides read, and how many of them in a second each."""
+    query = (TEXTS / f"{name}.sql").read_text()
+    theirs = bench.flink(name, query) if with_flink and name not in OURS_ALONE else None
+    sides = [bench.ours(name, query), *([theirs] if theirs is not None else [])]
+    try:
+        rates = [FEW / side.run(FEW) for side in sides]
+        for trial in (1.0, 3.0):
+            trials = [_rounded(trial * rate) for rate in rates]
+            rates = [count / side.run(count) for count, side in zip(trials, sides, strict=True)]
+        events = _rounded(seconds * min(rates))
+        best = [0.0] * len(sides)
+        for _ in range(rounds):
+            for i, side in enumerate(sides):
+                best[i] = max(best[i], events / side.run(events))
+    finally:
+        for side in sides:
+            side.close()
+    return events, best[0], best[1] if len(best) > 1 else None
+
+
+def _rounded(events: float) -> int:
+    return max(int(events) // _ROUND, 20) * _ROUND
+
+
+def _table(lines: Sequence[str], ratios: Sequence[float]) -> str:
+    head = "| query | million events | millstream, million a second | Flink | ratio |\n|---|---:|---:|---:|---:|"
+    text = "\n".join([head, *lines])
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        text += f"\n\ngeometric mean of {len(ratios)} ratios {mean:.2f}, smallest {min(ratios):.2f}"
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--engine", default="spark")
+    parser.add_argument("--set", action="append", default=[], dest="settings")
+    parser.add_argument("--without-flink", action="store_true")
+    options = parser.parse_args()
+    with_flink = not options.without_flink and existing_venv("pyflink") is not None and bool(shutil.which("javac"))
+    chosen = options.only.split(",") if options.only else NAMES
+    lines: list[str] = []
+    ratios: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), options.settings, options.engine)
+        if with_flink:
+            check_events(bench)
+        for name in chosen:
+            started = time.perf_counter()
+            try:
+                events, ours, theirs = measured(bench, name, options.seconds, options.rounds, with_flink)
+            except RuntimeError as e:
+                print(f"{name}: {e}", flush=True)
+                lines.append(f"| {name} | failed | | | |")
+                continue
+            ratio = f"{theirs / 1e6:.3f} | {ours / theirs:.2f}" if theirs else "- | -"
+            lines.append(f"| {name} | {events / 1e6:.2f} | {ours / 1e6:.3f} | {ratio} |")
+            ratios += [ours / theirs] if theirs else []
+            print(f"{lines[-1]} {time.perf_counter() - started:.0f} s", flush=True)
+    print(f"\n{_table(lines, ratios)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Measures forms that a savepoint of SQL's state could have: size, writing, reading. One core, CPU time, best of three.
+
+python bench/sql_savepoints.py [ROWS]     a million unless said otherwise
+
+What is read are Arrow batches, from which an operator builds its index; that takes the same whatever they come from.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.operators.base import OperatorSetup, Surroundings
+from millstream.operators.context import RuntimeContext
+from millstream.operators.metrics import MetricGroup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.session import Session
+from millstream.sql.plan.nodes import JoinKind
+from millstream.sql.types import DataTypes
+from millstream.state.changelog import Section
+from millstream.state.export import decode_part, encode_part
+from millstream.state.keyed import KeyedState
+from millstream.testing.local import MemoryStorage
+
+_AT_ONCE = 1 << 16
+_GROUPS = 128
+_random = np.random.default_rng(1)
+
+
+def _batches(rows: int, text: bool) -> Iterator[Batch]:
+    numbers = pa.array(_random.permutation(rows) * 7919)
+    keys = pa.array([f"customer-{n}" for n in numbers.to_pylist()]) if text else numbers
+    values = pa.array(_random.integers(0, 1000, rows))
+    for start in range(0, rows, _AT_ONCE):
+        yield Batch([keys.slice(start, _AT_ONCE), values.slice(start, _AT_ONCE)])
+
+
+def _kept(operator: Any, feed: Callable[[Any], None]) -> list[Section]:
+    """Return what an operator keeps that was fed, as a savepoint has it."""
+    storage = MemoryStorage()
+    state = KeyedState("bench", 0, storage, lambda: 0)
+    context = RuntimeContext("bench", 0, 1, _GROUPS, 0, {}, MetricGroup(("bench",)), state)
+    surroundings = Surroundings(lambda: 0, lambda n: None, lambda: 0.0)
+    operator.prepare(OperatorSetup(context, state, lambda batches, t=None: None, False, surroundings))
+    state.prepare(None)
+    state.begin()
+    operator.open()
+    feed(operator)
+    stored = state.export("saved", _GROUPS, "0")
+    assert stored is not None
+    return list(decode_part(stored.file, storage.read(stored.file), stored.checksum))
+
+
+def _aggregate(rows: int, text: bool) -> list[Section]:
+    bigint = DataTypes.BIGINT()
+    calls = [AggregateCall("COUNT", (), bigint), AggregateCall("SUM", (1,), bigint)]
+    operator = GroupAggregateOperator([0], calls, [pa.string() if text else pa.int64(), pa.int64()])
+
+    def feed(to: Any) -> None:
+        for batch in _batches(rows, text):
+            for _ in to.process(batch):
+                pass
+
+    return _kept(operator, feed)
+
+
+def _join(rows: int, text: bool) -> list[Section]:
+    side = JoinSide((pa.string() if text else pa.int64(), pa.int64()), (0,))
+    operator = JoinOperator(JoinKind.INNER, side, side, (False,), None, Session())
+
+    def feed(to: Any) -> None:
+        for batch in _batches(rows, text):
+            for _ in to.process_left(batch):
+                pass
+
+    return _kept(operator, feed)
+
+
+# --- forms: bytes of sections, and batches of bytes
+
+
+def _tables(kept: list[Section]) -> list[pa.Table]:
+    """Return each table of state as one, in order of key groups."""
+    by_name: dict[str, list[pa.RecordBatch]] = {}
+    for section in kept:
+        for content in section.rows.values():
+            by_name.setdefault(section.table, []).extend(change.rows for change in content)
+    return [pa.Table.from_batches(batches) for batches in by_name.values()]
+
+
+def _ipc(codec: str | None) -> tuple[Callable[[list[Section]], list[bytes]], Callable[[list[bytes]], None]]:
+    def write(kept: list[Section]) -> list[bytes]:
+        found = []
+        for table in _tables(kept):
+            out = pa.BufferOutputStream()
+            with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+                writer.write_table(table)
+            found.append(out.getvalue().to_pybytes())
+        return found
+
+    def read(data: list[bytes]) -> None:
+        for one in data:
+            pa.ipc.open_stream(one).read_all()
+
+    return write, read
+
+
+def _parquet(codec: str) -> tuple[Callable[[list[Section]], list[bytes]], Callable[[list[bytes]], None]]:
+    """Columns of the state as columns of the file, a row group for each key group."""
+
+    def write(kept: list[Section]) -> list[bytes]:
+        found = []
+        for table in _tables(kept):
+            out = io.BytesIO()
+            with pq.ParquetWriter(out, table.schema, compression=codec) as writer:
+                for batch in table.to_batches():
+                    writer.write_batch(batch)
+            found.append(out.getvalue())
+        return found
+
+    def read(data: list[bytes]) -> None:
+        for one in data:
+            pq.ParquetFile(pa.BufferReader(one)).read(use_threads=False)
+
+    return write, read
+
+
+def _as_it_is(kept: list[Section]) -> list[bytes]:
+    return [b"".join(encode_part(kept, _GROUPS))]
+
+
+def _as_it_is_read(data: list[bytes]) -> None:
+    for one in data:
+        for _ in decode_part("part", one, None):
+            pass
+
+
+FORMS = {
+    "now: Arrow in a Parquet file, zstd": (_as_it_is, _as_it_is_read),
+    "Arrow": _ipc(None),
+    "Arrow, lz4": _ipc("lz4"),
+    "Arrow, zstd": _ipc("zstd"),
+    "Parquet of columns, snappy": _parquet("snappy"),
+    "Parquet of columns, zstd": _parquet("zstd"),
+}
+STATES = {"aggregate": _aggregate, "join": _join}
+
+
+def _best(run: Callable[[], Any]) -> tuple[float, Any]:
+    times, found = [], None
+    for _ in range(3):
+        start = time.process_time()
+        found = run()
+        times.append(time.process_time() - start)
+    return min(times), found
+
+
+def main() -> None:
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    for name, made in STATES.items():
+        for text in (False, True):
+            kept = made(rows, text)
+            for form, (write, read) in FORMS.items():
+                writing, data = _best(lambda: write(kept))  # noqa: B023
+                reading, _ = _best(lambda: read(data))  # noqa: B023
+                size = sum(map(len, data)) / 1e6
+                keys = "texts" if text else "ints"
+                print(f"{name:9} {keys:5} {form:36} {size:7.1f} MB  write {writing:6.3f} s  read {reading:6.3f} s")
+
+
+if __name__ == "__main__":
+    main()
