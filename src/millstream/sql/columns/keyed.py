@@ -104,17 +104,10 @@ class KeyedColumns:
     @property
     def nbytes(self) -> int:
         """About how many bytes it takes: of objects, from what some of them take in a pickle."""
-        parts = [
-            self._index,
-            self._hashes,
-            self._live,
-            self._changed,
-            self._saved,
-            *self._keys,
-            *self._columns.values(),
-        ]
+        flags = (self._hashes, self._live, self._changed, self._saved, *self._columns.values())
+        size = self._index.nbytes + sum(c.nbytes for c in flags) + sum(c.nbytes for c in self._keys)
         objects = [c.values for c in self._columns.values() if c.values.dtype == object]
-        return sum(part.nbytes for part in parts) + sum(map(_about, objects))
+        return size + sum(map(_about, objects))
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of values; good until keys are added."""
