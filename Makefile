@@ -75,7 +75,7 @@ sql-oracle: $(STAMP)
 
 # The API reference as a site, in site/: what users import, from its docstrings.
 FORMATS := avro change_json csv json orc parquet
-CONNECTORS := base cdc datagen dynamic_kafka elasticsearch file_system http_source hybrid_source jdbc jdbc_source kafka lookup number_seq redis \
+CONNECTORS := base cdc datagen dynamic_kafka elasticsearch file_system http_source hybrid_source jdbc jdbc_source kafka lookup number_seq rabbitmq redis \
 	socket_source sql
 DOCUMENTED := cep common common.serialization common.typeinfo common.types common.watermark_strategy \
 	datastream datastream.checkpoint_config datastream.checkpoint_storage datastream.functions datastream.state \

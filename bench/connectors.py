@@ -2,11 +2,14 @@
 
 Kafka beside the bare client and PyFlink, files beside pyarrow's own readers, change data capture beside pg_recvlogical.
 
-    python bench/connectors.py [--records 1000000] [--only pass,pass2,count,csv,parquet,cdc] [--without pyflink,process]
+    python bench/connectors.py [--records 1000000] [--only pass,pass2,count,csv,parquet,cdc] [--without process,java]
 
 Each has one worker, but for pass2, where all have two, and the topics two partitions. The bare client reads, writes and
-commits a transaction every second in one process (in two), with the settings that millstream has. Prints records a
-second and ratios, and, from Kafka to Kafka, where the CPU time goes: the broker is on the same cores.
+commits a transaction every second in one process (in two), with the settings that millstream has. PyFlink does the same
+with an identity in Python, in threads of Java's process and in a process of its own, and without any Python: then all
+is Java's. From Kafka to Kafka the broker says how fast all of them are, by when it was given the records behind the
+first third: nobody's start counts, and Java is warm. Prints records a second and ratios, and where the CPU time goes:
+the broker is on the same cores.
 """
 
 from __future__ import annotations
@@ -43,16 +46,19 @@ from millstream.testing.kafka import KafkaBroker
 
 # What is to be reached: of what, and at least.
 GOALS = {
-    "pass": [("bare", 0.7), ("pyflink thread", 20.0)],
-    "pass2": [("bare", 0.7), ("pyflink thread", 20.0)],
+    "pass": [("bare", 0.7), ("pyflink thread", 20.0), ("pyflink process", 20.0)],
+    "pass2": [("bare", 0.7), ("pyflink thread", 20.0), ("pyflink process", 20.0)],
     "cdc": [("pg_recvlogical", 0.3)],
 }
 # For how many workers each of the parts from Kafka to Kafka is.
 PASSES = {"pass": 1, "pass2": 2}
-# So many that what Java takes to warm up is a small part.
-PYFLINK_RECORDS = 100_000
+# How PyFlink may run: with an identity in Python, or without.
+MODES = ("thread", "process", "java")
+# So many that Java is warm when a third of them has passed.
+PYFLINK_RECORDS = 300_000
 KEYS = 1000
-# What millstream's transactions have.
+# What millstream's readers and transactions have.
+READING = {"fetch.queue.backoff.ms": 10, "max.partition.fetch.bytes": 8 << 20}
 LINGER = 5
 PAYLOAD = "x" * 88
 Rates = dict[str, float]
@@ -95,7 +101,8 @@ def passed(bootstrap: str, source: str, sink: str, records: int, parallelism: in
     env = environment(parallelism)
     stream = env.from_source(kafka_source(bootstrap, source), WatermarkStrategy.no_watermarks(), "in")
     stream.map(lambda v: v).sink_to(kafka_sink(bootstrap, sink))
-    return run(env, records)
+    env.execute("bench")
+    return rate_into(bootstrap, sink)
 
 
 def counted(bootstrap: str, source: str, records: int) -> float:
@@ -117,19 +124,20 @@ def read(source: Source[Any], records: int) -> float:
 
 def bare_pass(bootstrap: str, source: str, sink: str, records: int, parallelism: int) -> float:
     if parallelism == 1:
-        began, ended = bare_partition(bootstrap, source, sink, 0, records)
-        return records / (ended - began)
-    with ProcessPoolExecutor(parallelism, get_context("spawn")) as pool:
-        # So that all of them are there.
-        list(pool.map(time.sleep, [1] * parallelism))
-        share = records // parallelism
-        running = [pool.submit(bare_partition, bootstrap, source, sink, p, share) for p in range(parallelism)]
-        times = [r.result() for r in running]
-    return records / (max(ended for _, ended in times) - min(began for began, _ in times))
+        bare_partition(bootstrap, source, sink, 0, records)
+    else:
+        with ProcessPoolExecutor(parallelism, get_context("spawn")) as pool:
+            # So that all of them are there.
+            list(pool.map(time.sleep, [1] * parallelism))
+            share = records // parallelism
+            running = [pool.submit(bare_partition, bootstrap, source, sink, p, share) for p in range(parallelism)]
+            for one in running:
+                one.result()
+    return rate_into(bootstrap, sink)
 
 
-def bare_partition(bootstrap: str, source: str, sink: str, partition: int, records: int) -> tuple[float, float]:
-    """Pass one partition on; return when that began and ended."""
+def bare_partition(bootstrap: str, source: str, sink: str, partition: int, records: int) -> None:
+    """Pass one partition on."""
     from confluent_kafka import Producer
 
     common = {"bootstrap.servers": bootstrap, "log_level": 0}
@@ -137,13 +145,14 @@ def bare_partition(bootstrap: str, source: str, sink: str, partition: int, recor
     producer = Producer({**common, **settings, "linger.ms": LINGER, "delivery.report.only.error": True})
     producer.init_transactions(30)
     producer.begin_transaction()
-    began = last = time.time()
+    last = time.time()
     produce = producer.produce
     for messages in _bare_batches(common, source, records, partition):
         for message in messages:
             while True:
                 try:
-                    produce(sink, message.value().decode().encode())
+                    # With its timestamp, as all others do.
+                    produce(sink, message.value().decode().encode(), None, -1, None, None, message.timestamp()[1])
                     break
                 except BufferError:
                     producer.poll(0.05)
@@ -153,7 +162,6 @@ def bare_partition(bootstrap: str, source: str, sink: str, partition: int, recor
             producer.begin_transaction()
             last = time.time()
     producer.commit_transaction(30)
-    return began, time.time()
 
 
 def bare_count(bootstrap: str, source: str, records: int) -> float:
@@ -169,7 +177,7 @@ def bare_count(bootstrap: str, source: str, records: int) -> float:
 def _bare_batches(common: dict[str, Any], topic: str, records: int, partition: int = 0) -> Any:
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({**common, "group.id": "bare", "enable.auto.commit": False})
+    consumer = Consumer({**common, **READING, "group.id": "bare", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0)])
     left = records
     while left:
@@ -177,6 +185,35 @@ def _bare_batches(common: dict[str, Any], topic: str, records: int, partition: i
         left -= len(messages)
         yield messages
     consumer.close()
+
+
+# --- how fast
+
+
+def rate_into(bootstrap: str, topic: str) -> float:
+    """Return how many records a second the broker was given, behind the first third of each partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looking", "log_level": 0})
+    records, began, ended = 0, [], []
+    for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), 30)
+        records += end - end // 3
+        began.append(_given_at(consumer, topic, partition, end // 3))
+        # The last of all are where transactions end.
+        ended.append(_given_at(consumer, topic, partition, end - 100))
+    consumer.close()
+    return records / (max(ended) - min(began)) * 1000
+
+
+def _given_at(consumer: Any, topic: str, partition: int, offset: int) -> int:
+    """Return when the broker was given a record, in milliseconds."""
+    from confluent_kafka import TopicPartition
+
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    message = consumer.poll(30)
+    assert message is not None and message.error() is None
+    return int(message.timestamp()[1])
 
 
 # --- files
@@ -234,7 +271,7 @@ def pyflink_pass(
     told = [mode, broker.bootstrap, source, sink, str(records), str(parallelism)]
     before = cpu_seconds({broker.pid})
     found = run_script(python, "pyflink_kafka.py", [*told, *kafka_jars()])
-    rate = float(found["records_per_second"])
+    rate = rate_into(broker.bootstrap, sink)
     tell_cpu(f"pyflink {mode}", records, rate, found["cpu_seconds"], cpu_seconds({broker.pid}) - before)
     return rate
 
@@ -317,12 +354,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--only", default="pass,pass2,count,csv,parquet,cdc")
-    parser.add_argument("--without", default="", help="pyflink, or one of its modes: thread, process")
+    parser.add_argument("--without", default="", help="pyflink, or some of its modes: thread, process, java")
     options = parser.parse_args()
     only, records = options.only.split(","), options.records
     results: dict[str, Rates] = {}
     if {*PASSES, "count"} & set(only):
-        modes = [] if "pyflink" in options.without else [m for m in ("thread", "process") if m not in options.without]
+        modes = [] if "pyflink" in options.without else [m for m in MODES if m not in options.without]
         with KafkaBroker(quick_start=False) as broker:
             results |= with_kafka(broker, only, records, modes)
     with tempfile.TemporaryDirectory() as name:
@@ -356,7 +393,7 @@ def pass_rates(broker: KafkaBroker, records: int, parallelism: int, modes: list[
     names = iter(f"out-{parallelism}-{i}" for i in range(100))
 
     def fresh() -> str:
-        broker.create_topic(name := next(names), parallelism)
+        broker.create_topic(name := next(names), parallelism, message_timestamp_type="LogAppendTime")
         return name
 
     at, source = broker.bootstrap, f"in-{parallelism}"
@@ -372,7 +409,8 @@ def pass_rates(broker: KafkaBroker, records: int, parallelism: int, modes: list[
     if modes:
         filled(broker, f"few-{parallelism}", few, parallelism)
     for mode in modes:
-        found = pyflink_pass(mode, broker, f"few-{parallelism}", fresh(), few, parallelism)
+        given = (source, records) if mode == "java" else (f"few-{parallelism}", few)
+        found = pyflink_pass(mode, broker, given[0], fresh(), given[1], parallelism)
         rates |= {} if found is None else {f"pyflink {mode}": found}
     return rates
 

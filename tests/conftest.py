@@ -20,6 +20,7 @@ from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.spark.session import stop_context
 from millstream.testing.databases import MariaDbServer, PostgresServer, RedisServer
 from millstream.testing.kafka import KafkaBroker
+from millstream.testing.rabbitmq import RabbitMqServer
 from millstream.testing.search import ElasticsearchServer, OpenSearchServer
 
 Env = StreamExecutionEnvironment
@@ -68,6 +69,13 @@ def redis_server() -> Iterator[RedisServer]:
     """A Redis server; without one on the machine the test is skipped."""
     pytest.importorskip("redis", reason="redis is not installed")
     yield from _running(RedisServer)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[RabbitMqServer]:
+    """A RabbitMQ server; without one on the machine the test is skipped."""
+    pytest.importorskip("pika", reason="pika is not installed")
+    yield from _running(RabbitMqServer)
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from millstream.common import Configuration, JobClient
 from millstream.testing import LocalEnvironment
 from millstream.testing.databases import MariaDbServer, PostgresServer, RedisServer
 from millstream.testing.kafka import KafkaBroker
+from millstream.testing.rabbitmq import RabbitMqServer
 from millstream.testing.search import ElasticsearchServer, OpenSearchServer
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -157,6 +158,21 @@ def test_socket(run: Run, output: Output) -> None:
         finish(run("connectors/socket.md", {'"localhost", 9999': f'"127.0.0.1", {server.getsockname()[1]}'}))
         serving.join()
     assert output.lines() == ["('to', 1)", "('be', 1)", "('to', 2)"]
+
+
+def test_rabbitmq(run: Run, rabbitmq: RabbitMqServer) -> None:
+    import pika
+
+    connection = rabbitmq.connect()
+    channel = connection.channel()
+    for queue in ("orders", "loud orders"):
+        channel.queue_declare(queue, durable=True)
+    for name in ("tea", "milk"):
+        channel.basic_publish("", "orders", name.encode(), pika.BasicProperties(correlation_id=name))
+    run("connectors/rabbitmq.md", {"5672": str(rabbitmq.port)})
+    until(lambda: channel.queue_declare("loud orders", passive=True).method.message_count == 2)
+    assert [channel.basic_get("loud orders")[2] for _ in range(2)] == [b"TEA", b"MILK"]
+    connection.close()
 
 
 def test_redis(run: Run, redis_server: RedisServer) -> None:

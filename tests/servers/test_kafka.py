@@ -43,8 +43,8 @@ from millstream.datastream.connectors.kafka import (
     Semantic,
 )
 from millstream.datastream.connectors.kafka_client import KafkaFailure
+from millstream.datastream.connectors.kafka_producer import Transaction
 from millstream.datastream.connectors.kafka_protocol import Coordinators
-from millstream.datastream.connectors.kafka_sink import Transaction
 from millstream.datastream.formats.avro import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
@@ -138,6 +138,49 @@ def test_records_have_kafkas_timestamps(local: LocalEnvironment, kafka: KafkaBro
     source = bounded(kafka, topic)
     found = list(local.from_source(source, strategy, "kafka").process(Seen()).execute_and_collect())
     assert sorted(found) == [("1000", 1000), ("2000", 2000), ("5000", 5000)]
+
+
+def test_records_are_written_with_their_timestamps(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    """Behind a shuffle, and from Kafka to Kafka, where they are those of the records that are read."""
+    kafka.create_topic(f"{topic}-out")
+    first = 1_700_000_000_000
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
+    stream = env.from_collection([str(first + i) for i in range(20)]).assign_timestamps_and_watermarks(strategy)
+    stream.key_by(lambda v: v[-1]).map(str.strip).sink_to(writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE))
+    env.execute()
+    stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(str.strip)
+    stream.sink_to(writing(kafka, f"{topic}-out", DeliveryGuarantee.AT_LEAST_ONCE))
+    env.execute()
+    for name in (topic, f"{topic}-out"):
+        found = [(int(r.value), r.timestamp) for r in committed_records(kafka.bootstrap, name)]
+        assert sorted(found) == [(first + i, first + i) for i in range(20)]
+
+
+def test_records_without_timestamps_are_written_with_the_time_of_writing(kafka: KafkaBroker, topic: str) -> None:
+    def written(sink: KafkaSink, *values: int, stamped: bool = True) -> dict[int, int]:
+        env, already = LocalEnvironment(), len(committed_records(kafka.bootstrap, topic))
+        stream = env.from_collection([str(value) for value in values])
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
+        (stream.assign_timestamps_and_watermarks(strategy) if stamped else stream).sink_to(sink)
+        env.execute()
+        found = committed_records(kafka.bootstrap, topic)
+        assert len(found) == already + len(values)
+        return {int(record.value): record.timestamp for record in found}
+
+    sink = writing(kafka, topic, DeliveryGuarantee.AT_LEAST_ONCE)
+    before = int(time.time() * 1000)
+    # The client takes 0 for now: the nearest is written.
+    found = written(sink, -1, 0, 7)
+    assert found[-1] >= before and (found[0], found[7]) == (1, 7)
+    assert written(sink, 8, stamped=False)[8] >= before
+    # Of a window without end.
+    assert written(sink, (1 << 63) - 1)[(1 << 63) - 1] >= before
+    where = {"bootstrap.servers": kafka.bootstrap}
+    assert written(FlinkKafkaProducer(topic, SimpleStringSchema(), where), 9)[9] >= before
+    old = FlinkKafkaProducer(topic, SimpleStringSchema(), where)
+    assert written(old.set_write_timestamp_to_kafka(True), 10)[10] == 10
+    with pytest.raises(Exception, match=f"Invalid timestamp of b.{before + 10**10}.*after.max.ms"):
+        written(sink, before + 10**10)
 
 
 def here(source: KafkaSourceBuilder) -> list[Any]:
@@ -469,6 +512,29 @@ def test_offsets_are_committed_with_checkpoints_and_new_partitions_are_found(
         job.cancel().result()
 
 
+def test_partitions_that_come_later_are_read_from_their_beginning(kafka: KafkaBroker, topic: str) -> None:
+    """Also where reading began with what was new then, and they had records before they were found."""
+    source = reading(kafka, topic).set_starting_offsets(KafkaOffsetsInitializer.latest())
+    with closing(source.build().create_enumerator(1)) as enumerator:
+        enumerator.poll(100, 0.0)
+        kafka.add_partitions(topic, 4)
+        kafka.send(topic, ["a", "b"], partition=3)
+        assert (topic, 3, 0, 2, False) in enumerator.poll(100, 1000.0).shares[0]
+
+
+def test_what_an_epoch_has_written_that_failed_does_not_count(kafka: KafkaBroker, topic: str) -> None:
+    sink = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE)
+    writer, committer = sink.create_writer(runtime_context()), sink.create_committer(CommitContext("a" * 32, "sink"))
+    assert committer is not None
+    with closing(writer), closing(committer):
+        writer.begin("first")
+        writer.write("lost")
+        writer.begin("second")
+        writer.write("kept")
+        committer.commit([(0, writer.prepare_commit(True))])
+        assert read_committed(kafka.bootstrap, topic) == [b"kept"]
+
+
 def _until(holds: Any, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not holds():
@@ -659,7 +725,9 @@ def test_a_job_that_starts_afresh_ends_what_one_of_its_prefix_has_left(
 def _producer(kafka: KafkaBroker, transactional_id: str) -> Any:
     from confluent_kafka import Producer
 
-    return Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id, "log_level": 0})
+    about = {"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id, "log_level": 0}
+    # Longer than anybody waits for it.
+    return Producer({**about, "transaction.timeout.ms": 600_000})
 
 
 def _open(producer: Any, topic: str) -> None:

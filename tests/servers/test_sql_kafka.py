@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -351,6 +352,13 @@ def test_messages_are_written_with_keys_headers_and_timestamps(kafka: KafkaBroke
         (b"a", b'{"id":1}', (1, 1_700_000_000_123), [("h", b"v")]),
         (b"b", b'{"id":2}', (1, 1_700_000_000_456), None),
     ]
+    # The client takes 0 for now: the nearest is written.
+    more = "(3, 'c', CAST(NULL AS TIMESTAMP_LTZ(3))), (4, 'd', TO_TIMESTAMP_LTZ(0, 3))"
+    t_env.execute_sql(f"INSERT INTO t (id, name, ts) VALUES {more}").wait()
+    now, epoch = (next(m for m in read(kafka, topic) if m.key() == key).timestamp()[1] for key in (b"c", b"d"))
+    assert abs(now - time.time() * 1000) < 600_000 and epoch == 1
+    with pytest.raises(Exception, match="no timestamp before 1970, and a row has -5 ms"):
+        t_env.execute_sql("INSERT INTO t (id, name, ts) VALUES (5, 'e', TO_TIMESTAMP_LTZ(-5, 3))").wait()
 
 
 def test_partitions_are_chosen_as_is_said(kafka: KafkaBroker) -> None:

@@ -153,6 +153,27 @@ def test_rates_that_cannot_be_are_refused() -> None:
         HybridSource.builder(NumberSequenceSource(1, 2).at_most(1))
 
 
+def _rest(source: NumberSequenceSource, left: Any) -> list[int]:
+    """Return the numbers that a job reads that goes on from so much being left."""
+    enumerator, reader = source.create_enumerator(2, left), source.create_reader(0, 2)
+    found: list[int] = []
+    while not enumerator.is_finished():
+        for shares in enumerator.poll(10, 0.0).shares.values():
+            found += [n for share in shares for numbers in reader.read(share) for n in numbers]
+    return sorted(found)
+
+
+def test_a_sequence_goes_on_with_what_is_left_of_it_and_no_other() -> None:
+    begun = NumberSequenceSource(1, 100).create_enumerator(2)
+    begun.poll(10, 0.0)
+    left = [*range(11, 51), *range(61, 101)]
+    for same_or_wider in ((1, 100), (-5, 1000), (11, 100)):
+        assert _rest(NumberSequenceSource(*same_or_wider), begun.snapshot()) == left
+    for other in ((1, 99), (12, 100), (200, 300)):
+        with pytest.raises(InvalidProgramError, match=r"from \d+ to \d+ are left to read in the checkpoint.*uid"):
+            NumberSequenceSource(*other).create_enumerator(2, begun.snapshot())
+
+
 class _Endless(Source[int]):
     is_bounded = True
 

@@ -24,6 +24,8 @@ class SinkWriter(ABC):
 
     # Whether it keeps the values it is given beyond the call, so that they must not change any more.
     keeps_values = True
+    # Whether it is told the event time of records: `write_at` is called then, not `write`.
+    takes_timestamps = False
 
     def begin(self, transaction: str) -> None:
         """An epoch begins; `transaction` is a name that nobody else has had or will have, not even in a retry."""
@@ -31,6 +33,10 @@ class SinkWriter(ABC):
     @abstractmethod
     def write(self, value: Any) -> None:
         """Take one record."""
+
+    def write_at(self, value: Any, timestamp: int | None) -> None:
+        """Take one record with its timestamp, None where it has none; only where `takes_timestamps` is set."""
+        self.write(value)
 
     def on_watermark(self, watermark: int) -> None:
         """Event time has come this far; only sinks of tables are told."""
@@ -164,7 +170,10 @@ class SinkOperator(Operator):
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         if self.writer.keeps_values:
             value = detached(w, value)
-        w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
+        if self.writer.takes_timestamps:
+            w.line(f"{w.bind(self.writer.write_at, 'write')}({value.name}, {value.timestamp})", self, value.name)
+        else:
+            w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
         self.taken.count(w, f"len({value.name})" if self.takes_batches else "1")
 
     def carry(self) -> Any:

@@ -30,13 +30,11 @@ class LocalServer(ABC):
     name = ""
     # Under which user it runs when we are root, which servers refuse to be; the first that is known.
     users: tuple[str, ...] = ("nobody",)
-    # The variable that tells it where its directory is, if it wants one.
-    told_by = ""
 
     def __init__(self) -> None:
         # The path of a socket must be short.
         self.directory = tempfile.mkdtemp(prefix=f"millstream-{self.name.lower()[:5]}-")
-        self.port = _free_port()
+        self.port = free_port()
         self._owner = _owner(self.users)
         if self._owner:
             os.chown(self.directory, self._owner["user"], self._owner["group"])
@@ -66,13 +64,15 @@ class LocalServer(ABC):
     def _answers(self) -> bool:
         """Tell whether the server can be used."""
 
+    def _environment(self) -> dict[str, str]:
+        """Return the variables it is started with, beside those that are there."""
+        return {}
+
     def start(self) -> None:
         """Start the server, or start it again with the data it has, and wait until it answers."""
         if not os.path.exists(os.path.join(self.directory, "log")):
             self._make()
-        about: dict[str, Any] = {"cwd": self.directory, **self._owner}
-        if self.told_by:
-            about["env"] = {**os.environ, self.told_by: self.directory}
+        about: dict[str, Any] = {"cwd": self.directory, "env": {**os.environ, **self._environment()}, **self._owner}
         with open(os.path.join(self.directory, "log"), "ab") as log:
             self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, **about)
         end = time.monotonic() + _START_SECONDS
@@ -305,7 +305,8 @@ class RedisServer(LocalServer):
             return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

@@ -131,6 +131,8 @@ class KafkaBroker:
             "num.network.threads": 2,
             "num.io.threads": 2,
             "log.cleaner.enable": "false",
+            # Records of tests may be of any time.
+            "log.retention.ms": -1,
             "auto.create.topics.enable": "false",
             **(self._secure() if self._is_secure else {}),
             **self._settings,

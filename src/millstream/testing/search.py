@@ -141,12 +141,14 @@ class ElasticsearchServer(_SearchServer):
     """
 
     name = "Elasticsearch"
-    told_by = "LIBFFI_TMPDIR"
     organisation = "org.elasticsearch.distribution.integ-test-zip"
     module = "elasticsearch"
     version = "7.17.28"
     main = "org.elasticsearch.bootstrap.Elasticsearch"
     settings = "es"
+
+    def _environment(self) -> dict[str, str]:
+        return {"LIBFFI_TMPDIR": self.directory}
 
 
 class OpenSearchServer(_SearchServer):

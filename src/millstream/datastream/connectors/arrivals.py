@@ -176,7 +176,9 @@ class _Enumerator(SplitEnumerator):
         self._inlet.release()
 
 
-class _Reader(SourceReader):
+class ArrivalsReader(SourceReader):
+    """Reads what has come: the bytes are in the shares."""
+
     def __init__(self, schema: DeserializationSchema, bad: BadRecords, name: str) -> None:
         self._deserialize = schema.deserialize
         self._bad = bad
@@ -226,4 +228,4 @@ class ArrivalsSource(Source[Any]):
         return _Enumerator(self.inlet(), restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return _Reader(self._schema, self.bad_records, self.name)
+        return ArrivalsReader(self._schema, self.bad_records, self.name)

@@ -1,5 +1,6 @@
 """Kafka: sources and sinks under PyFlink's names."""
 
+from millstream.datastream.connectors.kafka_deserialization import KafkaRecord, KafkaRecordDeserializationSchema
 from millstream.datastream.connectors.kafka_offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -12,19 +13,13 @@ from millstream.datastream.connectors.kafka_old import (
     FlinkKafkaProducerBase,
     Semantic,
 )
-from millstream.datastream.connectors.kafka_sink import (
+from millstream.datastream.connectors.kafka_serialization import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
-    KafkaSink,
-    KafkaSinkBuilder,
     KafkaTopicSelector,
 )
-from millstream.datastream.connectors.kafka_source import (
-    KafkaRecord,
-    KafkaRecordDeserializationSchema,
-    KafkaSource,
-    KafkaSourceBuilder,
-)
+from millstream.datastream.connectors.kafka_sink import KafkaSink, KafkaSinkBuilder
+from millstream.datastream.connectors.kafka_source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
     "FlinkKafkaConsumer",

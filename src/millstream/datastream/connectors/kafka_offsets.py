@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -93,6 +94,11 @@ class KafkaOffsetsInitializer:
         return self.kind is _Kind.COMMITTED
 
 
+# What is said of a partition that is new, or whose leader was another just now: it is asked for again.
+_LEADER_MOVES = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH")
+_PAUSE = 0.1
+
+
 class Cluster:
     """Asks a cluster for its partitions and their offsets. Lives on the driver."""
 
@@ -157,20 +163,26 @@ class Cluster:
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        kind, time = spec
-        asked = OffsetSpec.for_timestamp(time) if kind == "timestamp" else getattr(OffsetSpec, kind)()
+        kind, at = spec
+        asked = OffsetSpec.for_timestamp(at) if kind == "timestamp" else getattr(OffsetSpec, kind)()
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        request = {TopicPartition(topic, number): asked for topic, number in partitions}
-        futures = self._admin.client.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT)
+        end = time.monotonic() + TIMEOUT
         found: dict[Partition, int] = {}
-        for partition, future in futures.items():
-            try:
-                found[partition.topic, partition.partition] = future.result(TIMEOUT).offset
-            except self._kafka.KafkaException as e:
-                raise KafkaFailure(
-                    f"Kafka at {self.bootstrap} does not tell the offsets of partition {partition.partition} of topic "
-                    f"{partition.topic!r}: {reason(e)}."
-                ) from e
+        while len(found) < len(partitions):
+            request = {TopicPartition(*partition): asked for partition in partitions if partition not in found}
+            futures = self._admin.client.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT)
+            for partition, future in futures.items():
+                try:
+                    found[partition.topic, partition.partition] = future.result(TIMEOUT).offset
+                except self._kafka.KafkaException as e:
+                    if e.args[0].name() in _LEADER_MOVES and time.monotonic() < end:
+                        continue
+                    raise KafkaFailure(
+                        f"Kafka at {self.bootstrap} does not tell the offsets of partition {partition.partition} of "
+                        f"topic {partition.topic!r}: {reason(e)}."
+                    ) from e
+            if len(found) < len(partitions):
+                time.sleep(_PAUSE)
         return found
 
     def group_offsets(self, partitions: list[Partition]) -> dict[Partition, int]:

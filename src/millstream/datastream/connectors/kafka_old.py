@@ -10,11 +10,8 @@ from millstream.common.serialization import DeserializationSchema, Serialization
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.connectors.base import DeliveryGuarantee
 from millstream.datastream.connectors.kafka_offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from millstream.datastream.connectors.kafka_sink import (
-    KafkaRecordSerializationSchema,
-    KafkaSink,
-    KafkaSinkBuilder,
-)
+from millstream.datastream.connectors.kafka_serialization import KafkaRecordSerializationSchema
+from millstream.datastream.connectors.kafka_sink import KafkaSink, KafkaSinkBuilder
 from millstream.datastream.connectors.kafka_source import KafkaSource
 
 __all__ = ["FlinkKafkaConsumer", "FlinkKafkaConsumerBase", "FlinkKafkaProducer", "FlinkKafkaProducerBase", "Semantic"]
@@ -101,7 +98,8 @@ class FlinkKafkaProducerBase(KafkaSink):
         return self
 
     def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> FlinkKafkaProducerBase:
-        """Accepted for Flink's sake: records have the time at which they are written."""
+        """Say whether messages have the timestamps of records; without, the time at which they are written."""
+        self._settings = replace(self._settings, stamps=write_timestamp_to_kafka)
         return self
 
 
@@ -122,7 +120,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
             builder.set_property(key, str(value))
         builder.set_record_serializer(schema.set_value_serialization_schema(serialization_schema).build())
         builder.set_delivery_guarantee(DeliveryGuarantee[semantic.name]).set_transactional_id_prefix(f"sink-{topic}")
-        super().__init__(replace(builder.build()._settings, owns_prefix=False))
+        super().__init__(replace(builder.build()._settings, owns_prefix=False, stamps=False))
 
     def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
         """Accepted for Flink's sake: a transaction that is gone is an error, since its records are lost."""

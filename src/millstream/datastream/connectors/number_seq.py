@@ -104,7 +104,18 @@ class NumberSequenceSource(Source[int]):
         return True
 
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        self._check_within(restored or {})
         return IntervalEnumerator(self._start, self._end + 1, parallelism, restored)
+
+    def _check_within(self, left: dict[int, tuple[int, int]]) -> None:
+        """What a checkpoint has left counts, as in Flink; but the job was planned for the numbers of this source."""
+        beyond = [(a, b - 1) for a, b in left.values() if a < self._start or b - 1 > self._end]
+        if beyond:
+            raise InvalidProgramError(
+                f"NumberSequenceSource: the numbers from {beyond[0][0]:,} to {beyond[0][1]:,} are left to read in the "
+                f"checkpoint, and are not all in this one's, from {self._start:,} to {self._end:,}: give it an "
+                "interval that has them, or a uid of its own to start anew."
+            )
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _Reader()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.common.errors import MillstreamError
-from millstream.datastream.connectors.kafka_source import KafkaBatchDeserializationSchema
+from millstream.datastream.connectors.kafka_deserialization import KafkaBatchDeserializationSchema
 from millstream.sql.columns.batch import DELETE, UPDATE_AFTER, Batch, Kinds
 from millstream.sql.columns.values import to_column
 from millstream.sql.schema import Field

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from millstream.common.errors import MillstreamError
-from millstream.datastream.connectors.kafka_sink import KafkaBatchSerializationSchema, Produced, SinkPlace
+from millstream.datastream.connectors.kafka_serialization import KafkaBatchSerializationSchema, Produced, SinkPlace
 from millstream.sql.columns.batch import INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.values import to_python
@@ -202,11 +202,19 @@ class TableWriting(KafkaBatchSerializationSchema):
                 )
         return found
 
-    def _stamps(self, batch: Batch) -> list[int]:
+    def _stamps(self, batch: Batch) -> list[int | None]:
         column = self._metadata(batch, "timestamp")
         if column is None:
-            return [0] * len(batch)
-        return [0 if null else v for v, null in zip(plain(column).tolist(), column.is_null().to_pylist(), strict=True)]
+            return [None] * len(batch)
+        nulls = column.is_null().to_pylist()
+        found = [None if null else v for v, null in zip(plain(column).tolist(), nulls, strict=True)]
+        before = next((v for v in found if v is not None and v < 0), None)
+        if before is not None:
+            raise MillstreamError(
+                f"Kafka takes no timestamp before 1970, and a row has {before} ms in the metadata column 'timestamp': "
+                "write NULL for the time of writing."
+            )
+        return found
 
     def _headers(self, batch: Batch) -> list[Any]:
         column = self._metadata(batch, "headers")

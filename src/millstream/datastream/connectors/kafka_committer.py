@@ -1,0 +1,107 @@
+"""Commits the transactions of checkpoints, and ends those that nobody else will. Lives on the driver."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from millstream.common.faults import fault_point
+from millstream.datastream.connectors.base import CommitContext, Committer
+from millstream.datastream.connectors.kafka_client import TIMEOUT, KafkaFailure, client_settings, library, reason
+from millstream.datastream.connectors.kafka_producer import Transaction, addresses
+from millstream.datastream.connectors.kafka_protocol import Address, Coordinators
+from millstream.datastream.connectors.kafka_sink_settings import SinkSettings
+
+# So long the workers of a driver that died may go on to begin transactions.
+_ZOMBIE_SECONDS = 60.0
+
+
+class KafkaCommitter(Committer):
+    def __init__(self, settings: SinkSettings, context: CommitContext) -> None:
+        self._settings = settings
+        self._context = context
+        self._kafka = library()
+        self._admin = settings.admin()
+        self._coordinators = Coordinators(client_settings(settings.properties), self._brokers)
+        # The jobs whose transactions are no strays; and until when strays may still come.
+        self._known = {context.job_id}
+        self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
+
+    def _brokers(self) -> list[Address]:
+        return addresses(self._admin.cluster())
+
+    def begin(self) -> None:
+        self.recover([], self._context.job_id)
+
+    def commit(self, committables: list[tuple[int, Transaction]]) -> None:
+        for _, transaction in committables:
+            self._commit(Transaction(*transaction))
+            fault_point("driver.between-transactions")
+        if time.monotonic() < self._looks_until:
+            self._abort_strays([transaction[0] for _, transaction in committables])
+
+    def _abort_strays(self, committed: list[str]) -> None:
+        """End the transactions under this prefix of which nothing is to go on.
+
+        Those of jobs that died before their first checkpoint, or went on from the checkpoint that this one goes on
+        from; and those that workers of an earlier execution of this job have begun when it was over already.
+        """
+        operator = "" if self._settings.owns_prefix else re.escape(f"{self._context.operator_id}-")
+        name = re.compile(rf"{re.escape(str(self._settings.prefix))}-([0-9a-f]{{32}})-{operator}.*")
+        own = f"{self._settings.prefix}-{self._context.prefix()}"
+        current = max((execution_of(t, own) for t in committed), default=-1)
+        for left in self._coordinators.ongoing(f"{self._settings.prefix}-"):
+            found = name.fullmatch(left)
+            is_others = found is not None and found[1] not in self._known
+            if is_others or 0 <= execution_of(left, own) < current:
+                self._abort(left)
+
+    def _commit(self, transaction: Transaction) -> None:
+        known = self._coordinators.state(transaction.id)
+        if known is None or known.state in ("CompleteCommit", "PrepareCommit"):
+            # Committed already; the coordinator forgets it after some days.
+            return
+        if known.state != "Ongoing" or (known.producer_id, known.epoch) != transaction[1:]:
+            raise KafkaFailure(
+                f"KafkaSink: transaction {transaction.id} cannot be committed any more, it is {known.state}: longer "
+                f"than its timeout ({self._settings.transaction_timeout:,} ms) had passed before its checkpoint was "
+                "complete, or another job with the same transactional id prefix was started, and Kafka has given its "
+                "records up. Start from an earlier checkpoint, let transaction.timeout.ms be longer than the longest "
+                "time a job may be down, and give every sink a prefix of its own."
+            )
+        self._coordinators.commit(*transaction)
+
+    def recover(self, committables: list[tuple[int, Transaction]], former_job_id: str) -> None:
+        self._known.add(former_job_id)
+        self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
+        self.commit(committables)
+        named = {Transaction(*t).id for _, t in committables}
+        for job_id in dict.fromkeys((former_job_id, self._context.job_id)):
+            prefix = f"{self._settings.prefix}-{self._context.prefix(job_id)}"
+            for left in self._coordinators.ongoing(prefix):
+                if left not in named:
+                    self._abort(left)
+
+    def _abort(self, transaction: str) -> None:
+        """End a transaction that nobody will: who takes its name over ends it."""
+        settings = {**client_settings(self._settings.properties), "transactional.id": transaction}
+        try:
+            self._kafka.Producer(settings).init_transactions(TIMEOUT)
+        except self._kafka.KafkaException as e:
+            raise KafkaFailure(f"KafkaSink: transaction {transaction} cannot be aborted: {reason(e)}.") from e
+
+    def close(self) -> None:
+        self._coordinators.close()
+
+
+def execution_of(transaction: str, prefix: str) -> int:
+    """Return which execution of the job has begun a transaction, by its name; -1 when it does not say.
+
+    Example:
+        >>> execution_of("out-job-sink-1-17-5f3a.2.9c.11-next", "out-job-sink-")
+        2
+        >>> execution_of("out-another-sink-1-17-5f3a.2.9c.11", "out-job-sink-")
+        -1
+    """
+    found = re.fullmatch(re.escape(prefix) + r"\d+-\d+-[^.]*\.(\d+)\..*", transaction)
+    return -1 if found is None else int(found[1])

@@ -1,0 +1,91 @@
+"""A real RabbitMQ server for tests: empty, on loopback, started in some seconds, deleted at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import Any
+
+from millstream.testing.databases import LocalServer, free_port
+
+__all__ = ["RabbitMqServer"]
+
+
+class RabbitMqServer(LocalServer):
+    """RabbitMQ, with the user `guest`.
+
+    Example:
+        with RabbitMqServer() as server:
+            config = RMQConnectionConfig.Builder().set_uri(server.uri).build()
+    """
+
+    name = "RabbitMQ"
+    users = ("rabbitmq", "nobody")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._distribution, self._names = free_port(), free_port()
+
+    @property
+    def uri(self) -> str:
+        """Where it is, as whom to come, and its virtual host."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2f"
+
+    def connect(self) -> Any:
+        """Return a connection of pika."""
+        import pika
+
+        return pika.BlockingConnection(pika.URLParameters(self.uri))
+
+    def _make(self) -> None:
+        self._script()
+        with open(os.path.join(self.directory, "plugins"), "w") as file:
+            file.write("[].\n")
+        with open(os.path.join(self.directory, "rabbitmq.conf"), "w") as file:
+            file.write(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
+
+    def _script(self) -> str:
+        # What is on the path of Debian starts this one as another user, and waits for it.
+        inner = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+        return inner if os.path.exists(inner) else self._program("rabbitmq-server")
+
+    def _environment(self) -> dict[str, str]:
+        at = self.directory
+        return {
+            "HOME": at,
+            "RABBITMQ_NODENAME": f"millstream-{self.port}@localhost",
+            # In its own process, not in one behind the script's.
+            "RABBITMQ_ALLOW_INPUT": "1",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput",
+            "RABBITMQ_MNESIA_BASE": os.path.join(at, "data"),
+            "RABBITMQ_LOG_BASE": os.path.join(at, "logs"),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_PID_FILE": os.path.join(at, "pid"),
+            "RABBITMQ_CONFIG_FILE": os.path.join(at, "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": os.path.join(at, "plugins"),
+            "RABBITMQ_CONF_ENV_FILE": os.path.join(at, "nothing"),
+            "RABBITMQ_DIST_PORT": str(self._distribution),
+            # A register of names of its own, which goes with it.
+            "ERL_EPMD_PORT": str(self._names),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+
+    def _command(self) -> list[str]:
+        return [self._script()]
+
+    def _answers(self) -> bool:
+        import pika
+
+        try:
+            self.connect().close()
+        except (pika.exceptions.AMQPError, OSError):
+            return False
+        return True
+
+    def _end(self, how: int) -> None:
+        super()._end(signal.SIGTERM if how == signal.SIGINT else how)
+
+    def close(self) -> None:
+        super().close()
+        subprocess.run(["epmd", "-port", str(self._names), "-kill"], capture_output=True, check=False)

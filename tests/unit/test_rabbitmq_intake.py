@@ -1,0 +1,136 @@
+"""Messages of RabbitMQ: which are dealt out, which come again, which are acknowledged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig
+from millstream.datastream.connectors.rabbitmq_intake import Intake, Message
+
+
+class Queue:
+    """A queue with one consumer: what it was sent and has not acknowledged goes back to its place when it goes."""
+
+    def __init__(self, bodies: list[int]) -> None:
+        self._waiting: list[tuple[int, bool]] = [(body, False) for body in bodies]
+        self._sent: dict[int, int] = {}
+
+    def connect(self) -> None:
+        self._waiting = [(body, True) for body in self._sent.values()] + self._waiting
+        self._sent = {}
+
+    def send(self, intake: Intake) -> bool:
+        """Send one message; tell whether there was one."""
+        if not self._waiting:
+            return False
+        body, again = self._waiting.pop(0)
+        tag = max(self._sent, default=self._last) + 1
+        self._last, self._sent[tag] = tag, body
+        if intake.take(Message(tag, f"id {body}", b"%d" % body), again):
+            del self._sent[tag]
+        return True
+
+    _last = 0
+
+    def acknowledge(self, tag: int) -> None:
+        self._sent = {t: body for t, body in self._sent.items() if t > tag}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting and not self._sent
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_every_message_counts_once_whatever_fails(seed: int) -> None:
+    """The execution ends anywhere, also between a checkpoint's end and its acknowledgement."""
+    random = Random(seed)
+    messages = list(range(40))
+    queue = Queue(messages)
+    # What a checkpoint holds: the position, and what was processed up to it.
+    held: tuple[Any, list[bytes]] = (None, [])
+    for execution in range(100):
+        queue.connect()
+        intake = Intake(f"channel {execution}", held[0])
+        processed = list(held[1])
+        pending: list[Any] = []
+        for _ in range(random.randrange(60)):
+            action = random.randrange(4)
+            if action == 0:
+                queue.send(intake)
+            elif action == 1:
+                start, bodies = intake.deal(random.randrange(5))
+                assert start == len(processed)
+                processed += bodies
+            elif action == 2:
+                pending.append(intake.position())
+                held = pending[-1], list(processed)
+            elif pending:
+                tag = intake.acknowledge(pending.pop(0))
+                if tag is not None:
+                    queue.acknowledge(tag)
+        if queue.is_empty:
+            break
+    else:
+        pytest.fail("messages are left")
+    assert Counter(held[1]) == Counter(b"%d" % m for m in messages)
+
+
+def test_one_that_comes_twice_before_it_is_acknowledged_counts_once_and_both_are_acknowledged() -> None:
+    intake = Intake("a", None)
+    for tag, body in (1, 1), (2, 2), (3, 1):
+        intake.take(Message(tag, f"id {body}", b"%d" % body), False)
+    assert intake.deal(2) == (0, [b"1", b"2"])
+    assert intake.acknowledge(intake.position()) == 3
+
+
+def test_without_ids_what_was_not_acknowledged_counts_again() -> None:
+    first = Intake("a", None)
+    for tag in (1, 2, 3):
+        assert not first.take(Message(tag, None, b"%d" % tag), False)
+    assert first.deal(2) == (0, [b"1", b"2"])
+    position = first.position()
+    assert first.deal(9) == (2, [b"3"])
+    second = Intake("b", position)
+    # Of another channel: its messages are gone already.
+    assert second.acknowledge(position) is None
+    for tag in (1, 2, 3):
+        assert not second.take(Message(tag, None, b"%d" % tag), True)
+    assert second.deal(9) == (2, [b"1", b"2", b"3"])
+    assert first.acknowledge(position) == 2 and first.acknowledge(position) is None
+
+
+def test_ids_are_not_kept_for_longer_than_they_can_come_again() -> None:
+    first = Intake("a", None)
+    for tag in (1, 2):
+        first.take(Message(tag, f"id {tag}", b""), False)
+    first.deal(9)
+    second = Intake("b", first.position())
+    assert second.position().ids == {"id 1", "id 2"}
+    assert second.take(Message(1, "id 1", b""), True)
+    assert second.position().ids == {"id 2"}
+    # The other one was acknowledged before: what is new stands behind all that comes again.
+    second.take(Message(2, "id 3", b""), False)
+    assert second.position().ids == frozenset()
+
+
+def test_what_is_not_complete_is_refused() -> None:
+    builder = RMQConnectionConfig.Builder().set_host("h").set_port(5672).set_user_name("u").set_password("p")
+    with pytest.raises(InvalidProgramError, match=r"set_virtual_host\(...\), or everything at once with set_uri"):
+        builder.build()
+    with pytest.raises(InvalidProgramError, match="prefetch count is from 1 to 65,535, it is 0"):
+        builder.set_prefetch_count(0)
+    builder.set_virtual_host("/").set_requested_heartbeat(5).set_requested_frame_max(9000).set_requested_channel_max(7)
+    builder.set_connection_timeout(1500).set_automatic_recovery(True).set_network_recovery_interval(10)
+    config = builder.set_topology_recovery_enabled(False).build()
+    found = config.get_host(), config.get_port(), config.get_virtual_host(), config.get_user_name()
+    assert (*found, config.get_password(), config.get_uri()) == ("h", 5672, "/", "u", "p", None)
+    assert (config.get_requested_heartbeat(), config.get_requested_frame_max()) == (5, 9000)
+    assert (config.get_requested_channel_max(), config.get_connection_timeout()) == (7, 1500)
+    assert (config.is_automatic_recovery(), config.is_topology_recovery()) == (True, False)
+    assert config.get_network_recovery_interval() == 10
+    assert config.server().timeout == 1.5 and config.server().place == "h:5672, virtual host '/'"
