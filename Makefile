@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql bench-nexmark chaos soak clean
+.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql bench-nexmark chaos soak soak-sql clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -124,6 +124,11 @@ chaos-cookbook: $(STAMP)
 MINUTES ?= 60
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
+
+# Nexmark's q4, q7, q9 and q20 for so many minutes each, slots and drivers killed: the rows of undisturbed runs are left.
+SQL_MINUTES ?= 5
+soak-sql: $(STAMP)
+	$(BIN)/python -m tests.soak.nexmark --minutes $(SQL_MINUTES)
 
 clean:
 	rm -rf $(VENV)

@@ -60,6 +60,16 @@ for point in largest.execute_and_collect():
 print(sorted(found))
 """
 
+TABLE = """
+from millstream.table import StreamTableEnvironment
+from millstream.table.expressions import col
+
+t_env = StreamTableEnvironment.create(env)
+t_env.execute_sql("CREATE TABLE endless (number_of BIGINT) WITH ('connector' = 'datagen')")
+words = t_env.from_elements([("to", 1), ("be", 2)], ["word", "n"])
+words
+"""
+
 ENDLESS = """
 ticks = env.from_source(DataGeneratorSource(lambda i: (i % 3, i), rate_per_second=200))
 for tick in ticks.key_by(lambda t: t[0]).reduce(lambda a, b: b).execute_and_collect():
@@ -79,6 +89,11 @@ def text(cell: Any) -> str:
 def pictures(cell: Any) -> list[str]:
     shown = [o for o in cell.outputs if o.output_type in ("display_data", "execute_result")]
     return [o.data["image/svg+xml"] for o in shown if "image/svg+xml" in o.data]
+
+
+def tables(cell: Any) -> list[str]:
+    shown = [o for o in cell.outputs if o.output_type in ("display_data", "execute_result")]
+    return [o.data["text/html"] for o in shown if "text/html" in o.data]
 
 
 def slots(kernel: int) -> list[psutil.Process]:
@@ -146,6 +161,14 @@ def test_cells_collect_draw_are_interrupted_and_go_on(tmp_path: Path) -> None:
         await notebook.run(LARGEST)
         expected = "['a=1', 'a=5', 'a=5', 'b=9']\n"
         assert text(await notebook.run(COLLECT)) == expected
+
+        # A table that ends shows its first rows, of one that does not the columns are shown, and a query's rows print.
+        (shown,) = tables(await notebook.run(TABLE))
+        assert "<td>to</td>" in shown
+        assert "<td>TO</td>" in tables(await notebook.run("words.select(col('word').upper_case)"))[0]
+        (shown,) = tables(await notebook.run("t_env.from_path('endless')"))
+        assert "number_of" in shown
+        assert "| +I |" in text(await notebook.run("words.execute().print()"))
 
         # A module beside the notebook is found by the workers too.
         (tmp_path / "helper.py").write_text("def double(x):\n    return 2 * x\n")

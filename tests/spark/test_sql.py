@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import two_queries
 from helpers import wait_until
@@ -14,6 +15,7 @@ from helpers import wait_until
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.faults import sql_job
+from tests.sql_terminal import PROMPT, terminal_with
 
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
@@ -202,3 +204,44 @@ def test_a_session_of_the_gateway_runs_on_spark(config: Configuration) -> None:
         found += [v for batch in piece.batches for v in batch.columns[0].to_pylist()]
         token = piece.next_token
     assert found == [500_500]
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_at_the_prompt_ends_the_query_and_nothing_else(tmp_path: Path) -> None:
+    """A query that runs on Spark is cancelled, its slots are gone, and the next one runs."""
+    options = ("-p", "2", "-D", "spark.master=local[2]", "-D", "millstream.quiet=true")
+    with terminal_with(tmp_path, *options, seconds=100) as terminal:
+        terminal.sees(PROMPT)
+        terminal.types("SET 'sql-client.execution.result-mode' = 'tableau';\n")
+        terminal.sees("succeeded.*" + PROMPT)
+        terminal.types("CREATE TABLE endless (n BIGINT) WITH ('connector'='datagen','rows-per-second'='1000');\n")
+        terminal.sees("Execute statement succeeded.*" + PROMPT)
+        for statement, seen in (
+            ("SELECT n FROM endless", r"\| \+I \|"),
+            ("SELECT COUNT(n) FROM endless", r"\| \+U \|"),
+        ):
+            terminal.types(f"{statement};\n")
+            terminal.sees(seen)
+            assert _slots(terminal.pid)
+            terminal.types("\x03")
+            terminal.sees("Query terminated, received a total of [0-9]+ rows?.*" + PROMPT)
+            wait_until(lambda: not _slots(terminal.pid))
+        terminal.types("SHOW JOBS;\n")
+        terminal.sees(r"collect \| +(CANCELED|CANCELLING).*collect \| +(CANCELED|CANCELLING).*" + PROMPT)
+        terminal.types("SELECT COUNT(*) AS c FROM (VALUES (1), (2)) AS v(a);\n")
+        terminal.sees(r"\| +2 \|.*" + PROMPT)
+        terminal.types("QUIT;\n")
+        assert terminal.ends() == 0
+
+
+def _slots(process: int) -> list[int]:
+    """Return the processes of slots below a process."""
+    below = psutil.Process(process).children(recursive=True)
+    return [p.pid for p in below if p.is_running() and _name(p).startswith("millstream-s")]
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name() if process.status() != psutil.STATUS_ZOMBIE else ""
+    except psutil.Error:
+        return ""

@@ -90,9 +90,7 @@ NOTHING = "nothing: it grows for as long as new keys come"
 def test_explain_says_what_is_kept(query: str, keeps: str, key: str, bound: str) -> None:
     found = state(query)
     assert (found["keeps"][0], found["key"][0], found["bounded by"][0]) == (keeps, key, bound)
-    assert ("SET 'table.exec.state.ttl'" in found.get("smaller with", [""])[0]) == (
-        bound == NOTHING and "INTERSECT" not in query
-    )
+    assert ("SET 'table.exec.state.ttl'" in found.get("smaller with", [""])[0]) == (bound == NOTHING)
 
 
 def test_a_time_to_live_bounds_what_nothing_else_does() -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.sql_terminal import PROMPT, Terminal, terminal_with
 
 from millstream.cli.prompt.typed import completions, is_blank, is_command, split
 from millstream.cli.prompt.views import ChangelogView, TableView
@@ -145,87 +141,40 @@ def test_jobs_that_a_file_starts_are_waited_for(tmp_path: Path) -> None:
     assert failing.returncode == 1, failing.stdout
 
 
-class Terminal:
-    """The prompt on a terminal."""
-
-    def __init__(self, folder: Path) -> None:
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.environ |= {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
-            os.chdir(folder)
-            os.execv(sys.executable, [
-                sys.executable, "-m", "millstream", "sql", "--local", "-p", "1", "-hist", "history",
-            ])  # fmt: skip
-        self.told = ""
-
-    def sees(self, pattern: str) -> str:
-        """Wait until something is on the terminal; return what it was, and go on behind it."""
-        end = time.monotonic() + 40
-        while not (found := re.search(pattern, self.told, re.DOTALL)):
-            assert time.monotonic() < end, self.told[-3000:]
-            if not select.select([self.fd], [], [], 1)[0]:
-                continue
-            try:
-                self.told += os.read(self.fd, 65536).decode("utf-8", "replace")
-            except OSError:
-                pytest.fail(f"the prompt has ended: {self.told[-3000:]}")
-        self.told = self.told[found.end() :]
-        return found.group()
-
-    def types(self, text: str) -> None:
-        os.write(self.fd, text.encode())
-
-    def ends(self) -> int:
-        """Wait until the prompt has ended; return its exit code."""
-        try:
-            while os.read(self.fd, 65536):
-                pass
-        except OSError:
-            pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    terminal = Terminal(tmp_path)
-    yield terminal
-    try:
-        os.kill(terminal.pid, signal.SIGKILL)
-        os.waitpid(terminal.pid, 0)
-    except (ProcessLookupError, ChildProcessError):
-        pass
-    os.close(terminal.fd)
+    with terminal_with(tmp_path, "--local", "-p", "1") as started:
+        yield started
 
 
 @pytest.mark.timeout(240)
 def test_statements_are_typed_at_a_prompt(terminal: Terminal, tmp_path: Path) -> None:
-    prompt = "Millstream SQL> "
-    terminal.sees(prompt)
+    terminal.sees(PROMPT)
     # A statement of several lines, a mistake, and the prompt goes on.
     terminal.types("SELECT nope\n")
     terminal.sees("\n> ")
     terminal.types("FROM (VALUES (1)) AS v(a);\n")
     terminal.sees(r"At line 1, column 8: Column 'nope' not found in any table\r\n    SELECT nope\r\n           \^")
-    terminal.sees(prompt)
+    terminal.sees(PROMPT)
     # What is typed halfway is forgotten at Ctrl-C.
     terminal.types("SELECT halfway\n")
     terminal.sees("\n> ")
     terminal.types("\x03")
-    terminal.sees(prompt)
+    terminal.sees(PROMPT)
     # Tab completes the names of tables and columns.
     terminal.types("CREATE TABLE endless (number_of BIGINT) WITH ('connector'='datagen','rows-per-second'='1000');\n")
-    terminal.sees("Execute statement succeeded.*" + prompt)
+    terminal.sees("Execute statement succeeded.*" + PROMPT)
     terminal.types("DESCRIBE endl\t;\n")
-    terminal.sees(r"number_of \| BIGINT.*" + prompt)
+    terminal.sees(r"number_of \| BIGINT.*" + PROMPT)
     # Rows as they come, until Ctrl-C.
     terminal.types("SET 'sql-client.execution.result-mode' = 'tableau';\n")
-    terminal.sees("succeeded.*" + prompt)
+    terminal.sees("succeeded.*" + PROMPT)
     terminal.types("SELECT number_of FROM endless;\n")
     terminal.sees(r"\| \+I \|")
     terminal.types("\x03")
-    terminal.sees("Query terminated, received a total of [0-9]+ rows?.*" + prompt)
+    terminal.sees("Query terminated, received a total of [0-9]+ rows?.*" + PROMPT)
     terminal.types("SHOW JOBS;\n")
-    terminal.sees(r"collect \| +(CANCELED|CANCELLING).*" + prompt)
+    terminal.sees(r"collect \| +(CANCELED|CANCELLING).*" + PROMPT)
     terminal.types("QUIT;\n")
     assert terminal.ends() == 0
     assert "DESCRIBE endless;" in (tmp_path / "history").read_text()
@@ -233,22 +182,21 @@ def test_statements_are_typed_at_a_prompt(terminal: Terminal, tmp_path: Path) ->
 
 @pytest.mark.timeout(240)
 def test_a_table_changes_in_place_until_q(terminal: Terminal) -> None:
-    prompt = "Millstream SQL> "
-    terminal.sees(prompt)
+    terminal.sees(PROMPT)
     terminal.types("SELECT a, COUNT(*) AS c FROM (VALUES (1), (1), (2)) AS v(a) GROUP BY a;\n")
     # The count of 1 was 1 and is 2: one row, drawn anew.
     terminal.sees(r"SQL Query Result \(Table\)  Finished  Page 1 of 1  Rows 2")
     terminal.sees(r"\| +1 \| +2 \|\x1b\[K\r\n\| +2 \| +1 \|")
     terminal.types("q")
-    terminal.sees(r"\x1b\[\?1049l.*" + prompt)
+    terminal.sees(r"\x1b\[\?1049l.*" + PROMPT)
     terminal.types("SET 'sql-client.execution.result-mode' = 'changelog';\n")
-    terminal.sees("succeeded.*" + prompt)
+    terminal.sees("succeeded.*" + PROMPT)
     terminal.types("SELECT a, COUNT(*) AS c FROM (VALUES (1), (1), (2)) AS v(a) GROUP BY a;\n")
     terminal.sees(r"\(Changelog\)  Finished  Page 1 of 1  Rows 4")
     terminal.sees(r"\| -U \| +1 \| +1 \|")
     terminal.types("q")
-    terminal.sees(prompt)
+    terminal.sees(PROMPT)
     terminal.types("SET 'sql-client.execution.result-mode' = 'wrong';\nSELECT 1;\n")
-    terminal.sees("it is one of TABLE, CHANGELOG and TABLEAU.*" + prompt)
+    terminal.sees("it is one of TABLE, CHANGELOG and TABLEAU.*" + PROMPT)
     terminal.types("EXIT\n")
     assert terminal.ends() == 0

@@ -22,10 +22,11 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.matches import Matches
 from millstream.sql.expressions import AggregateCall, Call, Column
 from millstream.sql.operators.base import KeyedBatchOperator
-from millstream.sql.operators.batch_aggregate import BatchGroupAggregateOperator
+from millstream.sql.operators.batch_aggregate import BatchGlobalGroupAggregateOperator, BatchGroupAggregateOperator
 from millstream.sql.operators.batch_join import BatchJoinOperator
 from millstream.sql.operators.batch_sort import BatchSortOperator, merged
 from millstream.sql.operators.join import JoinSide
+from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.plan.nodes import JoinKind
 from millstream.sql.types import DataTypes
@@ -289,6 +290,28 @@ def test_groups_on_disk(keys: tuple[int, ...], batches: list[Any], restarts: boo
     counts = Counter(tuple(row[k] for k in keys) for rows in batches for row in rows)
     wanted = counts or ({} if keys else {(): 0})
     assert {row[1 : 1 + len(keys)]: row[1 + len(keys)] for row in on_disk} == dict(wanted)
+
+
+_SPLIT = [*_CALLS[:2], _CALLS[3], AggregateCall("AVG", (2,), DataTypes.BIGINT())]
+
+
+@pytest.mark.parametrize("keys", [(0,), (0, 1), ()])
+@given(_batches, st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_groups_in_two_phases_on_disk(keys: tuple[int, ...], batches: list[Any], restarts: bool) -> None:
+    local = Bare(LocalGroupAggregateOperator(keys, _SPLIT, _KINDS, False), batch=True)
+    for rows in batches:
+        local.take(_batch(rows))
+        local.operator.flush()
+    second = BatchGlobalGroupAggregateOperator(keys, _SPLIT, _KINDS)
+    on_disk = Bare(second, batch=True, budget=Budget(_TINY))
+    for number, batch in enumerate(local.out):
+        on_disk.take(batch)
+        if restarts and number % 2:
+            on_disk.restart()
+    second.finish()
+    plain = _ran(BatchGroupAggregateOperator(keys, _SPLIT, _KINDS), [(0, rows) for rows in batches], None, False)
+    assert Counter(on_disk.changes()) == Counter(plain.changes())
 
 
 @given(_rows, _rows, st.integers(1, 9))

@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import sql_scripted
-from sql_runs import Bare, batch_of
+from sql_runs import Bare, batch_of, changes_of, collecting, fields, given
 from sql_transcript import END, WAYS, Transcript, check, shown, steps_of
 
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.sql.changes import ALL_CHANGES
+from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
 from millstream.sql.operators.calc import CalcOperator
@@ -35,9 +37,10 @@ from millstream.sql.operators.watermark import RowWatermarkOperator
 from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
 from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
-from millstream.sql.plan.nodes import JoinKind, WindowKind
+from millstream.sql.plan import nodes
+from millstream.sql.plan.nodes import JoinKind, Planned, Traits, WindowKind
 from millstream.sql.types import DataTypes
-from millstream.testing import CollectSink, LocalJob
+from millstream.testing import CollectSink, LocalJob, ManualClock
 
 _INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
 _BIGINT = DataTypes.BIGINT()
@@ -683,6 +686,53 @@ def test_each_side_of_a_join_has_a_time_to_live_of_its_own() -> None:
     bare.take(batch_of([("+I", 2)], [_INT]), 0)
     bare.take(batch_of([("+I", 1)], [_INT]), 1)
     assert bare.changes() == [("+I", 2, 2)]
+
+
+def test_counts_of_a_set_operation_expire() -> None:
+    now = [0]
+    bare = Bare(SetOperationOperator("INTERSECT", True, [_INT], ttl=50), clock=lambda: now[0])
+    for time, side, row in ((0, 0, 1), (0, 0, 2), (30, 0, 2), (40, 0, 3)):
+        now[0] = time
+        bare.take(batch_of([("+I", row)], [_INT]), side)
+    bare.restart()
+    now[0] = 60
+    # 1 was touched too long ago; of 2 the whole count lives as long as its last row.
+    bare.take(batch_of([("+I", 1), ("+I", 2), ("+I", 2), ("+I", 3)], [_INT]), 1)
+    assert bare.changes() == [("+I", 2), ("+I", 2), ("+I", 3)]
+
+
+@pytest.mark.parametrize(
+    ("operator", "ttl", "wanted"),
+    [
+        ("INTERSECT", 50, ["+I 1"]),
+        ("INTERSECT", 0, ["+I 1", "+I 2"]),
+        ("EXCEPT", 50, ["+I 1", "+I 2"]),
+        ("EXCEPT", 0, ["+I 1", "+I 2", "-D 1", "-D 2"]),
+    ],
+)
+def test_rows_of_a_set_operation_expire_side_by_side(operator: str, ttl: int, wanted: list[str]) -> None:
+    """As of Flink's join and distinct rows: what is forgotten on the left meets nothing that comes on the right."""
+    clock, columns = ManualClock(), fields(x=DataTypes.INT())
+    left, right = given(columns, uid="left"), given(columns, uid="right")
+    query = Planned(
+        nodes.SetOperation(columns, left.node, right.node, operator, False),
+        (left, right),
+        Traits(ALL_CHANGES, state_ttl=ttl),
+        "set",
+        "set",
+    )
+
+    def rows(*values: int) -> list[Batch]:
+        return [batch_of([("+I", v)], [pa.int32()]) if v else Batch([pa.array([], pa.int32())]) for v in values]
+
+    env, sink = collecting(query, [(left, rows(1, 2, 0, 1)), (right, rows(0, 0, 1, 2))])
+    job = LocalJob(env, clock, epoch_sizes=lambda: 1)
+    for _ in range(4):
+        job.run_epoch()
+        clock.advance(30)
+    job.run()
+    told = [" ".join(map(str, change)) for change in changes_of(sink.results())]
+    assert told == wanted
 
 
 def test_windows_of_processing_time_end_by_the_clock() -> None:

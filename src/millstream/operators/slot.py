@@ -10,7 +10,7 @@ from typing import Any
 from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
-from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
+from millstream.operators.blocks import ACK_EDGE, Frame, in_memory, join_frames, split_frames
 from millstream.operators.budget import Budget
 from millstream.operators.failures import Failure, SubtaskFailed
 from millstream.operators.memory_watch import explain, largest
@@ -131,7 +131,7 @@ class SlotRuntime:
         if self.stays:
             self.place = None
         if last:
-            earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(f.body)]
+            earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(in_memory(f.body))]
             yield self._slot, dump([*earlier, mine])
             return
         last_level = self._plan.levels - 1
@@ -233,7 +233,7 @@ class SlotRuntime:
             is_too_much = self._most_waiting is not None and size > self._most_waiting
             for frame in split_frames(message):
                 if is_too_much and frame.edge != ACK_EDGE:
-                    frame = replace(frame, body=OnDisk(self._blocks, frame.body))
+                    frame = replace(frame, body=OnDisk(self._blocks, in_memory(frame.body)))
                 if frame.level != level:
                     passing.append(frame)
                 elif frame.edge == ACK_EDGE:

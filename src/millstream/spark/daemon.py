@@ -44,9 +44,12 @@ from millstream.spark.resident import ReplayedStream, serve
 
 JOB_PROPERTY = "millstream.job"
 RELEASE_PROPERTY = "millstream.release"
+# A module that the job's slots need, and others will.
+LOADS_PROPERTY = "millstream.loads"
 
 _JOB = re.compile(rb'"millstream\.job":"([0-9a-zA-Z_-]+)"')
 _RELEASE = re.compile(rb'"millstream\.release":"([0-9a-zA-Z_-]+)"')
+_LOADS = re.compile(rb'"millstream\.loads":"([0-9a-zA-Z_.]+)"')
 _INTS = struct.Struct(">iii")
 
 # How long the functions of a released job may take to close.
@@ -117,6 +120,7 @@ class Manager:
                 self._release(request["release"], connection)
                 return
             if request["job"] not in self.ended:
+                _load(request["loads"])
                 connection.sendall(self._resident(request["job"], request["slot"]).path.encode())
         except (OSError, ValueError):
             # The relay was killed between asking and hearing; there is nobody to tell.
@@ -217,7 +221,9 @@ class Relay:
             self._ask({"release": release.group(1).decode()})
         elif job is not None:
             slot = _INTS.unpack_from(head)[2]
-            path = self._ask({"job": job.group(1).decode(), "slot": slot})
+            loads = _LOADS.search(head)
+            module = None if loads is None else loads.group(1).decode()
+            path = self._ask({"job": job.group(1).decode(), "slot": slot, "loads": module})
             if not path:
                 self._jvm.shutdown(socket.SHUT_RDWR)
                 return False
@@ -251,6 +257,19 @@ class Relay:
         # Ours is the last open end: with it the JVM learns that the resident is gone.
         self._jvm.shutdown(socket.SHUT_RDWR)
         return False
+
+
+def _load(module: str | None) -> None:
+    """Load a module here once, not in each slot's process."""
+    if module is None or module in sys.modules:
+        return
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        # Whoever needs it says so.
+        sys.modules[module] = type(sys)(module)
+    gc.collect()
+    gc.freeze()
 
 
 def _run_stock(connection: socket.socket, head: bytes) -> bool:

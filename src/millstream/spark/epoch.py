@@ -12,11 +12,14 @@ from pyspark.util import _load_from_socket
 from millstream.jobmaster.flow import SHUFFLED
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import control
-from millstream.spark.daemon import JOB_PROPERTY, RELEASE_PROPERTY
+from millstream.spark.daemon import JOB_PROPERTY, LOADS_PROPERTY, RELEASE_PROPERTY
 from millstream.spark.errors import translate
 from millstream.spark.rdd import SERIALIZER, interpreter, partitions, python_rdd
 from millstream.spark.saved_plan import JobRef
 from millstream.spark.worker import LevelFunction
+
+# By name: this package lies below the API.
+_OF_SQL = "millstream.table.in_slots"
 
 
 class SparkEpochs:
@@ -46,6 +49,8 @@ class SparkEpochs:
         self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
         self._context.addJobTag(self._plan.settings.job_id)
         self._context.setLocalProperty(JOB_PROPERTY, self._job.key)
+        runs_sql = any(n.operator.emits_batches for v in self._plan.vertices for n in v.nodes)
+        self._context.setLocalProperty(LOADS_PROPERTY, _OF_SQL if runs_sql else None)  # type: ignore[arg-type]
         # The partitions are the slots.
         self._start = partitions(self._context, self._slots[0])
 

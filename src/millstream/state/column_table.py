@@ -8,6 +8,7 @@ for any parallelism.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,7 +75,8 @@ def _change(rows: bytes, gone: bytes | None) -> RowChange:
 
 def _part(batch: pa.RecordBatch, groups: range, max_parallelism: int) -> pa.RecordBatch:
     found = groups_of(batch.column(0).to_numpy(), max_parallelism)
-    return batch.filter(pa.array((found >= groups.start) & (found < groups.stop)))
+    mine = (found >= groups.start) & (found < groups.stop)
+    return batch if mine.all() else batch.filter(pa.array(mine))
 
 
 def check_columns(change: RowChange, wanted: Sequence[tuple[str, pa.DataType | None]]) -> None:
@@ -125,7 +127,7 @@ class ColumnTable(StateTable):
         if found is None:
             return
         change, groups, gone_groups = found
-        for group in np.union1d(groups, gone_groups).tolist():
+        for group in _distinct(groups, gone_groups):
             gone = None
             if change.gone is not None and len(gone_groups):
                 gone = _of_group(change.gone, gone_groups, group)
@@ -134,12 +136,13 @@ class ColumnTable(StateTable):
 
     def rows(self) -> Iterator[tuple[Any, Any]]:
         change, groups = self._live.everything()
-        for group in np.unique(groups).tolist():
+        for group in _distinct(groups):
             yield group, (RowChange(_of_group(change.rows, groups, group)),)
 
     def apply(self, delta: dict[Any, Any]) -> None:
-        for content in delta.values():
-            for change in content:
+        # Key groups know nothing of each other: what is first in each is loaded at once, then what is second.
+        for changes in zip_longest(*delta.values()):
+            for change in _together([c for c in changes if c is not None]):
                 self._live.load(change)
 
     def clear(self) -> None:
@@ -149,6 +152,30 @@ class ColumnTable(StateTable):
     def advance(self) -> None:
         # What it says is in the columns already.
         self.overlay.clear()
+
+
+def _distinct(*groups: NDArray[np.int64]) -> list[int]:
+    """Return the key groups there are, of which many rows are of each."""
+    most = max(int(g.max(initial=-1)) for g in groups) + 1
+    return np.flatnonzero(sum(np.bincount(g, minlength=most) for g in groups)).tolist()
+
+
+def _together(changes: list[RowChange]) -> list[RowChange]:
+    """Return what changes of different key groups say as few changes."""
+    first = changes[0].rows.schema
+    if len(changes) < 2 or any(c.rows.schema != first for c in changes):
+        return changes
+    gone = [c.gone for c in changes if c.gone is not None and c.gone.num_rows]
+    if any(g.schema != gone[0].schema for g in gone):
+        return changes
+    found = [RowChange(rows) for rows in _joined([c.rows for c in changes])]
+    # What is removed comes before what is set.
+    return [RowChange(changes[0].rows.slice(0, 0), g) for g in _joined(gone)] + found
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return rows in as few batches as have room for their texts."""
+    return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
 
 
 def _of_group(batch: pa.RecordBatch, groups: NDArray[np.int64], group: int) -> pa.RecordBatch:

@@ -24,6 +24,8 @@ _ASK = """
 import decimal, json, sys, duckdb
 folder, tables, queries = json.load(sys.stdin)
 database = duckdb.connect()
+# It would be drawn between the answers.
+database.execute("SET enable_progress_bar = false")
 for table in tables:
     database.execute(f"CREATE VIEW {table} AS SELECT * FROM '{folder}/{table}.parquet'")
 def plain(value):

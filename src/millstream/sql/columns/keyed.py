@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from millstream.common.records import record
 from millstream.sql.columns.growing import Growing, GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
-from millstream.sql.columns.keys import hashes
+from millstream.sql.columns.keys import hashes, stable_order
 from millstream.state.column_table import HASH, RowChange, check_columns
 from millstream.state.hashes import groups_of
 
@@ -104,17 +104,10 @@ class KeyedColumns:
     @property
     def nbytes(self) -> int:
         """About how many bytes it takes: of objects, from what some of them take in a pickle."""
-        parts = [
-            self._index,
-            self._hashes,
-            self._live,
-            self._changed,
-            self._saved,
-            *self._keys,
-            *self._columns.values(),
-        ]
+        flags = (self._hashes, self._live, self._changed, self._saved, *self._columns.values())
+        size = self._index.nbytes + sum(c.nbytes for c in flags) + sum(c.nbytes for c in self._keys)
         objects = [c.values for c in self._columns.values() if c.values.dtype == object]
-        return sum(part.nbytes for part in parts) + sum(map(_about, objects))
+        return size + sum(map(_about, objects))
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of values; good until keys are added."""
@@ -225,7 +218,7 @@ class KeyedColumns:
     def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
         slots = self.slots()
         groups = groups_of(self._hashes.values[slots], self._max_parallelism)
-        order = np.argsort(groups, kind="stable")
+        order = stable_order(groups, self._max_parallelism)
         return RowChange(self._rows(slots[order])), groups[order]
 
     def changes(self) -> tuple[RowChange, NDArray[np.int64], NDArray[np.int64]] | None:
@@ -235,7 +228,7 @@ class KeyedColumns:
         self._changed.values[slots] = False
         self._saved.values[slots] = True
         groups = groups_of(self._hashes.values[slots], self._max_parallelism)
-        order = np.argsort(groups, kind="stable")
+        order = stable_order(groups, self._max_parallelism)
         gone, gone_groups = self._take_gone()
         return RowChange(self._rows(slots[order]), gone), groups[order], gone_groups
 
@@ -245,7 +238,7 @@ class KeyedColumns:
         many = np.concatenate([h for h, _ in self._gone])
         keys = [pa.concat_arrays(parts) for parts in zip(*(k for _, k in self._gone), strict=True)]
         groups = groups_of(many, self._max_parallelism)
-        order = np.argsort(groups, kind="stable")
+        order = stable_order(groups, self._max_parallelism)
         at = pa.array(order)
         self._gone.clear()
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]

@@ -357,7 +357,7 @@ class KeyedRows:
 
     def _by_group(self, rows: Ints) -> tuple[Ints, Ints]:
         groups = groups_of(self._hashes.values[self._key.values[rows]], self._max_parallelism)
-        order = np.argsort(groups, kind="stable")
+        order = stable_order(groups, self._max_parallelism)
         return rows[order], groups[order]
 
     def changes(self) -> tuple[RowChange, NDArray[np.int64], NDArray[np.int64]] | None:
@@ -370,7 +370,7 @@ class KeyedRows:
         gone_groups = np.zeros(0, np.int64)
         if gone is not None:
             gone_groups = groups_of(gone.column(0).to_numpy(), self._max_parallelism)
-            order = np.argsort(gone_groups, kind="stable")
+            order = stable_order(gone_groups, self._max_parallelism)
             gone, gone_groups = gone.take(pa.array(order)), gone_groups[order]
         return RowChange(self._rows(rows), gone), groups, gone_groups
 
@@ -394,8 +394,9 @@ class KeyedRows:
         if self._clock is not None:
             self._touched.values[there[old]] = touched[old]
         new = np.flatnonzero(~old)
-        at = pa.array(new)
-        columns, key_columns = [c.take(at) for c in columns], [c.take(at) for c in key_columns]
+        if len(new) < count:
+            at = pa.array(new)
+            columns, key_columns = [c.take(at) for c in columns], [c.take(at) for c in key_columns]
         keys = self.find_or_add(key_columns, len(new))
         rows = self.add(keys, columns, mark[new])
         self._number.values[rows] = number[new]

@@ -39,8 +39,8 @@ class EvaluationContext:
     database: str = "default_database"
     runtime_context: Any = None
     _opened: dict[Any, OpenedFunction] = field(default_factory=dict, repr=False)
-    # What is asked for several times: expressions, and what computes each once for a batch (`evaluate.compiled_all`).
-    shared: dict[Any, Any] = field(default_factory=dict, repr=False)
+    # What is asked for several times: expressions as text, and what computes each once for a batch, see `evaluate`.
+    shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def now(self) -> int:
         """Return the time that CURRENT_TIMESTAMP gives."""

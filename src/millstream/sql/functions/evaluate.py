@@ -52,12 +52,13 @@ def compiled_all(
     Others that are compiled in this context take part, too. To forget is for when a batch has been processed.
     """
     all_folded = [folded(e, context) for e in expressions]
-    counts: dict[Expression, int] = {}
+    seen: set[str] = set()
     for part in (p for e in all_folded for p in walk(e) if isinstance(p, (Call, UserCall))):
-        counts[part] = counts.get(part, 0) + 1
-    for several in (p for p, count in counts.items() if count > 1):
-        if several not in context.shared and is_same_each_time(several):
-            context.shared[several] = _Once()
+        # By what it looks like: 0.0 and -0.0 are equal, and a list has no hash.
+        name = repr(part)
+        if name in seen and name not in context.shared and is_same_each_time(part):
+            context.shared[name] = _Once()
+        seen.add(name)
     shared = list(context.shared.values())
 
     def forget() -> None:
@@ -170,7 +171,7 @@ def _compile(expression: Expression, context: EvaluationContext) -> _Evaluate:
     if isinstance(expression, Constant):
         value = scalar(expression)
         return lambda batch: value
-    once: _Once | None = context.shared.get(expression)
+    once: _Once | None = context.shared.get(repr(expression)) if context.shared else None
     if once is None:
         return _compile_new(expression, context)
     if once.evaluate is None:

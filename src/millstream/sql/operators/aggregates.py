@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,15 @@ from millstream.sql.operators.user_aggregates import UserAccumulator
 TOUCHED = "touched"
 
 Keep = Callable[[str, KeyedColumns], KeyedColumns]
+# Columns, and the one that says which rows count; None for all.
+_Which = tuple[tuple[int, ...], int | None]
 
 
 class Aggregates:
     """Accumulators side by side, over the same keys.
 
-    Distinct values are keys of tables of their own: (key, value) with how often it is there. Only a row by which a
-    value comes or goes counts for the aggregate.
+    Distinct values are keys of tables of their own: (key, value) with how often it is there, for each condition that
+    aggregates over the same columns have. Only a row by which a value comes or goes counts for the aggregate.
     """
 
     def __init__(self, calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType], retracts: bool) -> None:
@@ -66,14 +68,19 @@ class Aggregates:
     def open(self, keys: Sequence[pa.DataType], max_parallelism: int, keep: Keep, owners: int | None = None) -> None:
         """Make the tables of distinct values, for keys of some types."""
         self._now = 0
-        self._distinct: dict[tuple[Any, ...], KeyedColumns] = {}
+        # By the columns: the conditions, and the table.
+        self._conditions: dict[tuple[int, ...], list[int | None]] = {}
         for call in self.calls:
-            if call.distinct and _which(call) not in self._distinct:
-                kinds = [*keys, *(self._kinds[a] for a in call.arguments)]
-                most = len(keys) if owners is None else owners
-                kept = [Kept("times", np.int64), Kept(TOUCHED, np.int64)]
-                table = KeyedColumns(kinds, kept, max_parallelism, most)
-                self._distinct[_which(call)] = keep(f"distinct{len(self._distinct)}", table)
+            conditions = self._conditions.setdefault(call.arguments, []) if call.distinct else [call.condition]
+            if call.condition not in conditions:
+                conditions.append(call.condition)
+        self._distinct: dict[tuple[int, ...], KeyedColumns] = {}
+        for arguments, conditions in self._conditions.items():
+            kinds = [*keys, *(self._kinds[a] for a in arguments)]
+            most = len(keys) if owners is None else owners
+            kept = [*(Kept(_times(i), np.int64) for i in range(len(conditions))), Kept(TOUCHED, np.int64)]
+            table = KeyedColumns(kinds, kept, max_parallelism, most)
+            self._distinct[arguments] = keep(f"distinct{len(self._distinct)}", table)
 
     def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:
         """Take a batch, whose rows have keys and are cut into segments; return what each comes to after each row."""
@@ -85,7 +92,7 @@ class Aggregates:
                 sorted_columns[index] = batch.columns[index].take(order)
             return sorted_columns[index]
 
-        comings: dict[tuple[Any, ...], NDArray[np.int64]] = {}
+        comings: dict[_Which, NDArray[np.int64]] = {}
         found = []
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             counted: NDArray[Any] | None = None
@@ -100,7 +107,7 @@ class Aggregates:
     def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
         """Take a batch, whose rows have keys and slots, when nobody asks what comes after each row."""
         signs = signs_of(batch)
-        comings: dict[tuple[Any, ...], NDArray[np.int64]] = {}
+        comings: dict[_Which, NDArray[np.int64]] = {}
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             counted: NDArray[Any] | None = None
             if call.distinct:
@@ -114,43 +121,65 @@ class Aggregates:
         call: AggregateCall,
         batch: Batch,
         keys: Sequence[pa.Array],
-        known: dict[tuple[Any, ...], NDArray[np.int64]],
+        known: dict[_Which, NDArray[np.int64]],
     ) -> NDArray[np.int64]:
-        """Return what `_comings` does, once for all aggregates over the same distinct values."""
+        """Return for each row 1 if its value comes with it, -1 if it goes, else 0; once for equal columns."""
         if _which(call) not in known:
-            known[_which(call)] = self._comings(call, batch, keys)
+            known |= self._comings(call.arguments, batch, keys)
         return known[_which(call)]
 
-    def _comings(self, call: AggregateCall, batch: Batch, keys: Sequence[pa.Array]) -> NDArray[np.int64]:
-        """Return for each row 1 if its value comes with it, -1 if it goes, else 0."""
-        rows = _counted_rows(call, batch)
-        at = pa.array(rows)
-        columns = [k.take(at) for k in keys] + [batch.columns[a].take(at) for a in call.arguments]
-        signs = signs_of(batch)
-        out = np.zeros(len(batch), np.int64)
-        out[rows] = self._come(_which(call), columns, None if signs is None else signs[rows], len(rows))
-        return out
+    def _comings(
+        self, arguments: tuple[int, ...], batch: Batch, keys: Sequence[pa.Array]
+    ) -> Iterator[tuple[_Which, NDArray[np.int64]]]:
+        """Yield what comes and goes by each condition."""
+        conditions = self._conditions[arguments]
+        masks = [None if c is None else _is_true(batch.columns[c]) for c in conditions]
+        columns, rows = [*keys, *(batch.columns[a] for a in arguments)], np.arange(len(batch))
+        filtered = [m for m in masks if m is not None]
+        if len(filtered) == len(masks):
+            # Values that count for nobody are not kept.
+            rows = np.flatnonzero(np.logical_or.reduce(filtered))
+            at = pa.array(rows)
+            columns = [c.take(at) for c in columns]
+        segments = self._segments(arguments, columns, len(rows))
+        places, signs = rows[segments.order], signs_of(batch)
+        weights = np.ones(len(rows), np.int64) if signs is None else signs[places]
+        for i, (condition, mask) in enumerate(zip(conditions, masks, strict=True)):
+            out = np.zeros(len(batch), np.int64)
+            counted = weights if mask is None else np.where(mask[places], weights, 0)
+            out[places] = self._counted(arguments, i, segments, counted)
+            yield (arguments, condition), out
+        if signs is not None:
+            self._forget_empty(arguments, segments)
 
-    def _come(
-        self, which: tuple[Any, ...], columns: Sequence[pa.Array], times_more: Ints | None, count: int
-    ) -> NDArray[np.int64]:
-        """Have values of keys so many times more, None for once each; tell which come by it, and which go."""
-        table = self._distinct[which]
+    def _segments(self, arguments: tuple[int, ...], columns: Sequence[pa.Array], count: int) -> Segments:
+        """Return rows by their values, which are added where they are not there."""
+        table = self._distinct[arguments]
         table.compact()
         first_new = table.bound
         slots, _ = table.find_or_add(columns, count)
-        segments = Segments.of(slots, first_new, table.bound, times_more)
-        weights = np.ones(count, np.int64) if segments.signs is None else segments.signs
-        times = table.column("times")
-        after = segments.sums(weights, segments.begins(times, 0))
-        segments.leave(times, after)
+        segments = Segments.of(slots, first_new, table.bound, None)
         table.column(TOUCHED)[segments.slots] = self._now
         table.changed(segments.slots)
-        table.remove(segments.slots[times[segments.slots] == 0])
+        return segments
+
+    def _counted(
+        self, arguments: tuple[int, ...], condition: int, segments: Segments, weights: Ints
+    ) -> NDArray[np.int64]:
+        """Have values so many times more by a condition; tell which come by it, and which go."""
+        times = self._distinct[arguments].column(_times(condition))
+        after = segments.sums(weights, segments.begins(times, 0))
+        segments.leave(times, after)
         before = after - weights
-        out = np.empty(count, np.int64)
-        out[segments.order] = ((before <= 0) & (after > 0)).astype(np.int64) - ((before > 0) & (after <= 0))
-        return out
+        return ((before <= 0) & (after > 0)).astype(np.int64) - ((before > 0) & (after <= 0))
+
+    def _forget_empty(self, arguments: tuple[int, ...], segments: Segments) -> None:
+        """Forget values that are not there any more by any condition."""
+        table = self._distinct[arguments]
+        is_there = np.zeros(segments.count, np.bool_)
+        for i in range(len(self._conditions[arguments])):
+            is_there |= table.column(_times(i))[segments.slots] != 0
+        table.remove(segments.slots[~is_there])
 
     # --- in two phases
 
@@ -180,7 +209,7 @@ class Aggregates:
         return [_listed(call, batch, slots, count, signs) for call in self._distinct_calls.values()]
 
     @property
-    def _distinct_calls(self) -> dict[tuple[Any, ...], AggregateCall]:
+    def _distinct_calls(self) -> dict[_Which, AggregateCall]:
         """The first of those over the same distinct values."""
         return {_which(call): call for call in reversed(self.calls) if call.distinct}
 
@@ -195,9 +224,13 @@ class Aggregates:
         for which, column in zip(self._distinct_calls, columns[at:], strict=True):
             owners = column.value_parent_indices()
             *values, times_more = column.flatten().flatten()
-            come: NDArray[Any] = self._come(
-                which, [*(k.take(owners) for k in keys), *values], times_more.to_numpy(), len(owners)
-            )
+            arguments, condition = which
+            segments = self._segments(arguments, [*(k.take(owners) for k in keys), *values], len(owners))
+            weights = times_more.to_numpy()[segments.order]
+            come: NDArray[Any] = np.empty(len(owners), np.int64)
+            place = self._conditions[arguments].index(condition)
+            come[segments.order] = self._counted(arguments, place, segments, weights)
+            self._forget_empty(arguments, segments)
             mine = slots[owners.to_numpy()]
             for call, accumulator in zip(self.calls, self.accumulators, strict=True):
                 if call.distinct and _which(call) == which:
@@ -242,8 +275,13 @@ def _listed(call: AggregateCall, batch: Batch, slots: Slots, count: int, signs: 
     return pa.LargeListArray.from_arrays(pa.array(ends), entries)
 
 
-def _which(call: AggregateCall) -> tuple[Any, ...]:
+def _which(call: AggregateCall) -> _Which:
     return call.arguments, call.condition
+
+
+def _times(condition: int) -> str:
+    """Return the name of the column that says how often a value is there by a condition."""
+    return f"times{condition or ''}"
 
 
 def _is_true(column: pa.Array) -> NDArray[np.bool_]:

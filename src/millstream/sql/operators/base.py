@@ -126,7 +126,7 @@ class KeyedBatchOperator(BatchOperator):
         self.setup.state.columns(name, columns)
         return columns
 
-    def waits(
+    def waiting_rows(
         self, name: str, kinds: Sequence[pa.DataType], keys: Sequence[int], arrangement: Arrangement
     ) -> WaitingRows:
         """Have rows that wait until all have come as a table of the operator's state; return them."""

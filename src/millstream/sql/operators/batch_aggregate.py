@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed import FreshColumns
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.base import BATCH_ROWS
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
 from millstream.sql.operators.overflow import Overflowing
 
 
@@ -28,8 +30,12 @@ class BatchGroupAggregateOperator(Overflowing, GroupAggregateOperator):
         GroupAggregateOperator.__init__(self, keys, calls, kinds, final_only=True)
 
     def prepare(self, setup: OperatorSetup) -> None:
-        self.may_overflow(setup, [(self.kinds, self.keys)])
+        self.may_overflow(setup, [self._input()])
         super().prepare(setup)
+
+    def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
+        """Return the types of the columns that come, and which of them are the key."""
+        return self.kinds, self.keys
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         if self.overflow.must_wait(0, batch):
@@ -52,3 +58,12 @@ class BatchGroupAggregateOperator(Overflowing, GroupAggregateOperator):
 
     def _later(self, place: int, batch: Batch) -> None:
         super().process(batch)
+
+
+class BatchGlobalGroupAggregateOperator(BatchGroupAggregateOperator, GlobalGroupAggregateOperator):
+    """The second phase: takes what `LocalGroupAggregateOperator` emits; made with what that was made with."""
+
+    def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
+        nothing = np.zeros(0, np.int64)
+        kept = self.aggregates.partials(FreshColumns(self.aggregates.kept, 0), nothing)
+        return [*(self.kinds[k] for k in self.keys), *(column.type for column in kept)], range(len(self.keys))

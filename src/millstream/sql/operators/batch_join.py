@@ -66,7 +66,7 @@ class BatchJoinOperator(Evaluating, EmitsStepByStep):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         self._rows: list[WaitingRows] = [
-            self.waits(name, side.kinds, side.keys, InBins(side.keys))
+            self.waiting_rows(name, side.kinds, side.keys, InBins(side.keys))
             for name, side in zip(("left", "right"), self.sides, strict=True)
         ]
 

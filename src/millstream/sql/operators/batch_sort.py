@@ -38,7 +38,7 @@ class BatchSortOperator(EmitsStepByStep):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: WaitingRows = self.waits("rows", self.kinds, (), InRuns(self.order))
+        self._rows: WaitingRows = self.waiting_rows("rows", self.kinds, (), InRuns(self.order))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows = self._rows

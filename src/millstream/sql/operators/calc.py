@@ -21,13 +21,18 @@ class CalcOperator(Evaluating):
 
     def open(self) -> None:
         # What is filtered: columns, fields of columns, and what the condition has computed already.
-        leaves: dict[Expression, int] = {}
+        leaves: list[Expression] = []
+        places: dict[str, int] = {}
         computed = _computed(self.condition)
 
         def leaf(part: Expression) -> Expression | None:
-            if isinstance(part, Column) or _is_field(part) or part in computed:
-                return Column(part.type, leaves.setdefault(part, len(leaves)))
-            return None
+            name = repr(part)
+            if not (isinstance(part, Column) or _is_field(part) or name in computed):
+                return None
+            if name not in places:
+                places[name] = len(leaves)
+                leaves.append(part)
+            return Column(part.type, places[name])
 
         made = [replaced(e, leaf) for e in self.expressions]
         tests = [] if self.condition is None else [self.condition]
@@ -59,9 +64,9 @@ def _is_field(part: Expression) -> bool:
     return isinstance(inner, Column) or _is_field(inner)
 
 
-def _computed(condition: Expression | None) -> set[Expression]:
-    """Return what a condition computes for all rows, and need not be computed again."""
+def _computed(condition: Expression | None) -> set[str]:
+    """Return what a condition computes for all rows, and need not be computed again: expressions as text."""
     if condition is None:
         return set()
     calls = (p for p in walk(condition) if isinstance(p, (Call, UserCall)))
-    return {p for p in calls if is_same_each_time(p) and not can_fail(p)}
+    return {repr(p) for p in calls if is_same_each_time(p) and not can_fail(p)}

@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed import Columns, Kept
-from millstream.sql.columns.numbers import from_python, python_values
+from millstream.sql.columns.numbers import Valid, from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import Accumulator, Counted
 from millstream.sql.operators.first_last import FirstOrLastEver
-from millstream.sql.operators.running import Running, RunningObjects
+from millstream.sql.operators.running import Running, RunningNumbers, RunningObjects
 from millstream.sql.operators.segments import Segments
+
+_TEXT = pa.string()
 
 
 class ObjectAccumulator(Accumulator):
@@ -152,6 +156,34 @@ class ExtremeOfAny(ObjectAccumulator):
 
     def begin(self) -> Any:
         return None
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
+        (argument,) = arguments
+        if not pa.types.is_string(argument.type):
+            return super().run(segments, arguments, counted, state)
+        # Texts are numbered in their order, which is that of their bytes, with those that keys have.
+        column = state.column(self.name)
+        kept = pa.array([None if f else v for f, v in zip(segments.fresh, column[segments.slots], strict=True)], _TEXT)
+        encoded = pa.concat_arrays([argument, kept]).dictionary_encode()
+        texts = encoded.dictionary
+        order = pc.array_sort_indices(texts).to_numpy()
+        rank = np.empty(len(texts), np.int64)
+        rank[order] = np.arange(len(texts))
+        least = self.call.function == "MIN"
+        nothing = len(texts) if least else -1
+        ranks = np.append(rank, nothing)[encoded.indices.fill_null(len(texts)).to_numpy()]
+        numbers, begins = ranks[: segments.rows], ranks[segments.rows :]
+        if counted is not None:
+            numbers = np.where(counted.astype(np.bool_), numbers, nothing)
+        running = segments.scan(np.minimum if least else np.maximum, numbers, begins)
+        in_order = texts.take(pa.array(order))
+
+        def shown(values: NDArray[Any], valid: Valid) -> pa.Array:
+            return in_order.take(pa.array(values, mask=values == nothing))
+
+        last = segments.last
+        column[segments.slots[last]] = np.array(shown(running[segments.ends[last]], None).to_pylist(), object)
+        return RunningNumbers(running, begins, None, None, shown)
 
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
         (value,) = values

@@ -58,7 +58,7 @@ class BatchOverOperator(EmitsStepByStep):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows = self.waits("rows", self.kinds, self.over.partition, InBins(self.over.partition))
+        self._rows = self.waiting_rows("rows", self.kinds, self.over.partition, InBins(self.over.partition))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         self._rows.add(batch)

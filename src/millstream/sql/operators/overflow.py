@@ -199,7 +199,9 @@ class Overflowing(EmitsStepByStep):
             inputs: of each input the types of its columns, and which of them are the key.
         """
         self.setup = setup
-        waiting = [self.waits(f"{_WAITING}{i}", kinds, keys, InBins(keys)) for i, (kinds, keys) in enumerate(inputs)]
+        waiting = [
+            self.waiting_rows(f"{_WAITING}{i}", kinds, keys, InBins(keys)) for i, (kinds, keys) in enumerate(inputs)
+        ]
         self.overflow = Overflow(setup.budget, waiting)
         assert setup.state is not None
         setup.state.when_loaded(self.overflow.loaded)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.operators.aggregates import signs_of
+from millstream.sql.operators.aggregates import TOUCHED, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 from millstream.sql.operators.overflow import Overflowing
 from millstream.sql.operators.segments import Ints, Segments
@@ -24,7 +24,9 @@ class SetOperationOperator(KeyedBatchOperator):
     inputs = 2
     emits_later = True
 
-    def __init__(self, operator: str, all_rows: bool, kinds: Sequence[pa.DataType], final_only: bool = False) -> None:
+    def __init__(
+        self, operator: str, all_rows: bool, kinds: Sequence[pa.DataType], final_only: bool = False, ttl: int = 0
+    ) -> None:
         """Make one.
 
         Args:
@@ -32,7 +34,9 @@ class SetOperationOperator(KeyedBatchOperator):
             all_rows: whether equal rows count one by one.
             kinds: the Arrow types of the columns.
             final_only: whether only what is there at the end is emitted.
+            ttl: how long a row is known that nothing comes for, in milliseconds; 0 for ever.
         """
+        self.ttl = ttl
         self.operator = operator
         self.all_rows = all_rows
         self.kinds = list(kinds)
@@ -40,7 +44,7 @@ class SetOperationOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        kept = [Kept(side, np.int64) for side in _SIDES]
+        kept = [Kept(side, np.int64) for side in (*_SIDES, *([TOUCHED] if self.ttl else []))]
         self._state: KeyedColumns = self.keeps("rows", KeyedColumns(self.kinds, kept, self.max_parallelism))
 
     def process_left(self, batch: Batch) -> Iterable[Batch]:
@@ -52,6 +56,8 @@ class SetOperationOperator(KeyedBatchOperator):
     def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
         state = self._state
         state.compact()
+        if self.ttl:
+            state.expire(TOUCHED, self.setup.clock() - self.ttl)
         first_new = state.bound
         of_rows, _ = state.find_or_add(batch.columns, len(batch))
         segments = Segments.of(of_rows, first_new, state.bound, signs_of(batch))
@@ -61,6 +67,8 @@ class SetOperationOperator(KeyedBatchOperator):
         begins = segments.begins(mine, 0)
         after = segments.sums(signs, begins)
         segments.leave(mine, after)
+        if self.ttl:
+            state.column(TOUCHED)[slots] = self.setup.clock()
         state.changed(slots)
         if not self.final_only:
             yield self._changes(batch, side, segments, np.concatenate([after, begins]), other)

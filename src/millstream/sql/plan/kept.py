@@ -14,7 +14,7 @@ _FIX = (
     f"Set {_TTL} to how long a key lives that nothing comes for, such as '1 d', or use windows or an input that ends."
 )
 # A time to live has no effect on these.
-_WITHOUT_TTL = (n.Match, n.SetOperation)
+_WITHOUT_TTL = (n.Match,)
 _PASSED = "the watermark, which lets rows go once it has passed"
 
 
@@ -242,7 +242,7 @@ def _match(node: n.Match, planned: n.Planned) -> Kept:
 
 def _set_operation(node: n.SetOperation, planned: n.Planned) -> Kept:
     names = _names(node, range(len(node.fields)))
-    return Kept(f"every row by {names}", names, smaller=("a window, or an input that ends",))
+    return Kept(f"every row by {names}", names)
 
 
 def _normalize(node: n.ChangelogNormalize, planned: n.Planned) -> Kept:

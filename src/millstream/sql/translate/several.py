@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
-from millstream.sql.changes import INSERTS
+from millstream.operators.base import Operator
+from millstream.sql.changes import INSERTS, Changes
+from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
+from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.set_operation import BatchSetOperationOperator, SetOperationOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
@@ -34,11 +38,30 @@ def correlate(to: Translator, planned: Planned) -> list[StreamEnd]:
 
 
 def set_operation(to: Translator, planned: Planned) -> list[StreamEnd]:
-    node = planned.node
+    node, ttl = planned.node, planned.traits.state_ttl
     assert isinstance(node, nodes.SetOperation)
     keys = tuple(range(len(node.fields)))
-    operator = SetOperationOperator(node.operator, node.all, kinds_of(planned), to.session.batch)
+    ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys, i)]
+    if ttl and not node.all and not to.session.batch:
+        return _forgetting(to, planned, ends)
+    operator: Operator
     if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
         operator = BatchSetOperationOperator(node.operator, node.all, kinds_of(planned))
-    ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys, i)]
+    else:
+        batch = to.session.batch
+        operator = SetOperationOperator(node.operator, node.all, kinds_of(planned), batch, 0 if batch else ttl)
     return to.one(planned, operator, ends)
+
+
+def _forgetting(to: Translator, planned: Planned, ends: list[StreamEnd]) -> list[StreamEnd]:
+    """Add a set operation whose rows live for a time: as in Flink a join, whose sides forget, then distinct rows."""
+    node, ttl, kinds = planned.node, planned.traits.state_ttl, kinds_of(planned)
+    assert isinstance(node, nodes.SetOperation)
+    keys = tuple(range(len(kinds)))
+    kind = nodes.JoinKind.SEMI if node.operator.upper() == "INTERSECT" else nodes.JoinKind.ANTI
+    side = JoinSide(tuple(kinds), keys)
+    join = JoinOperator(kind, side, side, (True,) * len(keys), None, to.session, ttl=ttl)
+    joined = to.add(planned, join, ends, suffix="-join")
+    pairs = Changes.UPDATE_BEFORE in planned.traits.changes
+    distinct = GroupAggregateOperator(keys, (), kinds, retracts=True, pairs=pairs, ttl=ttl)
+    return to.one(planned, distinct, [StreamEnd(joined, ColumnKeyPartitioner(keys))])

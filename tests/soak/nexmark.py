@@ -1,0 +1,197 @@
+"""Queries of Nexmark for a long time, their slots and drivers killed: the same rows are left as without, nothing grows.
+
+    python -m tests.soak.nexmark [--minutes 5] [--rate 2000] [--kills 6] [--only q4,q9] [--seed 1]
+
+Each query runs for so long. Every third kill is of the driver, which is started again from the latest checkpoint; the
+others are of slots. Joins without bounds keep all their rows, so memory of workers may grow with the events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tests.soak.flatness import Bound, Trend, trend
+from tests.soak.nexmark_job import EVENTS, QUERY, RATE, left
+
+MB = 2**20
+NAMES = ("q4", "q7", "q9", "q20")
+# An event may take so much in the state of joins, with the index of its key.
+_EVENT_MB = 800 / MB
+_SAMPLES = 100
+_LEAST_MINUTES = 3
+Rows = Counter[tuple[Any, ...]]
+
+
+class NexmarkSoak:
+    """A run of one query, from outside."""
+
+    def __init__(self, directory: Path, query: str, minutes: float, rate: int, kills: int, dice: random.Random) -> None:
+        self.query = query
+        self.slots_killed = self.drivers_killed = 0
+        self.events = int(minutes * 60 * rate)
+        self.bounds = {
+            "driver, MB": Bound(0.10, 8),
+            "JVM, MB": Bound(0.15, 60),
+            "workers, MB": Bound(0.10, 20 + self.events * _EVENT_MB),
+            "file descriptors": Bound(0.10, 20),
+            "threads": Bound(0.10, 12),
+        }
+        self.samples: dict[str, list[tuple[float, float]]] = {name: [] for name in self.bounds}
+        self._directory, self._dice, self._kills = directory, dice, kills
+        self._seconds, self._rate = minutes * 60, rate
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def wanted(self) -> Rows:
+        """Return what is left when nobody disturbs it: of the same program, in one process."""
+        directory = self._directory / "undisturbed"
+        directory.mkdir()
+        done = self._start(directory, 10**9, "millstream.engine=local", "execution.checkpointing.interval=5 s")
+        if done.wait():
+            raise SystemExit(self._said(directory))
+        return left(directory)
+
+    def found(self) -> Rows:
+        """Return what is left when slots and drivers are killed meanwhile."""
+        directory = self._directory / "disturbed"
+        directory.mkdir()
+        driver = self._start(directory, self._rate)
+        try:
+            self._watch(driver, directory)
+        finally:
+            self._end()
+        return left(directory)
+
+    def _start(self, directory: Path, rate: int, *settings: str, latest: bool = False) -> subprocess.Popen[bytes]:
+        about = (f"{QUERY}={self.query}", f"{EVENTS}={self.events}", f"{RATE}={rate}", *settings)
+        command = [sys.executable, "-m", "tests.soak.nexmark_job", str(directory)]
+        command += [part for setting in about for part in ("--set", setting)]
+        with open(directory / "log", "ab") as log:
+            started = subprocess.Popen([*command, *["--latest"] * latest], stdout=log, stderr=log, env=dict(os.environ))
+        self._started.append(started)
+        return started
+
+    def _watch(self, driver: subprocess.Popen[bytes], directory: Path) -> None:
+        began = killed_at = time.monotonic()
+        pause, between = max(0.25, self._seconds / _SAMPLES), self._seconds / (self._kills + 1)
+        while driver.poll() is None:
+            now = time.monotonic()
+            if now - began > 4 * self._seconds + 240:
+                raise SystemExit(f"{self.query} takes four times as long as its events.\n{self._said(directory)}")
+            self._sample(driver.pid, now - began)
+            killed = self.slots_killed + self.drivers_killed
+            if killed < self._kills and now - killed_at > between and _has_checkpoint(directory):
+                killed_at = now
+                if killed % 3 == 1:
+                    driver = self._kill_driver(driver, directory)
+                else:
+                    self._kill_slot(driver.pid)
+            time.sleep(pause)
+        if driver.returncode:
+            raise SystemExit(f"{self.query} failed.\n{self._said(directory)}")
+
+    def _kill_slot(self, driver: int) -> None:
+        slots = [p for p in psutil.Process(driver).children(recursive=True) if _name(p).startswith("millstream-s")]
+        if slots:
+            self._dice.choice(slots).kill()
+            self.slots_killed += 1
+
+    def _kill_driver(self, driver: subprocess.Popen[bytes], directory: Path) -> subprocess.Popen[bytes]:
+        below = psutil.Process(driver.pid).children(recursive=True)
+        driver.kill()
+        driver.wait()
+        # All of them end by themselves.
+        _, alive = psutil.wait_procs(below, 60)
+        assert not alive, f"left behind: {alive}"
+        self.drivers_killed += 1
+        return self._start(directory, self._rate, latest=True)
+
+    def _end(self) -> None:
+        for started in self._started:
+            if started.poll() is None:
+                for process in [*psutil.Process(started.pid).children(recursive=True), psutil.Process(started.pid)]:
+                    process.kill()
+                started.wait()
+
+    def _said(self, directory: Path) -> str:
+        return (directory / "log").read_text()[-3000:]
+
+    def _sample(self, driver: int, now: float) -> None:
+        try:
+            seen = dict(_look(psutil.Process(driver)))
+        except psutil.Error:
+            # One has ended while it was looked at.
+            return
+        for name, value in seen.items():
+            self.samples[name].append((now, value))
+
+    def trends(self) -> list[Trend]:
+        """Return how what was measured went."""
+        return [trend(name, values, self.bounds[name]) for name, values in self.samples.items() if len(values) > 2]
+
+
+def _look(driver: psutil.Process) -> Iterator[tuple[str, float]]:
+    below = driver.children(recursive=True)
+    java = [p for p in below if "java" in p.name()]
+    workers = [p for p in below if _name(p).startswith("millstream-s")]
+    if not java or not workers:
+        # It is starting.
+        return
+    yield "driver, MB", driver.memory_full_info().uss / MB
+    yield "JVM, MB", sum(p.memory_full_info().uss for p in java) / MB
+    yield "workers, MB", sum(p.memory_full_info().uss for p in workers) / MB
+    yield "file descriptors", sum(p.num_fds() for p in [driver, *below])
+    yield "threads", sum(p.num_threads() for p in [driver, *below])
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
+
+
+def _has_checkpoint(directory: Path) -> bool:
+    """Tell whether a job that is started again has something to go on from."""
+    return any(directory.glob("checkpoints/**/_metadata"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5, help="for each query")
+    parser.add_argument("--rate", type=int, default=2000, help="events a second")
+    parser.add_argument("--kills", type=int, default=6)
+    parser.add_argument("--only", default=",".join(NAMES))
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    failed, is_short = False, asked.minutes < _LEAST_MINUTES
+    for query in asked.only.split(","):
+        with tempfile.TemporaryDirectory(prefix="millstream-soak-") as directory:
+            dice = random.Random(asked.seed)
+            soak = NexmarkSoak(Path(directory), query, asked.minutes, asked.rate, asked.kills, dice)
+            wanted, found = soak.wanted(), soak.found()
+        for t in soak.trends():
+            verdict = "flat" if t.is_flat else "too early to tell" if is_short else "GROWS"
+            print(f"{query:4} {t.name:17} {t.level:9.1f}, {t.grown:+8.1f} of {t.allowed:.1f}: {verdict}")
+            failed |= not t.is_flat and not is_short
+        different = sum(((wanted - found) + (found - wanted)).values())
+        killed = f"{soak.slots_killed} slots and {soak.drivers_killed} drivers killed"
+        print(
+            f"{query:4} {soak.events} events, {killed}: {sum(wanted.values())} rows, {different} different", flush=True
+        )
+        failed |= bool(different) or not wanted or soak.slots_killed + soak.drivers_killed < asked.kills
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
