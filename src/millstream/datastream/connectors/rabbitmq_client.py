@@ -75,18 +75,13 @@ class Server:
         try:
             return library().BlockingConnection(self._parameters())
         except (errors.ProbableAuthenticationError, errors.AuthenticationError) as e:
-            raise RabbitFailure(
-                f"RabbitMQ at {self.place} does not let this user in ({said(e)}): check user name and password."
-            ) from e
+            why = f"does not let this user in ({said(e)}): check user name and password"
         except errors.ProbableAccessDeniedError as e:
-            raise RabbitFailure(
-                f"RabbitMQ at {self.place} does not let this user into the virtual host ({said(e)}): check its name "
-                "and the user's permissions."
-            ) from e
+            why = f"does not let this user into the virtual host ({said(e)}): check its name and the user's permissions"
         except (errors.AMQPError, OSError) as e:
-            raise RabbitFailure(
-                f"RabbitMQ at {self.place} does not answer ({said(e)}): check host and port, and that it runs."
-            ) from e
+            why = f"does not answer ({said(e)}): check host and port, and that it runs"
+        # Not as a cause of this: it would hold on to the sockets that the library has left open.
+        raise RabbitFailure(f"RabbitMQ at {self.place} {why}.")
 
 
 def open_queue(connection: Any, server: Server, queue: str) -> Any:

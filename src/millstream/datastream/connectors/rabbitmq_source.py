@@ -6,6 +6,7 @@ import math
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -51,12 +52,15 @@ class _Consumer:
                     self._take(method, properties, body)
             if not self._is_ending:
                 raise RabbitFailure("the queue was deleted")
-            # What is to be acknowledged still; the rest goes back to its place in the queue.
+            # What is to be acknowledged still.
             self._connection.process_data_events(0)
-            self._connection.close()
         except (RabbitFailure, errors.AMQPError, OSError) as e:
             if not self._is_ending:
                 self._fail(said(e))
+        finally:
+            # The rest goes back to its place in the queue, for who comes next.
+            with suppress(errors.AMQPError, OSError):
+                self._connection.close()
 
     def _take(self, method: Any, properties: Any, body: bytes) -> None:
         id = properties.correlation_id if self._uses_ids else None
