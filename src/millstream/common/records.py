@@ -44,7 +44,7 @@ def _compiled_later(cls: type) -> Callable[..., None]:
 
     def __init__(self: Any, *values: Any, **named: Any) -> None:
         made = _made(cls)
-        cls.__init__ = made
+        type.__setattr__(cls, "__init__", made)
         made(self, *values, **named)
 
     return __init__
@@ -54,7 +54,7 @@ def _made(cls: type) -> Callable[..., None]:
     """Compile the `__init__` of a class."""
     known: dict[str, Any] = {"_MISSING": MISSING}
     plain, named, lines = ["self"], ["*"], []
-    for field in fields(cls):  # type: ignore[arg-type]
+    for field in fields(cls):
         name, value = field.name, field.name
         given = name
         if field.default_factory is not MISSING:
