@@ -526,6 +526,16 @@ def test_schemas_are_shown_as_flink_shows_them() -> None:
     )
 
 
+def test_a_descriptor_without_a_schema_or_with_a_key_that_may_be_null_is_refused(t_env: StreamTableEnvironment) -> None:
+    descriptor = TableDescriptor.for_connector("print")
+    assert "COMMENT" not in str(descriptor.build())
+    with pytest.raises(ValidationException, match="Missing schema in TableDescriptor"):
+        t_env.create_table("x", descriptor.build())
+    keyed = Schema.new_builder().column("a", "INT").primary_key("a").build()
+    with pytest.raises(ValidationException, match="Invalid primary key 'PK_a'. Column 'a' is nullable"):
+        t_env.create_temporary_table("x", descriptor.schema(keyed).build())
+
+
 def test_a_declared_table_shows_its_declaration(t_env: StreamTableEnvironment) -> None:
     t_env.execute_sql(
         "CREATE TABLE declared (a INT NOT NULL COMMENT 'no', b STRING, ts TIMESTAMP(3), c AS a * 2 COMMENT 'twice', "

@@ -26,6 +26,7 @@ def t_env() -> StreamTableEnvironment:
     env.execute_sql(f"CREATE TABLE t (a INT, s STRING) WITH {source.options}")
     env.execute_sql(f"CREATE TABLE o (a INT NOT NULL, s STRING) WITH {ValuesTable().options}")
     env.execute_sql("CREATE TABLE w (d TIMESTAMP(3), WATERMARK FOR d AS d) WITH ('connector' = 'datagen')")
+    env.execute_sql(f"CREATE TABLE c (f CHAR(3), b BINARY(2)) WITH {ValuesTable().options}")
     return env
 
 
@@ -67,6 +68,22 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
         f"{_SINK}Incompatible types for sink column 'a' at position 1.\n\n"
         "Query schema: [s: STRING, s0: STRING]\nSink schema:  [a: INT NOT NULL, s: STRING]",
     ),
+    (
+        "INSERT INTO c SELECT s, x'01' FROM t",
+        ValidationException,
+        "Incompatible types for sink column 'f' at position 1",
+    ),
+    (
+        "INSERT INTO c SELECT 'abc', ENCODE(s, 'UTF-8') FROM t",
+        ValidationException,
+        "for sink column 'b' at position 2.",
+    ),
+    # relations
+    ("SELECT * FROM t AS x JOIN t AS y", ValidationException, "INNER, LEFT, RIGHT or FULL join requires a condition"),
+    ("SELECT * FROM t AS x CROSS JOIN t AS y ON TRUE", ValidationException, "Cannot specify condition (NATURAL"),
+    ("SELECT 1 FROM t, t", ValidationException, "Duplicate relation name 't' in FROM clause"),
+    ("SELECT * FROM t AS x(a, a)", ValidationException, "Duplicate name 'a' in column alias list"),
+    ("SELECT * FROM t TABLESAMPLE BERNOULLI(10)", SqlParserException, "WHERE RAND() < 0.1 keeps a tenth of the rows"),
     # streaming
     ("SELECT * FROM t ORDER BY a", TableException, "Sort on a non-time-attribute field is not supported"),
     (
@@ -95,6 +112,8 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
     ),
     # run time
     ("SELECT CAST(s AS INT) FROM t", MillstreamError, "For input string: 'abc'. Invalid character found."),
+    ("SELECT CAST('1234' AS DECIMAL(4, 2))", MillstreamError, "For input string: '1234'. Overflow."),
+    ("SELECT INSTR('a', 'a', 1, 0)", MillstreamError, "nthAppearance must be positive!"),
     ("SELECT 1 / 0", TableException, "Division by zero"),
     ("SELECT 1 / a FROM t", MillstreamError, "/ by zero"),
     (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.common.records import record
 from millstream.common.setting import (
     ChoiceSetting,
     DurationSetting,
@@ -55,7 +55,7 @@ def storage_type(config: Configuration) -> str | None:
     return None if name is None else name.lower()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CheckpointOptions:
     """How a job takes checkpoints. Times are in seconds.
 

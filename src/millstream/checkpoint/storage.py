@@ -13,12 +13,12 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.faults import fault_point
+from millstream.common.records import record
 from millstream.common.scratch import scratch
 
 
@@ -93,7 +93,7 @@ def open_storage(url: str, options: dict[str, Any] | None = None, cache: str | N
     return DirectoryStorage(local_path(url), cache, options)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StateLocation:
     """Where a job's state files are: a place, what its file system must be told, and where copies of them may be."""
 

@@ -18,13 +18,14 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.faults import fault_point
+from millstream.common.records import record
 
 log = logging.getLogger("millstream")
 
@@ -214,7 +215,7 @@ def read_owner(storage: Storage) -> dict[str, Any] | None:
     return owner
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Found:
     """A checkpoint or savepoint on storage."""
 

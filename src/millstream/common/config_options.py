@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from millstream.common.records import record
 
 __all__ = ["ConfigOption", "ConfigOptions"]
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ConfigOption(Generic[T]):
     """A setting: its key, and what it is when nobody sets it."""
 

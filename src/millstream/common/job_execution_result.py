@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from millstream.common.records import record
 
 __all__ = ["JobExecutionResult"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobExecutionResult:
     """The outcome of a finished job."""
 

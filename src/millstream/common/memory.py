@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 from decimal import Decimal
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 
 _UNITS = {
     "b": ("b", "bytes"),
@@ -50,7 +50,7 @@ def readable(size: int) -> str:
     return f"{size} bytes" if unit is None else f"{size / _FACTORS[unit]:.3f}{unit} ({size} bytes)"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Share:
     """A part of something larger, within bounds."""
 
@@ -84,7 +84,7 @@ def _times(size: int, factor: float) -> int:
     return int(Decimal(size) * Decimal(repr(factor)))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JavaMemory:
     """What a process needs besides what Flink divides: metaspace, and the JVM's own."""
 
@@ -92,7 +92,7 @@ class JavaMemory:
     overhead: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TaskManagerMemory:
     """The parts of a task manager's memory, in bytes."""
 
@@ -116,7 +116,7 @@ class TaskManagerMemory:
         return self.flink + self.java.metaspace + self.java.overhead
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobManagerMemory:
     """The parts of the job manager's memory, in bytes."""
 

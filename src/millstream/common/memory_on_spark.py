@@ -7,8 +7,6 @@ cluster for the heap and for the rest ("overhead"), which together are the Total
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.memory import (
@@ -18,6 +16,7 @@ from millstream.common.memory import (
     readable,
     task_manager_memory,
 )
+from millstream.common.records import record
 from millstream.common.setting import IntegerSetting, at_least
 
 SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 1, limit=at_least(1))
@@ -36,7 +35,7 @@ BATCH_MEMORY = IntegerSetting("millstream.batch.memory", 0, limit=at_least(0))
 _TOTALS = ("process.size", "flink.size", "task.heap.size", "managed.size", "heap.size")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ExecutorMemory:
     """How much of a task manager's memory goes where."""
 
@@ -55,7 +54,7 @@ class ExecutorMemory:
         }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DriverMemory:
     """How much of the job manager's memory goes where."""
 

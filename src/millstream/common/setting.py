@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 
 __all__ = [
     "ChoiceSetting",
@@ -43,7 +43,7 @@ def in_words(millis: int) -> str:
     return f"{millis} ms"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Limit(Generic[T]):
     """What a value must be, in words and as a test."""
 
@@ -56,7 +56,7 @@ def at_least(least: int, words: Callable[[int], str] = str) -> Limit[int]:
     return Limit(f"at least {words(least)}", lambda value: value >= least)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Setting(ABC, Generic[T]):
     """A setting by Flink's key. Older keys count where its own is absent.
 
@@ -112,7 +112,7 @@ class Setting(ABC, Generic[T]):
     def _kind(self) -> str: ...
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IntegerSetting(Setting[int]):
     """A whole number."""
 
@@ -126,7 +126,7 @@ class IntegerSetting(Setting[int]):
         return "a whole number"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DurationSetting(IntegerSetting):
     """A length of time, in milliseconds."""
 
@@ -141,7 +141,7 @@ class DurationSetting(IntegerSetting):
         return "a whole number of milliseconds"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FloatSetting(Setting[float]):
     """A number."""
 
@@ -155,7 +155,7 @@ class FloatSetting(Setting[float]):
         return "a number"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FlagSetting(Setting[bool]):
     """True or false."""
 
@@ -172,7 +172,7 @@ class FlagSetting(Setting[bool]):
         return "True or False"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TextSetting(Setting[str | None]):
     """A text that is not empty, or None."""
 
@@ -186,7 +186,7 @@ class TextSetting(Setting[str | None]):
         return "a text that is not empty"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ChoiceSetting(Setting[E]):
     """One member of an enum, by its name in any case, with `-` or `_`."""
 

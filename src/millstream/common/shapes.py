@@ -6,16 +6,18 @@ It says nothing of values that can change: such knowledge would not last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from millstream.common.records import record
 
-@dataclass(frozen=True)
+
+@record(frozen=True)
 class Anything:
     """Any value: nothing is known."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Whole:
     """An `int`, of no class derived from it, within bounds; None is no bound."""
 
@@ -29,7 +31,7 @@ class Whole:
         return None if self.low is None or self.high is None else max(-self.low, self.high, 0)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Moved(Whole):
     """Such an `int` that is another one plus something within bounds.
 
@@ -44,7 +46,7 @@ class Moved(Whole):
     most: int = 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Real:
     """A `float`, of no class derived from it; perhaps one that four bytes hold."""
 
@@ -52,7 +54,7 @@ class Real:
     null: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Some:
     """An instance of a class whose values do not change; if exact, of no class derived from it."""
 
@@ -61,7 +63,7 @@ class Some:
     null: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fixed:
     """A `tuple`, of no class derived from it, whose members have shapes."""
 

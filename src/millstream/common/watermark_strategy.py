@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.missing import JAVA, missing_class
+from millstream.common.records import record
 from millstream.common.time import Duration, to_millis
 
 __all__ = [
@@ -34,7 +35,7 @@ class TimestampAssigner(ABC):
         """Return the event time of `value` in milliseconds since 1970."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Watermark:
     """A statement that no record with this timestamp or an earlier one is still to come."""
 
@@ -69,7 +70,7 @@ class WatermarkGenerator(ABC):
         """Called at the end of the split's share of an epoch."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WatermarkStrategy:
     """A description of timestamps and watermarks; the `with_*` methods return a changed copy.
 

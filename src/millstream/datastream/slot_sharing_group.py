@@ -7,6 +7,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.missing import JAVA, missing_function
+from millstream.common.records import record
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
 
@@ -47,7 +48,7 @@ class MemorySize:
         return f"{self.bytes_size} bytes"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SlotSharingGroup:
     """A named group of operators whose subtasks may run in one slot.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.lines import labelled, program_line
+from millstream.common.records import record
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.output_tag import OutputTag
@@ -90,7 +91,7 @@ class Transformation:
             self.source.set_parallelism(parallelism)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StreamEnd:
     """The end of a stream that an operator takes as input: whose output, which side output, how partitioned."""
 

@@ -14,7 +14,7 @@ import stat
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import cloudpickle
@@ -23,6 +23,7 @@ from millstream.common import pyflink_names
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked
+from millstream.common.records import record
 from millstream.common.setting import TextSetting
 from millstream.operators.chain import ChainNode, ChainOutput, is_encoded
 from millstream.operators.failures import Failure
@@ -51,7 +52,7 @@ def file_name(job_id: str, number: int) -> str:
     return f"{job_id}.failure-{number}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class KeptFailure:
     """A failure as its file tells it.
 

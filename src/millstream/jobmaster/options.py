@@ -9,12 +9,13 @@ from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.job_status import JobStatus
+from millstream.common.records import record
 from millstream.jobmaster.flow import EpochSizer, Slices
 from millstream.jobmaster.restart import NoRestart, RestartStrategy
 from millstream.jobmaster.scaling_options import ScalingOptions
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Ended:
     """How a job has ended, and why."""
 

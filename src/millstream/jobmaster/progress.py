@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from millstream.common.records import record
 from millstream.operators.insight import Insight
 from millstream.operators.protocol import Address, Place, SlotReport, SubtaskReport
 from millstream.operators.sampling import Seen, added
@@ -13,7 +14,7 @@ from millstream.operators.source import Lags
 from millstream.operators.traffic import SlotTraffic
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SubtaskProgress:
     """The sums of one subtask.
 
@@ -56,7 +57,7 @@ class SubtaskProgress:
 _NOTHING = SubtaskProgress()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Progress:
     """The sums of a job; never changed, so that any thread may look at it.
 

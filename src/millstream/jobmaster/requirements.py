@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 from millstream.operators.protocol import JobPlan
 from millstream.operators.vertex import Vertex
 
@@ -13,7 +14,7 @@ from millstream.operators.vertex import Vertex
 Parallelisms = Mapping[int, int]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Bounds:
     """The fewest and the most subtasks of a vertex."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.configuration import Configuration
+from millstream.common.records import record
 from millstream.common.setting import ChoiceSetting, DurationSetting, IntegerSetting, at_least, in_words
 
 _PREFIX = "jobmanager.adaptive-scheduler"
@@ -46,7 +46,7 @@ MAX_DELAY = DurationSetting(f"{_PREFIX}.rescale-trigger.max-delay", 0, limit=at_
 MAX_FAILURES = IntegerSetting(f"{_PREFIX}.rescale-trigger.max-checkpoint-failures", 2, limit=at_least(1))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ScalingOptions:
     """How a job follows the slots there are. Times are in seconds.
 

@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Timing:
     """How long a lease lasts, in seconds; Kubernetes' words.
 
@@ -52,7 +53,7 @@ class Timing:
             )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lease:
     """What is written down of who leads.
 
@@ -76,12 +77,12 @@ class Lease:
 # --- what happens
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Ticked:
     """The machine's deadline has come."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LeaseRead:
     """The lease as it is, None if there never was one; writes that follow it name its version."""
 
@@ -89,33 +90,33 @@ class LeaseRead:
     version: Hashable
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LeaseWritten:
     """The last write was done, and made this version."""
 
     version: Hashable
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LeaseRefused:
     """Somebody has written the lease since the version that the last write named."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LeaseUnreachable:
     """There is no answer: what was asked for may have been done, or not, or be done later."""
 
     reason: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SessionLost:
     """The service that keeps the lease has given this process up."""
 
     reason: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Resigned:
     """This process wants to lead no longer."""
 
@@ -126,12 +127,12 @@ Event = Ticked | LeaseRead | LeaseWritten | LeaseRefused | LeaseUnreachable | Se
 # --- what to do
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ReadLease:
     """Read the lease: LeaseRead or LeaseUnreachable."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WriteLease:
     """Write the lease if its version is still this one: LeaseWritten, LeaseRefused or LeaseUnreachable."""
 
@@ -139,14 +140,14 @@ class WriteLease:
     version: Hashable
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lead:
     """This process leads from now on, in this term."""
 
     term: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StepDown:
     """This process leads no longer."""
 

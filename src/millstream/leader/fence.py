@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.common.errors import DeposedError, InvalidProgramError, MillstreamError
+from millstream.common.records import record
 from millstream.leader.cells import Cell, OvertakenError
 
 # A term at the end of a run's id, in hexadecimal.
@@ -45,7 +46,7 @@ def _number(location: str) -> int:
     return int(location.rpartition("-")[2])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobRecord:
     """What is known of a job beyond the process that runs it.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 from millstream.common.setting import ChoiceSetting, DurationSetting, TextSetting, at_least, in_words
 from millstream.leader.cells import Cells
 from millstream.leader.election import Timing
@@ -64,7 +64,7 @@ KUBERNETES_TOKEN = TextSetting("millstream.high-availability.kubernetes.token-fi
 KUBERNETES_CA = TextSetting("millstream.high-availability.kubernetes.ca-file", None)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class HaOptions:
     """High availability as the settings ask for it.
 

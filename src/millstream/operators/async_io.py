@@ -8,11 +8,11 @@ that has come behind requests waits for their results.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 from millstream.common.values import detach
 from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
@@ -52,7 +52,7 @@ class Requests(Protocol):
     async def within(self, seconds: float, request: Awaitable[Any], otherwise: Callable[[], Any]) -> Any: ...
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RetryPolicy:
     """When a request is made again.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.errors import MillstreamError
+from millstream.common.records import record
 from millstream.operators.failures import shorten
 from millstream.operators.output_tag import OutputTag, check_tag
 
@@ -15,7 +15,7 @@ __all__ = ["BadRecord", "BadRecords", "FormatUnavailable"]
 COUNTER = "numRecordsInErrors"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BadRecord:
     """A record that could not be read.
 
@@ -34,7 +34,7 @@ class FormatUnavailable(MillstreamError):
     """Records cannot be read now for a reason that is not theirs: they are not bad, and must not be skipped."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BadRecords:
     """What a source does with records that cannot be read: `source.on_bad_records(...)`. All are counted.
 

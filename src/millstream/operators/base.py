@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.records import record
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.budget import Budget
@@ -34,7 +35,7 @@ def _nobody_knows() -> int:
     return 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Surroundings:
     """What an operator may know of the real world.
 

@@ -13,12 +13,13 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from types import FrameType
 from typing import Any
 
 from millstream.common.names import printable
+from millstream.common.records import record
 from millstream.common.shapes import ANYTHING, Fixed, Shape, constant
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.inference import elements_of, result_of
@@ -44,7 +45,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _SIMPLE = re.compile(r"[^\W\d]\w*|\(-?\d+\)")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Var:
     """A record inside the generated loop.
 
@@ -75,7 +76,7 @@ class Var:
         return replace(self, detached=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Key:
     """The key of a record inside the generated loop.
 
@@ -88,7 +89,7 @@ class Key:
     hashable: bool
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Taken:
     """What an operator takes in a generated function: which of its inputs, and what else belongs to the record.
 
@@ -101,7 +102,7 @@ class Taken:
     key: str | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Site:
     """Where a generated line came from.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import RecordTooLargeError
+from millstream.common.records import record
 from millstream.common.shapes import ANYTHING, Shape, either, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Layout, Pieces
@@ -23,7 +24,7 @@ _FIRST_BLOCK_RECORDS = 256
 _MOST_BLOCK_RECORDS = 1 << 11
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Edge:
     """A connection between two vertices of the job graph; its layout says what it carries of a record.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import TooLargeError, dump_at_most
+from millstream.common.records import record
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.base import Operator
 from millstream.operators.failures import Input
@@ -24,7 +24,7 @@ from millstream.state.keyed import KeyedState
 Kept = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Evidence:
     """What is kept, None for nothing, and in words what could not be."""
 
@@ -32,7 +32,7 @@ class Evidence:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Keeping:
     """What there is to keep.
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import traceback
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from millstream.common.errors import MillstreamError, TypeMismatchError
+from millstream.common.records import record
 from millstream.common.telling import suggestion
 from millstream.operators.codegen import Site, site_of
 
 _SHOWN = 300
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Failure:
     """One failure in a subtask, in words; it travels to the driver as it is."""
 
@@ -59,7 +59,7 @@ class SubtaskFailed(MillstreamError):
         self.failure = failure
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Input:
     """A record as an operator was given it.
 
@@ -76,7 +76,7 @@ class Input:
     is_timestamped: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Located:
     """Where an error was raised: in which operator, for which record, and the error as user code raises it."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from operator import length_hint
 from types import FrameType
 from typing import Any
 
 from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError
+from millstream.common.records import record
 from millstream.operators.chain import ChainNode
 from millstream.operators.codegen import site_of
 from millstream.operators.evidence import Evidence, Keeping, evidence, key_of
@@ -112,7 +112,7 @@ class Guard:
         return Speaker(name, f"{self._index + 1}/{self._vertex.parallelism}", self._settings.job_name)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Speaker:
     """Whose function has called us: the operator's name and where it was made, its subtask as `1/2`, and its job."""
 

@@ -13,11 +13,12 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from types import CodeType, FunctionType, MethodType
 from typing import Any
+
+from millstream.common.records import record
 
 Bind = Callable[[Any, str], str]
 # Given a variable and a place, returns the text of that member of a tuple, None where it is not known.
@@ -70,7 +71,7 @@ _FLAGS = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | inspect.CO_NESTED
 _FLAGS |= reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Expression:
     """A function's expression over variables.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from millstream.common.pickles import dump
+from millstream.common.records import record
 from millstream.common.sizes import in_bytes
 from millstream.state.keyed import KeyedState
 
@@ -17,7 +17,7 @@ _SAMPLE = 200
 _IN_MEMORY = 3
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Held:
     """What one state holds, about."""
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from millstream.common.records import record
 from millstream.operators.carried import has_requests, has_unread
 from millstream.operators.insight import Insight
 from millstream.operators.sampling import Seen
@@ -42,7 +43,7 @@ class JobPlan:
         return max(v.slot_offset + v.parallelism for v in self.vertices if v.level == level)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class LevelTask:
     """What the driver says about one level of one epoch.
 
@@ -106,7 +107,7 @@ class Progress(NamedTuple):
     splits: Mapping[Any, int]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SubtaskReport:
     """What a subtask did in an epoch.
 
@@ -162,7 +163,7 @@ class SubtaskReport:
         return has_unread(self.carried)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LogLine:
     """One thing that was logged.
 
@@ -182,7 +183,7 @@ class LogLine:
     job: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Place:
     """Where a slot runs.
 
@@ -197,7 +198,7 @@ class Place:
     memory: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SlotReport:
     """What a slot did in one level of an epoch, what user code printed and logged, and now and then its traffic.
 

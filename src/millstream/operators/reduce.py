@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import length_hint
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 from millstream.common.shapes import ANYTHING, Fixed, Shape, either, null_as_in, widened, within
 from millstream.common.types import Row
 from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
@@ -25,7 +26,7 @@ from millstream.state.table import MISSING, StateTable
 _STEPS = 4
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Known:
     """What a loop counts on of all keys' values.
 

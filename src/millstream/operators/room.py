@@ -7,8 +7,8 @@ so many records have come. Who counts the records need not look at the sums.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from millstream.common.records import record
 from millstream.common.shapes import Fixed, Moved, Shape, Whole, within
 
 # All the room that a value has, between the bounds it begins in and those of its type. Shares are parts of it, so that
@@ -16,7 +16,7 @@ from millstream.common.shapes import Fixed, Moved, Shape, Whole, within
 ALL = 1 << 64
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Room:
     """What values begin as, and how much of their room a record takes.
 

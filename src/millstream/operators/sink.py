@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, Generic
 
+from millstream.common.records import record
 from millstream.common.type_variables import T_contra
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
@@ -61,7 +61,7 @@ class SinkWriter(ABC):
         """The subtask has ended."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CommitContext:
     """Whose output a committer commits.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, Self
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 from millstream.common.shapes import ANYTHING, Shape, Whole
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
@@ -25,7 +26,7 @@ Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
 Share = Any
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Dealt:
     """What the subtasks of a source shall read in one epoch.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from millstream.common.records import record
 from millstream.operators.chain import ChainNode
 from millstream.operators.edges import Edge
 from millstream.operators.source import SourceOperator
@@ -39,7 +40,7 @@ class Vertex:
         return isinstance(self.head.operator, SourceOperator)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class JobSettings:
     """What every subtask of a job must know."""
 

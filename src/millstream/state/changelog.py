@@ -23,6 +23,7 @@ from zlib import compress, crc32, decompress
 
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.common.pickles import dump
+from millstream.common.records import record
 from millstream.state.kinds import StateKind, kind_named
 
 _MAGIC = b"MSCL"
@@ -41,7 +42,7 @@ MAX_CHAIN = 64
 MAX_DELTA_WEIGHT = 2
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FileRef:
     """A file of a chain: its name, its size, and whether it is a base."""
 
@@ -68,7 +69,7 @@ class Chain:
         return Chain([ref]) if ref.is_base else Chain([*self.files, ref])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Section:
     """Rows of a table inside a file."""
 
@@ -85,7 +86,7 @@ def sections(table: str, kind: StateKind, address: str, rows: Iterable[tuple[Any
         yield Section(table, kind, address, part)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FileHeader:
     """Who wrote a file, and what comes before it."""
 
@@ -126,7 +127,7 @@ def encode(header: FileHeader, content: Iterable[Section], compressed: bool = Fa
     yield _TAIL.pack(len(footer), crc32(footer), _MAGIC)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ChangelogFile:
     """A file whose footer has been read; its sections are read one by one."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.records import record
 from millstream.state.changelog import ChangelogFile, Loads, Section, replay
 from millstream.state.key_groups import key_group
 from millstream.state.table import BY_GROUP, BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
@@ -20,7 +20,7 @@ SPLIT_LIST, UNION_LIST = "split.", "union."
 Read = Callable[[str], "bytes | memoryview"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StoredState:
     """Where the state of a subtask is: the last file of its chain, or its part of a savepoint with a checksum."""
 
@@ -28,7 +28,7 @@ class StoredState:
     checksum: int | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Restored:
     """What a subtask starts from.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 from millstream.common.time import Duration, Time, to_millis
 
 # As many rows Flink looks at for every record, when nothing else was said.
@@ -41,7 +42,7 @@ class EmptyCleanupStrategy(CleanupStrategy):
     """A way with nothing to set."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IncrementalCleanupStrategy(CleanupStrategy):
     """Looks at some rows for every record."""
 
@@ -57,7 +58,7 @@ class IncrementalCleanupStrategy(CleanupStrategy):
         return self.every_record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
     """Remembered: there is no RocksDB; expired values go whenever a whole base is written."""
 
@@ -73,7 +74,7 @@ class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
         return self.periodic_compaction_time
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CleanupStrategies:
     """How expired values go when nobody reads them.
 
@@ -119,7 +120,7 @@ class CleanupStrategies:
         return self.full_snapshot
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StateTtlConfig:
     """How long state lives.
 

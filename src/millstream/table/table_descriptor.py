@@ -102,6 +102,20 @@ class TableDescriptor:
         """Return what is said of it."""
         return self._comment
 
+    def check(self) -> None:
+        """Refuse what is no declaration of a table: without a schema, or with a key that may be null."""
+        if self._schema is None:
+            raise ValidationException(
+                "Missing schema in TableDescriptor. A schema is typically required. It can only be omitted at certain "
+                "documented locations."
+            )
+        for column in self._schema.columns:
+            if column.name in self._schema.primary_key and column.type.is_nullable:
+                raise ValidationException(
+                    f"Invalid primary key '{self._schema.primary_key_name}'. Column '{column.name}' is nullable. "
+                    f"Declare it as {column.type} NOT NULL."
+                )
+
     def as_table(self) -> CatalogTable:
         """Return the declaration for a catalog."""
         schema = self._schema or Schema.new_builder().build()
@@ -115,7 +129,7 @@ class TableDescriptor:
         options = ",\n".join(f"  '{k}' = '{v}'" for k, v in self._options.items())
         lines = [
             str(self._schema) if self._schema is not None else "",
-            f"COMMENT '{self._comment or ''}'",
+            *([f"COMMENT '{self._comment}'"] if self._comment is not None else []),
             *([f"PARTITIONED BY ({partition})"] if partition else []),
             f"WITH (\n{options}\n)",
         ]

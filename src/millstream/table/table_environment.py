@@ -300,6 +300,7 @@ class TableEnvironment:
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
         """Return the table that a descriptor describes."""
+        descriptor.check()
         path = self._anonymous(descriptor)
         return Table(self._binder().query(syntax.TableQuery(syntax.TableName(path))), self)
 
@@ -377,6 +378,7 @@ class TableEnvironment:
         self._create(path, descriptor, False, bool(ignoreIfExists))
 
     def _create(self, path: str, descriptor: TableDescriptor, temporary: bool, if_not_exists: bool) -> None:
+        descriptor.check()
         table = catalog_objects.resolved(self._sql_binder(), descriptor.as_table())
         self._catalogs.create(self._catalogs.full_path(read_path(path)), table, temporary, if_not_exists)
 

@@ -8,16 +8,16 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.records import record
 
 _HIDDEN = (".", "_")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FoundFile:
     """A file as it was when it was found.
 
@@ -32,7 +32,7 @@ class FoundFile:
     modified: float
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FileAccess:
     """Reaches local paths, file: URLs and whatever fsspec reaches.
 

@@ -7,10 +7,11 @@ import lzma
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.records import record
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.datastream.connectors.base import BadRecord, BadRecords
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile, decompressed, is_compressed
@@ -45,7 +46,7 @@ class FileShare(NamedTuple):
     ends: bool
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Extent:
     """How much there is to read in a file.
 
@@ -135,7 +136,7 @@ class StreamFormat(FileFormat):
         """Yield the records of the lines that begin in a part of a file."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FilePart:
     """A stretch of a file's contents: what begins at `start` or behind, and before `end`."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 from millstream.common.time import Duration
 from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.file_access import FileAccess, clean_path
@@ -18,7 +19,7 @@ from millstream.datastream.connectors.file_formats import BulkFormat, FileFormat
 __all__ = ["FileEnumeratorProvider", "FileSource", "FileSourceBuilder", "FileSplitAssignerProvider"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FileEnumeratorProvider:
     """Whether a file may be read by several subtasks. Hidden files (`.name`, `_name`) are never read."""
 
@@ -44,7 +45,7 @@ class FileSplitAssignerProvider:
         return FileSplitAssignerProvider()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Settings:
     file_format: FileFormat
     paths: tuple[str, ...]

@@ -153,6 +153,7 @@ class RelationBinder:
                     f"({', '.join(node.fields.names)}), whereas alias list has {len(relation.columns)} columns",
                     relation.at,
                 )
+            _refuse_twice(relation.columns, relation.at)
             node = steps.renamed(node, relation.columns)
         return node, self._scope(node, (relation.name,))
 
@@ -288,6 +289,7 @@ class RelationBinder:
                     f"({', '.join(f.name for f in fields)}), whereas alias list has {len(columns)} columns",
                     relation.at,
                 )
+            _refuse_twice(columns, relation.at)
             fields = tuple(replace(f, name=c) for f, c in zip(fields, columns, strict=True))
         elif isinstance(relation, syntax.Unnest) and name and len(fields) == 1:
             fields = (replace(fields[0], name=name),)
@@ -306,6 +308,12 @@ class RelationBinder:
         return node, with_types(scope, together)
 
 
+def _refuse_twice(columns: Sequence[str], at: int | None) -> None:
+    for place, name in enumerate(columns):
+        if name in columns[:place]:
+            raise Refused(f"Duplicate name '{name}' in column alias list", at)
+
+
 def _check_condition(join: syntax.Join) -> None:
     has_one = join.natural or bool(join.using) or join.condition is not None
     if join.kind == "CROSS" and has_one:
@@ -314,8 +322,8 @@ def _check_condition(join: syntax.Join) -> None:
         )
     if join.kind != "CROSS" and not has_one:
         raise Refused(
-            "INNER, LEFT, RIGHT or FULL join requires a condition (NATURAL keyword or ON or USING clause); all pairs of "
-            "rows are those of CROSS JOIN",
+            "INNER, LEFT, RIGHT or FULL join requires a condition (NATURAL keyword or ON or USING clause); CROSS JOIN "
+            "gives all pairs of rows",
             join.right.at,
         )
 

@@ -301,9 +301,7 @@ FUNCTIONS = [
     Function("OVERLAY", takes(text, text, integer, integer, to=_overlaid, optional=1), by_row(_overlay), api="overlay"),
     Function("TRANSLATE", takes(text, text, text, to=STRING), by_row(_translate, keep_nulls=False), api="translate"),
     Function("LOCATE", takes(text, text, integer, to=INT, optional=1), by_row(_locate), api="locate"),
-    Function(
-        "INSTR", takes(text, text, integer, integer, to=INT, optional=2), by_row(_instr), api="instr", fails=True
-    ),
+    Function("INSTR", takes(text, text, integer, integer, to=INT, optional=2), by_row(_instr), api="instr", fails=True),
     Function("SPLIT", takes(text, text, to=t.ArrayType(STRING)), by_row(_split), api="split"),
     Function(
         "SPLIT_INDEX",

@@ -292,7 +292,9 @@ class QueryGrammar(ExpressionGrammar):
 
     def _refuse_samples(self) -> None:
         if self.stands("TABLESAMPLE"):
-            self.refuse_at(self.at, "TABLESAMPLE cannot be planned, in Flink neither; WHERE RAND() < 0.1 keeps a tenth of the rows")
+            self.refuse_at(
+                self.at, "TABLESAMPLE cannot be planned, in Flink neither; WHERE RAND() < 0.1 keeps a tenth of the rows"
+            )
 
     def _as_of(self, found: Relation) -> Relation:
         self.need("AS", "OF")
