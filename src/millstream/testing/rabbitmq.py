@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from typing import Any
 
 from millstream.testing.databases import LocalServer, free_port
@@ -88,4 +89,9 @@ class RabbitMqServer(LocalServer):
 
     def close(self) -> None:
         super().close()
-        subprocess.run(["epmd", "-port", str(self._names), "-kill"], capture_output=True, check=False)
+        for _ in range(50):
+            done = subprocess.run(["epmd", "-port", str(self._names), "-kill"], capture_output=True, text=True)
+            if "living nodes" not in done.stdout + done.stderr:
+                break
+            # It has not noticed yet that the server is gone.
+            time.sleep(0.1)
