@@ -57,6 +57,8 @@ class _Sessions:
 class MergedSessionOperator(SessionWindowOperator):
     """Sessions by key; of rows that are only inserted, and with aggregates that `can_merge`."""
 
+    kept_as = "sessions"
+
     def __init__(
         self,
         gap: int,
@@ -80,7 +82,21 @@ class MergedSessionOperator(SessionWindowOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
+        assert setup.state is not None
         self._came = 0
+        # Older versions have kept the rows.
+        self._older: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.partition, self.max_parallelism))
+        setup.state.when_loaded(self._take_over)
+
+    def _take_over(self) -> None:
+        """Make sessions of the rows that an older version has left."""
+        rows = self._older.all_rows()
+        if len(rows):
+            batch = Batch([self._older.take(i, rows) for i in range(len(self.kinds))], None, len(rows))
+            keys = self._keys_of(batch)
+            columns = [batch.columns[k] for k in self.keys]
+            self._merge(self._of_batch(batch, self._older.marks[rows], keys), columns, keys)
+            self._older.remove(rows)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         self._rows.compact()

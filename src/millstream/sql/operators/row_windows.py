@@ -25,6 +25,8 @@ class RowWindowOperator(KeyedBatchOperator):
     """Keeps rows until it is known which window they are in."""
 
     emits_later = True
+    # The name of the table in which it keeps what it waits for.
+    kept_as = "rows"
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class RowWindowOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.keeps("rows", self._kept_rows())
+        self._rows: KeyedRows = self.keeps(self.kept_as, self._kept_rows())
 
     def _kept_rows(self) -> KeyedRows:
         # Its mark is the time of a row.

@@ -26,6 +26,10 @@ Row = tuple[Any, ...]
 # (kind, row, place)
 _Change = tuple[int, Row, int]
 
+# What it keeps of a partition: its rows in order, and when it was changed last.
+ROWS = "rows"
+KEPT = [Kept(ROWS, object, list), Kept(TOUCHED, np.int64)]
+
 
 class TopNOperator(KeyedBatchOperator):
     """Keeps the rows of each partition in order."""
@@ -76,7 +80,7 @@ class TopNOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.partition]
-        columns = KeyedColumns(kinds, [Kept("rows", object, list), Kept(TOUCHED, np.int64)], self.max_parallelism)
+        columns = KeyedColumns(kinds, KEPT, self.max_parallelism)
         self._state: KeyedColumns = self.keeps("partitions", columns)
         self._key = sort_key(self.order)
         self._most = len(self.kinds) and (self.last if self.last is not None else 1 << 62)
@@ -89,7 +93,7 @@ class TopNOperator(KeyedBatchOperator):
         keys = [batch.columns[k] for k in self.partition]
         of_rows, _ = state.find_or_add(keys, len(batch))
         slots = np.unique(of_rows)
-        lists = state.column("rows")
+        lists = state.column(ROWS)
         if not self.retracts and self.unique is None:
             hopeless = self._hopeless(batch, of_rows, slots)
             if hopeless is not None:
@@ -117,7 +121,7 @@ class TopNOperator(KeyedBatchOperator):
         values = batch.columns[column]
         if not self.order or not is_number_like(values.type) or values.null_count or 4 * len(slots) > len(batch):
             return None
-        numbers, lists = plain(values), self._state.column("rows")
+        numbers, lists = plain(values), self._state.column(ROWS)
         last, is_full = np.zeros(self._state.bound, numbers.dtype), np.zeros(self._state.bound, np.bool_)
         for slot in slots.tolist():
             there = lists[slot]
@@ -264,7 +268,7 @@ class TopNOperator(KeyedBatchOperator):
     def finish(self) -> None:
         """In BATCH: emit what is there."""
         if self.final_only:
-            lists = self._state.column("rows")
+            lists = self._state.column(ROWS)
             found: list[_Change] = []
             for slot in self._state.slots().tolist():
                 for i, row in enumerate(lists[slot][self.first - 1 : self._most], self.first):
