@@ -243,6 +243,14 @@ def test_only_what_was_not_taken_for_now_is_sent_again() -> None:
         pytest.raises(Exception, match="does not take .* queue is full"),
     ):
         write([{"id": 1}, {"id": 2}], writing(host, keyed))
+    # A document that is not there needs no deleting, also where something else is wrong.
+    gone = Row(id=1)
+    gone.set_row_kind(RowKind.DELETE)
+    mixed = {"errors": True, "items": [{"delete": {"status": 404, "_index": "i"}}, {"index": busy}]}
+    with answering((200, {}), (200, mixed), (200, fine)) as (host, got):
+        backoff = writing(host, keyed).set_bulk_flush_backoff_strategy(FlushBackoffType.CONSTANT, 2, 10)
+        write([gone, Row(id=2)], backoff)
+        assert got[2][1] == b'{"index": {"_index": "i", "_id": "2"}}\n{"id": 2}\n'
 
 
 def test_requests_are_as_large_as_they_may_be() -> None:
