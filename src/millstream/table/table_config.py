@@ -8,6 +8,7 @@ import time
 
 from millstream.common.configuration import Configuration, parse_duration_ms
 from millstream.common.errors import InvalidProgramError
+from millstream.sql.columns.zones import zone_named
 from millstream.table.sql_dialect import SqlDialect
 
 __all__ = ["TableConfig"]
@@ -68,6 +69,7 @@ class TableConfig:
 
     def set_local_timezone(self, timezone_id: str) -> None:
         """Set the session's time zone, by name or as an offset such as `+01:00`."""
+        zone_named(timezone_id)
         self.set(_TIME_ZONE, timezone_id)
 
     def get_max_generated_code_length(self) -> int:

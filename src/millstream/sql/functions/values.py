@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.errors import TableException
+from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.functions.casts import cast_value
 from millstream.sql.functions.comparison import comparable, compare
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
@@ -194,6 +194,9 @@ def _item_rule(arguments: Arguments) -> Resolved | None:
     if isinstance(value, t.ArrayType):
         if not isinstance(key, (t.IntegralType, t.NullType)):
             return None
+        index = arguments.constant(1)
+        if index is not None and index < 1:
+            raise ValidationException(f"Array element access needs an index starting at 1 but was {index}.")
         return Resolved(value.element_type.nullable(), (value, t.DataTypes.INT(key.is_nullable)))
     fits = isinstance(value, t.MapType) and type_rules.common_type([value.key_type, key]) is not None
     if isinstance(value, t.MapType) and fits:

@@ -1,4 +1,4 @@
-"""Settings of Flink's that would change results and are not there: a query is not run as if they were not set."""
+"""Settings that would change results and are not there, or say nothing: a query is not run as if they were not set."""
 
 from __future__ import annotations
 
@@ -17,9 +17,20 @@ _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
     "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
 }
 
+_CHOICES = {
+    "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
+    "table.exec.sink.upsert-materialize": ("NONE", "AUTO", "FORCE"),
+    "table.optimizer.agg-phase-strategy": ("AUTO", "ONE_PHASE", "TWO_PHASE"),
+}
+
 
 def check_settings(settings: Mapping[str, str]) -> None:
     """Refuse settings that are not there, each with what to do."""
+    for key, words in _CHOICES.items():
+        if settings.get(key, words[0]).strip().upper() not in words:
+            raise TableException(
+                f"Could not parse value '{settings[key]}' for '{key}'. It is one of {', '.join(words)}."
+            )
     for key, (is_set, instead) in _REFUSED.items():
         value = settings.get(key)
         if value is not None and is_set(value):
