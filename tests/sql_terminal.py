@@ -37,12 +37,20 @@ class Terminal:
             os.execv(sys.executable, [sys.executable, "-m", "millstream", "sql", *options, "-hist", "history"])
         self.told = ""
 
-    def sees(self, pattern: str) -> str:
-        """Wait until something is on the terminal; return what it was, and go on behind it."""
+    def sees(self, pattern: str, pressing: str = "") -> str:
+        """Wait until something is on the terminal; return what it was, and go on behind it.
+
+        Args:
+            pattern: what shall be seen.
+            pressing: a key that is pressed until then, every second: the line editor hears of a Ctrl-C that comes
+                between its drawing of the prompt and its waiting for keys only with the next key.
+        """
+        self.types(pressing)
         end = time.monotonic() + self._seconds
         while not (found := re.search(pattern, self.told, re.DOTALL)):
             assert time.monotonic() < end, self.told[-3000:]
             if not select.select([self.fd], [], [], 1)[0]:
+                self.types(pressing)
                 continue
             try:
                 self.told += os.read(self.fd, 65536).decode("utf-8", "replace")

@@ -159,8 +159,7 @@ def test_statements_are_typed_at_a_prompt(terminal: Terminal, tmp_path: Path) ->
     # What is typed halfway is forgotten at Ctrl-C.
     terminal.types("SELECT halfway\n")
     terminal.sees("\n> ")
-    terminal.types("\x03")
-    terminal.sees(PROMPT)
+    terminal.sees(PROMPT, pressing="\x03")
     # Tab completes the names of tables and columns.
     terminal.types("CREATE TABLE endless (number_of BIGINT) WITH ('connector'='datagen','rows-per-second'='1000');\n")
     terminal.sees("Execute statement succeeded.*" + PROMPT)
