@@ -17,7 +17,8 @@ from millstream.checkpoint.column_rows import column_rows, names_of
 from millstream.checkpoint.inspect import Inspection
 from millstream.cli.main import cli
 from millstream.common.configuration import Configuration
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.state.column_table import RowChange
 from millstream.table import EnvironmentSettings, TableEnvironment
 
@@ -117,6 +118,15 @@ def test_a_query_that_has_changed_is_told_what_no_longer_fits(tmp_path: Path, st
     # It runs all the same where that is wanted.
     allowed = {"execution.state-recovery.ignore-unclaimed-state": "true"}
     started(tmp_path, [statement], path, **allowed).cancel().result()
+
+
+def test_state_that_this_version_does_not_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path, started(tmp_path, [COUNTS]))
+    keeps = KeyedBatchOperator.keeps
+    monkeypatch.setattr(KeyedBatchOperator, "keeps", lambda self, name, columns: keeps(self, f"new {name}", columns))
+    client = started(tmp_path, [COUNTS], path)
+    with pytest.raises(MillstreamError, match="kept by another version of millstream, that this one does not read"):
+        client.get_job_execution_result().result(60)
 
 
 def test_millstream_state_shows_tables(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.operators.base import Downstream, Operator
+from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.blocks import Block
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.partitioners import Append, Partitioner, Place
@@ -21,7 +22,9 @@ from millstream.sql.columns.waiting import Arrangement, WaitingRows
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.operators.session import Session
+from millstream.state.column_table import ColumnTable
 from millstream.state.hashes import groups_of
+from millstream.state.kinds import COLUMNS
 from millstream.state.spill_file import SpillFile
 
 # So many rows are in a batch that an operator makes of much it has kept.
@@ -95,6 +98,21 @@ class KeyedBatchOperator(BatchOperator):
     calls: Sequence[AggregateCall] = ()
     # Where it puts what does not fit into memory.
     _files: Sequence[SpillFile] = ()
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        if setup.state is not None:
+            setup.state.when_taken_over(self._refuse_unread)
+
+    def _refuse_unread(self) -> None:
+        """Refuse state that another version of the operator has kept and this one does not read: it would be lost."""
+        assert self.setup.state is not None
+        for name, table in self.setup.state.tables.items():
+            if table.kind is COLUMNS and not isinstance(table, ColumnTable) and any(True for _ in table.rows()):
+                raise InvalidProgramError(
+                    f"This operator's state has a table {name!r}, kept by another version of millstream, that this one "
+                    "does not read. Start the query without that state, or with the version that has kept it."
+                )
 
     def open(self) -> None:
         super().open()

@@ -58,7 +58,7 @@ class InsertTopNOperator(KeyedBatchOperator):
         kinds = [self.kinds[k] for k in self.partition]
         self._older: KeyedColumns = self.keeps("partitions", KeyedColumns(kinds, KEPT, self.max_parallelism))
         assert setup.state is not None
-        setup.state.when_loaded(self._take_over)
+        setup.state.when_taken_over(self._take_over)
 
     def _take_over(self) -> None:
         """Take the rows that an older version has left; they are in their order."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.matches import can_match
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.rows import Ints, KeyedRows
 from millstream.sql.errors import null_rowtime
@@ -21,7 +22,6 @@ from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
 from millstream.sql.operators.join import JoinSide
-from millstream.sql.operators.pairing import can_match
 from millstream.sql.operators.session import Session
 from millstream.sql.plan.nodes import JoinKind
 

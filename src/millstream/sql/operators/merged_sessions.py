@@ -86,7 +86,7 @@ class MergedSessionOperator(SessionWindowOperator):
         self._came = 0
         # Older versions have kept the rows.
         self._older: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.partition, self.max_parallelism))
-        setup.state.when_loaded(self._take_over)
+        setup.state.when_taken_over(self._take_over)
 
     def _take_over(self) -> None:
         """Make sessions of the rows that an older version has left."""

@@ -9,23 +9,13 @@ import pyarrow as pa
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import grouped, stable_order
-from millstream.sql.columns.numbers import valid_of
+from millstream.sql.columns.matches import can_match
 from millstream.sql.columns.rows import Ints, Mask
 from millstream.sql.plan.nodes import JoinKind
 
 Holds = Callable[[Batch], Mask]
 # So many pairs are looked at at once.
 _AT_ONCE = 1 << 18
-
-
-def can_match(columns: Sequence[pa.Array], null_safe: Sequence[bool], rows: int) -> Mask:
-    """Tell which rows can have partners: those without a null in their key."""
-    found = np.ones(rows, np.bool_)
-    for column, safe in zip(columns, null_safe, strict=True):
-        valid = None if safe else valid_of(column)
-        if valid is not None:
-            found &= valid
-    return found
 
 
 def equal_keys(

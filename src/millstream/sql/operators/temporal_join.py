@@ -15,6 +15,7 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
+from millstream.sql.columns.matches import can_match
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.rows import Ints, KeyedRows
 from millstream.sql.errors import null_rowtime
@@ -23,7 +24,6 @@ from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
 from millstream.sql.operators.frames import places_before
 from millstream.sql.operators.join import JoinSide
-from millstream.sql.operators.pairing import can_match
 from millstream.sql.operators.session import Session
 
 # Versions that are over are removed when there are this many, then when there are twice as many as were left.
