@@ -121,6 +121,18 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         assert stopped.returncode == 0, stopped.stderr
 
 
+@pytest.fixture(autouse=True)
+def jobs_of_a_test_end_with_it(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a failed test has left would hold the slots that the next one wants."""
+    yield
+    session: Session | None = request.node.funcargs.get("session")
+    if session is None or not session.cluster.is_running():
+        return
+    for job in session.client.ask("/jobs/overview")["jobs"]:
+        if job["state"] not in ("FINISHED", "FAILED", "CANCELED"):
+            session.cancel(job["jid"])
+
+
 def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(session: Session) -> None:
     steady = session.submit("-p", "2", "job.py", "steady", ENDLESS, "async")
     # Each epoch of this one is a Spark job, which goes on when the process is gone that waits for it.
@@ -198,8 +210,9 @@ def test_a_program_that_rages_or_is_killed_leaves_others_and_nothing_behind(sess
         assert session.client.ask(f"/jobs/{job}/status") == {"status": "RUNNING"}
     session.until("/overview", lambda o: o["slots-available"] == 4)
     # Executors are workers: this Spark has one, which runs what is left.
-    (worker,) = session.client.ask("/taskmanagers")["taskmanagers"]
-    assert (worker["id"], worker["slotsNumber"], worker["freeSlots"], worker["assignedTasks"]) == ("driver", 6, 4, 4)
+    # A job is on its list once its program has told where its tasks are, which is after it runs.
+    (worker,) = session.until("/taskmanagers", lambda o: o["taskmanagers"][0]["assignedTasks"] == 4)["taskmanagers"]
+    assert (worker["id"], worker["slotsNumber"], worker["freeSlots"]) == ("driver", 6, 4)
     vertex = session.client.ask(f"/jobs/{steady}")["vertices"][0]["id"]
     (subtask,) = session.client.ask(f"/jobs/{steady}/vertices/{vertex}")["subtasks"]
     assert subtask["taskmanager-id"] == "driver"
