@@ -21,12 +21,14 @@ from millstream.operators.budget import Budget
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.matches import Matches
 from millstream.sql.expressions import AggregateCall, Call, Column
+from millstream.sql.operators import merge_join
 from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.sql.operators.batch_aggregate import BatchGlobalGroupAggregateOperator, BatchGroupAggregateOperator
 from millstream.sql.operators.batch_join import BatchJoinOperator
 from millstream.sql.operators.batch_sort import BatchSortOperator, merged
 from millstream.sql.operators.join import JoinSide
 from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator
+from millstream.sql.operators.merge_join import SortMergeJoinOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.plan.nodes import JoinKind
 from millstream.sql.types import DataTypes
@@ -155,20 +157,34 @@ def _nested(kind: JoinKind, left: list[Any], right: list[Any], null_safe: bool, 
     return found
 
 
+@pytest.mark.parametrize("join", [BatchJoinOperator, SortMergeJoinOperator])
 @pytest.mark.parametrize("kind", list(JoinKind))
-@given(_batches, _batches, st.booleans(), st.booleans(), st.booleans())
+@given(_batches, _batches, st.booleans(), st.booleans(), st.booleans(), st.integers(1, 400))
 @settings(max_examples=25, deadline=None)
 def test_a_join_on_disk(
-    kind: JoinKind, left: list[Any], right: list[Any], null_safe: bool, less: bool, restarts: bool
+    kind: JoinKind,
+    join: type[BatchJoinOperator],
+    left: list[Any],
+    right: list[Any],
+    null_safe: bool,
+    less: bool,
+    restarts: bool,
+    some_bytes: int,
 ) -> None:
     inputs = [(0, rows) for rows in left] + [(1, rows) for rows in right]
     side, condition = JoinSide(_KINDS, (0,)), _less() if less else None
 
     def make() -> BatchJoinOperator:
-        return BatchJoinOperator(kind, side, side, (null_safe,), condition, Session(batch=True))
+        return join(kind, side, side, (null_safe,), condition, Session(batch=True))
 
+    with pytest.MonkeyPatch.context() as patch:
+        # So few rows of a side are in hand that keys have more, and rows of one key go to disk once more.
+        patch.setattr(merge_join, "_IN_HAND_BYTES", some_bytes)
+        patch.setattr(merge_join, "SLAB_BYTES", some_bytes)
+        in_parts = _ran(make(), inputs, _TINY, restarts).changes()
     plain, on_disk = _both_ways(make, inputs, restarts)
     wanted = _nested(kind, _all(left), _all(right), null_safe, less)
+    assert Counter(row[1:] for row in in_parts) == wanted
     assert Counter(row[1:] for row in plain) == wanted
     assert Counter(row[1:] for row in on_disk) == wanted
 
@@ -192,8 +208,13 @@ def test_a_join_without_keys_on_disk(left: list[Any], right: list[Any]) -> None:
     assert Counter(row[1:] for row in plain) == Counter(row[1:] for row in on_disk) == wanted
 
 
-def test_a_key_that_all_rows_have_is_joined_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("join", [BatchJoinOperator, SortMergeJoinOperator])
+def test_a_key_that_all_rows_have_is_joined_part_by_part(
+    join: type[BatchJoinOperator], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What does not fit as a whole is asked for again and again."""
+    monkeypatch.setattr(merge_join, "_IN_HAND_BYTES", 500)
+    monkeypatch.setattr(merge_join, "SLAB_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch_join._CHUNK_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch_join.SLAB_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch_join._AT_ONCE", 97)
@@ -201,7 +222,7 @@ def test_a_key_that_all_rows_have_is_joined_part_by_part(monkeypatch: pytest.Mon
     right = [[(1, "b", n) for n in range(start, start + 20)] for start in range(50, 150, 20)]
     side = JoinSide(_KINDS, (0,))
     for kind in JoinKind:
-        operator = BatchJoinOperator(kind, side, side, (False,), _less(), Session(batch=True))
+        operator = join(kind, side, side, (False,), _less(), Session(batch=True))
         inputs = [(0, rows) for rows in left] + [(1, rows) for rows in right]
         found = Counter(row[1:] for row in _ran(operator, inputs, _TINY, False).changes())
         assert found == _nested(kind, _all(left), _all(right), False, True), kind
