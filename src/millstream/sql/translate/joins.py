@@ -79,6 +79,7 @@ def temporal_join(to: Translator, planned: Planned) -> list[StreamEnd]:
         node.null_safe,
         node.condition,
         to.session,
+        planned.traits.state_ttl,
     )
     return to.joined(planned, operator)
 

@@ -103,7 +103,7 @@ def deduplicate(to: Translator, planned: Planned) -> list[StreamEnd]:
             ttl=planned.traits.state_ttl,
         )
     elif node.is_event_time:
-        operator = EarliestRowOperator(node.keys, kinds, node.time)
+        operator = EarliestRowOperator(node.keys, kinds, node.time, planned.traits.state_ttl)
     else:
         operator = FirstRowOperator(node.keys, kinds, planned.traits.state_ttl)
     return to.one(planned, operator, to.by_key(before, node.keys), single=not node.keys)
