@@ -64,9 +64,7 @@ class Scripts:
                     session = self._begin(settings)
                 started.append(_carried_out(session, statement))
             except Exception as e:
-                log.error(
-                    "%s: statement %d of %d failed: %s", script_id, number, len(statements), masked_text(str(e))
-                )
+                log.error("%s: statement %d of %d failed: %s", script_id, number, len(statements), masked_text(str(e)))
                 for outcome in started:
                     if (client := outcome.result.get_job_client()) is not None:
                         client.cancel()
