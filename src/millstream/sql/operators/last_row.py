@@ -241,7 +241,8 @@ class EarliestRowOperator(KeyedBatchOperator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         times = plain(batch.columns[self.rowtime])
-        batch = batch.filter(times > self.watermark)
+        # At the watermark is in time: it is told with the next one.
+        batch = batch.filter(times >= self.watermark)
         if not len(batch):
             return ()
         if self.ttl:
@@ -263,6 +264,10 @@ class EarliestRowOperator(KeyedBatchOperator):
         added = np.sort(earliest[comes])
         self._rows.add(keys[added], batch.take(added).columns)
         return ()
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        rows = self._rows.all_rows()
+        return self.rows_until(int(plain(self._rows.take(self.rowtime, rows)).min()), self._rows) if len(rows) else ()
 
     def on_watermark(self, watermark: int) -> int | None:
         rows = self._rows.all_rows()
