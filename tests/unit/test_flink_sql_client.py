@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,22 @@ def test_flinks_sql_client(gateway: Gateway, tmp_path: Path) -> None:
     # The error has its place, and ends the script, as Flink's client has it.
     assert "Column 'nope' not found in any table\n    FROM t WHERE nope > 1;\n                 ^" in told
     assert "catalog name" not in told
+
+
+def test_flinks_sql_client_deploys_a_script(gateway: Gateway, tmp_path: Path) -> None:
+    folder, jar = flink_folder(), flink_jar("flink-sql-gateway")
+    assert folder is not None and jar is not None
+    script = tmp_path / "script.sql"
+    script.write_text(f"{SOURCE};\n{SINK};\nINSERT INTO s SELECT a FROM t;\n")
+    jars = [*libraries(), *(folder / "opt").glob("flink-sql-client*.jar"), jar]
+    words = ["org.apache.flink.table.client.SqlClient", "gateway", "-e", gateway.url.removeprefix("http://")]
+    words += ["-Dexecution.target=kubernetes-application", "-f", str(script)]
+    told = java(jars, *words, cwd=tmp_path)
+    assert re.search("Cluster ID: script-[0-9a-f]{32}", told), told
+    end = time.monotonic() + 60
+    while [e.view.status.name for e in gateway.registry.entries()] != ["FINISHED"]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_flinks_jdbc_driver(gateway: Gateway, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
@@ -200,6 +201,64 @@ def test_a_set_of_statements_is_one_job_and_takes_only_inserts(gateway: Gateway)
     ((job,),) = client.rows("END")
     name = client.rows(f"DESCRIBE JOB '{job}'")[0][1]
     assert name == "insert-into_default_catalog.default_database.s1,default_catalog.default_database.s2"
+
+
+SCRIPT = """
+-- Nothing of it is seen by the session.
+CREATE TABLE numbers (n BIGINT) WITH ('connector'='datagen', 'fields.n.kind'='sequence', 'fields.n.start'='1',
+    'fields.n.end'='3', 'number-of-rows'='3');
+CREATE TABLE found (n BIGINT) WITH ('connector'='filesystem', 'path'='{path}', 'format'='csv');
+SELECT COUNT(*) FROM numbers;
+INSERT INTO found SELECT n * 2 FROM numbers WHERE n > 1;
+QUIT;
+SHOW NONSENSE;
+"""
+
+
+@pytest.mark.parametrize("given", ["script", "scriptUri"])
+def test_a_script_runs_as_an_application(gateway: Gateway, tmp_path: Path, given: str) -> None:
+    client, out = Client(gateway), tmp_path / "out"
+    text = SCRIPT.format(path=out)
+    (tmp_path / "a script.sql").write_text(text)
+    sent = text if given == "script" else (tmp_path / "a script.sql").as_uri()
+    status, told = client.ask(
+        f"{client.path}/scripts", "POST", {given: sent, "executionConfig": {"pipeline.name": f"by {given}"}}
+    )
+    assert status == 200 and re.fullmatch("script-[0-9a-f]{32}", told["clusterID"]), told
+    # It does not end with the session that has sent it.
+    assert client.ask(client.path, "DELETE") == (200, {"status": "CLOSED"})
+    client = Client(gateway)
+    eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == f"by {given}"] == ["FINISHED"] * 2)
+    assert sorted(line for file in out.glob("part-*") for line in file.read_text().split()) == ["4", "6"]
+    assert "found" not in {row[0] for row in client.rows("SHOW TABLES")}
+
+
+def test_a_script_that_fails_ends_what_it_has_started(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> None:
+    client = Client(gateway)
+    text = f"{ENDLESS}; CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole'); INSERT INTO s SELECT n FROM endless;"
+    client.ask(
+        f"{client.path}/scripts", "POST", {"script": f"SET 'pipeline.name' = 'begun'; {text} SELECT m FROM endless"}
+    )
+    eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == "begun"] == ["CANCELED"])
+    assert "statement 5 of 5 failed: SQL validation failed. At line 1, column 8: Column 'm'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({}, "Please specify script content or uri."),
+        ({"script": "SHOW JOBS", "scriptUri": "/x"}, "either the script uri or the script content, but not both"),
+        ({"script": "-- nothing"}, "The script has no statement."),
+        ({"script": "SHOW JOBS; SELEKT 1"}, "SQL parse failed"),
+        ({"scriptUri": "/nowhere/a.sql"}, "The script '/nowhere/a.sql' cannot be read"),
+        ({"scriptUri": "s3://bucket/a.sql"}, "not from 's3://bucket/a.sql': send its text"),
+    ],
+)
+def test_scripts_that_cannot_run_are_refused(gateway: Gateway, body: dict[str, str], why: str) -> None:
+    client = Client(gateway)
+    status, told = client.ask(f"{client.path}/scripts", "POST", body)
+    assert status == 500 and "Failed to deploy script to cluster." in told["errors"][0]
+    assert why in told["errors"][0]
 
 
 def test_bad_requests_are_refused(gateway: Gateway) -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from millstream.common.configuration import Configuration
 from millstream.table import EnvironmentSettings, Table, TableEnvironment
+from millstream.table.expressions import col, row_interval
 from millstream.table.notebook import as_html
+from millstream.table.window import Tumble
 
 
 def environment(**settings: str) -> TableEnvironment:
@@ -19,6 +21,14 @@ def environment(**settings: str) -> TableEnvironment:
             f"CREATE TABLE {name} (id INT, k STRING, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts) "
             "WITH ('connector'='datagen', 'rows-per-second'='1000')"
         )
+    t_env.execute_sql(
+        "CREATE TABLE v (id INT, r INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts, PRIMARY KEY (id) NOT ENFORCED) WITH ("
+        "'connector'='datagen')"
+    )
+    t_env.execute_sql(
+        "CREATE TABLE up (id INT, n BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector'='upsert-kafka', "
+        "'topic'='x', 'properties.bootstrap.servers'='x:1', 'key.format'='json', 'value.format'='json')"
+    )
     return t_env
 
 
@@ -34,6 +44,8 @@ def state(query: str, **settings: str) -> dict[str, list[str]]:
 
 TOP = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) rn FROM {}) WHERE rn <= {}"
 WINDOW = "TABLE({}(TABLE a, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR))"
+LAST = "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY {}) rn FROM a) WHERE rn = 1"
+PASSED = "the watermark, which lets rows go once it has passed"
 ONE = "none: one subtask keeps it all"
 NOTHING = "nothing: it grows for as long as new keys come"
 
@@ -74,9 +86,73 @@ NOTHING = "nothing: it grows for as long as new keys come"
             "ROW) FROM a",
             "the rows of the last 5 min for every value of k",
             "k",
-            "time: rows go 5 min behind the watermark",
+            "the watermark: rows go 5 min behind it",
+        ),
+        (
+            "SELECT SUM(id) OVER (PARTITION BY k ORDER BY p RANGE BETWEEN INTERVAL '5' MINUTE PRECEDING AND CURRENT "
+            "ROW) FROM a",
+            "the rows of the last 5 min for every value of k",
+            "k",
+            "the clock: rows go 5 min behind it",
+        ),
+        (
+            "SELECT SUM(id) OVER (PARTITION BY k ORDER BY ts ROWS 3 PRECEDING) FROM a",
+            "the last 4 rows for every value of k, and rows that the watermark has not passed",
+            "k",
+            NOTHING,
+        ),
+        (
+            "SELECT COUNT(*) OVER (PARTITION BY k ORDER BY p) FROM a",
+            "accumulators for every value of k",
+            "k",
+            NOTHING,
+        ),
+        (
+            "SELECT SUM(id) OVER (ORDER BY id) FROM a",
+            "all rows, since one that comes in between changes those behind it",
+            ONE,
+            NOTHING,
         ),
         ("SELECT id, k FROM a ORDER BY id LIMIT 5", "the first 5 rows", ONE, "its size: 5 rows"),
+        ("SELECT id, k FROM a LIMIT 5", "how many rows have come", ONE, "its size: it is one number"),
+        ("SELECT k, COUNT(*) FROM a GROUP BY k LIMIT 5", "the first 5 rows", ONE, "its size: 5 rows"),
+        (
+            "SELECT k, MIN(id) AS m FROM a GROUP BY k ORDER BY m DESC LIMIT 5",
+            "all rows, since any of the first ones may be taken back",
+            ONE,
+            NOTHING,
+        ),
+        ("SELECT * FROM a ORDER BY ts", "rows until their time has come", ONE, PASSED),
+        (LAST.format("k", "p DESC"), "the last row for every value of k", "k", NOTHING),
+        (LAST.format("k", "p"), "every value of k that has come", "k", NOTHING),
+        (
+            LAST.format("k", "ts"),
+            "every value of k that has come, and first rows that the watermark has not passed",
+            "k",
+            NOTHING,
+        ),
+        (
+            f"SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY id) AS rn "
+            f"FROM {WINDOW.format('HOP')}) WHERE rn <= 3",
+            "the first 3 rows for every value of k in each HOP window of 1 h that is open",
+            "k",
+            "the watermark: a window goes at its end",
+        ),
+        (
+            f"SELECT x.id FROM {WINDOW.format('HOP')} AS x JOIN {WINDOW.format('HOP')} AS y ON x.k = y.k AND "
+            "x.window_start = y.window_start AND x.window_end = y.window_end",
+            "the rows of both inputs in each HOP window of 1 h that is open",
+            "k, window_start, window_end",
+            "the watermark: a window goes at its end",
+        ),
+        (
+            "SELECT a.k, v.r FROM a JOIN v FOR SYSTEM_TIME AS OF a.ts ON a.id = v.id",
+            "rows of the left input until their time has come, and the versions of every value of id",
+            "id",
+            f"{PASSED}; the newest version of each key stays",
+        ),
+        ("SELECT * FROM up", "a row for every value of id", "id", NOTHING),
+        ("INSERT INTO up SELECT id, COUNT(*) FROM a GROUP BY id, k", "every row by id", "id", NOTHING),
         ("SELECT k FROM a INTERSECT SELECT k FROM b", "every row by k", "k", NOTHING),
         (
             "SELECT * FROM a MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) WITHIN "
@@ -91,6 +167,8 @@ def test_explain_says_what_is_kept(query: str, keeps: str, key: str, bound: str)
     found = state(query)
     assert (found["keeps"][0], found["key"][0], found["bounded by"][0]) == (keeps, key, bound)
     assert ("SET 'table.exec.state.ttl'" in found.get("smaller with", [""])[0]) == (bound == NOTHING)
+    # What is bounded by its size can hardly be smaller.
+    assert "smaller with" in found or bound.startswith("its size")
 
 
 def test_a_time_to_live_bounds_what_nothing_else_does() -> None:
@@ -98,6 +176,23 @@ def test_a_time_to_live_bounds_what_nothing_else_does() -> None:
     found = state(query, **{"table.exec.state.ttl": "36 h"})
     assert found["bounded by"] == ["time: what nothing comes for goes after 36 h ('table.exec.state.ttl' or a hint)"]
     assert found["smaller with"] == ["fewer distinct values: COUNT(DISTINCT id) keeps every value of id for each key"]
+
+
+def test_a_time_to_live_bounds_the_newest_versions() -> None:
+    query = "SELECT a.k, v.r FROM a JOIN v FOR SYSTEM_TIME AS OF a.ts ON a.id = v.id"
+    assert any("SET 'table.exec.state.ttl'" in hint for hint in state(query)["smaller with"])
+    found = state(query, **{"table.exec.state.ttl": "1 h"})
+    goes = "the newest version of each key goes 1 h after the last row for it ('table.exec.state.ttl')"
+    assert found["bounded by"][0] == f"{PASSED}; {goes}"
+    assert found["smaller with"] == ["fewer keys in the versioned table"]
+
+
+def test_windows_of_rows_are_full_at_some_time() -> None:
+    window = Tumble.over(row_interval(3)).on(col("p")).alias("w")
+    table = environment().from_path("a").window(window).group_by(col("w"), col("k")).select(col("k"), col("id").sum)
+    told = table.explain().partition("== State ==")[2]
+    assert "keeps: the last 3 rows for every value of k\n" in told
+    assert "bounded by: rows: a window goes when it is full, and stays for as long as it is not\n" in told
 
 
 def test_a_pattern_without_an_end_is_not_bounded_by_a_time_to_live() -> None:

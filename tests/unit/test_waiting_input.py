@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from slices import CALLS, CLOCK, lengths_of_epochs, program, slowly, start_anew
 
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
@@ -29,35 +30,10 @@ from millstream.graph.stream_graph import operator_id_of
 from millstream.operators.carried import decode
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
-# Functions are pickled: what they name in a module is the one that is there.
-CLOCK = ManualClock()
-SLICE = {"millstream.epoch.slice": "200 ms"}
-CALLS: list[Any] = []
-
 
 @pytest.fixture(autouse=True)
 def _start_anew() -> None:
-    CLOCK.set(0)
-    CALLS.clear()
-
-
-def slowly(value: Any) -> Any:
-    CLOCK.advance(50)
-    return value
-
-
-def program(parallelism: int = 1, **settings: str) -> StreamExecutionEnvironment:
-    config = Configuration.from_dict({**SLICE, **settings})
-    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
-
-
-def lengths_of_epochs(job: LocalJob) -> list[int]:
-    lengths = []
-    while not job.is_finished:
-        before = CLOCK()
-        job.run_epoch()
-        lengths.append(CLOCK() - before)
-    return lengths
+    start_anew()
 
 
 def waiting(job: LocalJob) -> int:

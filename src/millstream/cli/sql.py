@@ -83,14 +83,9 @@ def sql(
 def _run(running: Running, text: str, is_shown: bool) -> bool:
     """Run the statements of a text until one fails; tell whether none did."""
     from millstream.cli.prompt.loop import PROMPT
-    from millstream.cli.prompt.typed import is_blank, is_command, split
+    from millstream.gateway.script_text import statements_of
 
-    statements, rest = split(text)
-    for statement in [*statements, *([] if is_blank(rest) else [rest])]:
-        if is_command(statement):
-            if statement.upper() in ("QUIT", "EXIT"):
-                break
-            continue
+    for statement in statements_of(text):
         if is_shown:
             click.echo(f"{PROMPT}{statement}")
         if not running.run(statement):

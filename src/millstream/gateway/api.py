@@ -17,6 +17,7 @@ from millstream.gateway.completion import candidates
 from millstream.gateway.logical_types import logical_type
 from millstream.gateway.operation import Operation, Piece
 from millstream.gateway.row_formats import ROW_FORMATS, rows_as_json
+from millstream.gateway.scripts import Scripts, script_at
 from millstream.gateway.server_errors import told_to_client
 from millstream.gateway.session import Outcome
 from millstream.gateway.sessions import OpenSession, Sessions
@@ -36,8 +37,9 @@ T = TypeVar("T")
 class GatewayApi:
     """Answers for sessions and their statements."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, scripts: Scripts) -> None:
         self._sessions = sessions
+        self._scripts = scripts
 
     def routes(self) -> list[Route]:
         """Return the paths of all versions; a path without one is of the newest."""
@@ -150,15 +152,19 @@ class GatewayApi:
         return answer({"operationHandle": session.submit(refuse).handle})
 
     async def deploy(self, request: Request) -> Response:
-        """Refuse: a script runs as an application by `millstream run -t application`, not through a gateway."""
-        await self._session(request, "Failed to deploy script to cluster.")
-        body = await body_of(request)
-        why = (
-            "Scripts are not deployed by the gateway: run the file with `millstream sql -f`, or send its statements."
-            if body.get("script") or body.get("scriptUri")
-            else "Please specify script content or uri."
-        )
-        raise Refused(500, told_to_client("Failed to deploy script to cluster.", TableException(why)))
+        """Run a script as an application: beside this session, with its settings, and longer than it if need be."""
+        otherwise = "Failed to deploy script to cluster."
+        session, body = await self._session(request, otherwise), await body_of(request)
+        text, uri, only_now = _text(body, "script"), _text(body, "scriptUri"), _texts(body, "executionConfig")
+
+        def deployed() -> str:
+            if not text.strip() and not uri:
+                raise TableException("Please specify script content or uri.")
+            if text.strip() and uri:
+                raise TableException("Please specify either the script uri or the script content, but not both.")
+            return self._scripts.deploy(script_at(uri) if uri else text, {**session.session.settings, **only_now})
+
+        return answer({"clusterID": await self._done(otherwise, deployed)})
 
     # --- what requests are about
 

@@ -8,6 +8,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.setting import TextSetting
 from millstream.datastream.command_line import stop_watching, watch_jobs
 from millstream.gateway.api import GatewayApi
+from millstream.gateway.scripts import Scripts
 from millstream.gateway.session import Session
 from millstream.gateway.sessions import Sessions
 from millstream.jobmaster.job import JobMaster
@@ -32,9 +33,10 @@ class Gateway:
         self._begun_with = {k: v for k, v in settings.items() if not k.startswith(_OWN)}
         self.registry = Registry()
         self.sessions = Sessions(self._begin, config)
+        self.scripts = Scripts(self._begin)
         options = _options(config)
         service = service_of(self.registry, settings, options.token, options.refresh_ms, options.keep_seconds)
-        self._server = PublicServer(make_app(service, GatewayApi(self.sessions).routes()), options)
+        self._server = PublicServer(make_app(service, GatewayApi(self.sessions, self.scripts).routes()), options)
         self._sampler = Sampler(self.registry)
 
     @property
@@ -57,8 +59,9 @@ class Gateway:
         self._server.start()
 
     def stop(self) -> None:
-        """Close all sessions and end what runs."""
+        """Close all sessions and end what runs, scripts and jobs."""
         stop_watching(self._take_up)
+        self.scripts.stop()
         self.sessions.stop()
         for entry in self.registry.entries():
             entry.job.cancel()

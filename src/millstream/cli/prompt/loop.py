@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from millstream.cli.prompt.running import HELP, Running
-from millstream.cli.prompt.typed import completions, is_blank, is_command, split
+from millstream.cli.prompt.typed import completions
 from millstream.gateway.completion import Vocabulary
+from millstream.gateway.script_text import is_blank, is_command, split
 
 PROMPT, MORE = "Millstream SQL> ", "> "
 _MOST_HISTORY = 1000

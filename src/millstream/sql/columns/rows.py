@@ -110,10 +110,14 @@ class KeyedRows:
         if self._clock is not None:
             self._touched.values[rows] = self._clock()
 
+    def expired(self, last: int) -> Ints:
+        """Return the rows that were last touched then or before."""
+        rows = np.flatnonzero(self._live.values)
+        return rows[self._touched.values[rows] <= last]
+
     def expire(self, last: int) -> None:
         """Remove the rows that were last touched then or before."""
-        rows = np.flatnonzero(self._live.values)
-        self.remove(rows[self._touched.values[rows] <= last])
+        self.remove(self.expired(last))
 
     def all_rows(self) -> Ints:
         """Return all rows, in the order they came."""

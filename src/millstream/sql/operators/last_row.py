@@ -178,6 +178,10 @@ def _places_in(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
     return places
 
 
+# When the row of a key was told.
+_TOLD = "time"
+
+
 class FirstRowOperator(KeyedBatchOperator):
     """The first row of each key, by arrival."""
 
@@ -215,23 +219,36 @@ class EarliestRowOperator(KeyedBatchOperator):
 
     emits_later = True
 
-    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], rowtime: int) -> None:
+    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], rowtime: int, ttl: int = 0) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the key.
+            kinds: the Arrow types of the columns.
+            rowtime: the column of the rowtime.
+            ttl: how long it is known that a key's row was told, in milliseconds; 0 for ever.
+        """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
         self.rowtime = rowtime
+        self.ttl = ttl
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.keys, self.max_parallelism))
         kinds = [self.kinds[k] for k in self.keys]
-        done = KeyedColumns(kinds, [Kept("time", np.int64)], self.max_parallelism)
+        done = KeyedColumns(kinds, [Kept(_TOLD, np.int64)], self.max_parallelism)
         self._done: KeyedColumns = self.keeps("done", done)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         times = plain(batch.columns[self.rowtime])
-        batch = batch.filter(times > self.watermark)
+        # At the watermark is in time: it is told with the next one.
+        batch = batch.filter(times >= self.watermark)
         if not len(batch):
             return ()
+        if self.ttl:
+            self._done.compact()
+            self._done.expire(_TOLD, self.setup.clock() - self.ttl)
         columns = [batch.columns[k] for k in self.keys]
         times = plain(batch.columns[self.rowtime]).astype(np.int64)
         fresh = self._done.find(columns, len(batch)) < 0
@@ -249,6 +266,10 @@ class EarliestRowOperator(KeyedBatchOperator):
         self._rows.add(keys[added], batch.take(added).columns)
         return ()
 
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        rows = self._rows.all_rows()
+        return self.rows_until(int(plain(self._rows.take(self.rowtime, rows)).min()), self._rows) if len(rows) else ()
+
     def on_watermark(self, watermark: int) -> int | None:
         rows = self._rows.all_rows()
         if len(rows):
@@ -258,7 +279,8 @@ class EarliestRowOperator(KeyedBatchOperator):
             columns = self._rows.batch(due).columns
             self.emit(pieces(columns, len(due)))
             keys = [columns[k] for k in self.keys]
-            self._done.find_or_add(keys, len(due))
+            told, _ = self._done.find_or_add(keys, len(due))
+            self._done.column(_TOLD)[told] = self.setup.clock()
             self._rows.remove(due)
         self.watermark = watermark
         return watermark

@@ -29,25 +29,34 @@ def streamed(over: OverSpec) -> OverSpec:
 class ColumnOverOperator(KeyedBatchOperator):
     """The input's columns, then the aggregates of the rows of its partition up to each row."""
 
-    def __init__(self, over: OverSpec, kinds: Sequence[pa.DataType]) -> None:
+    def __init__(self, over: OverSpec, kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
         """Make one.
 
         Args:
             over: the partition, the order and the aggregates; frames begin with the partition and end with the row.
             kinds: the Arrow types of the input's columns.
+            ttl: how long a partition lives that nothing comes for, in milliseconds; 0 for ever.
         """
         self.over = over
+        self.ttl = ttl
         self.calls = over.calls
         self.kinds = list(kinds)
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.over.partition, self.max_parallelism))
+        clock = setup.clock if self.ttl else None
+        rows = KeyedRows(self.kinds, self.over.partition, self.max_parallelism, clock=clock)
+        self._rows: KeyedRows = self.keeps("rows", rows)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows = self._rows
+        if self.ttl:
+            rows.expire(self.setup.clock() - self.ttl)
         rows.compact()
         keys = rows.find_or_add([batch.columns[k] for k in self.over.partition], len(batch))
+        if self.ttl:
+            # A partition lives and goes as one.
+            rows.changed(rows.pairs(np.unique(keys))[1])
         known: dict[int, _Ordered] = {}
         for place, (key, kind) in enumerate(zip(keys.tolist(), batch.all_kinds().tolist(), strict=True)):
             mine = known.get(key)

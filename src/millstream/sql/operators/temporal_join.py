@@ -1,8 +1,11 @@
 """Temporal joins: each row of the left with the version of the right that was valid at its time.
 
 Rows of the left wait for the watermark of both sides. A version is valid from its time to that of the next; one that is
-deleted leaves none. Once the watermark has passed a version, those before it are gone, as in Flink: a row that is late
-finds none of them.
+deleted leaves none. Once the watermark has passed a version, those before it are gone: a row that is late finds none of
+them. (Flink forgets them when a timer of the key fires next, so that a late row may find one that is left over.)
+
+With a time to live, the versions of a key go that neither side has a row for in that time; rows that wait for the
+watermark stay, and so do the versions that they may find.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         null_safe: Sequence[bool],
         condition: Expression | None,
         session: Session,
+        ttl: int = 0,
     ) -> None:
         """Make one.
 
@@ -55,7 +59,9 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
             null_safe: for each pair of keys whether nulls are equal.
             condition: what else must hold of the columns of both; None for nothing.
             session: what the query was made in.
+            ttl: how long versions live of a key that nothing comes for, in milliseconds; 0 for ever.
         """
+        self.ttl = ttl
         self.left = left
         self.right = right
         self.times = times
@@ -70,7 +76,9 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         kinds = [*self.left.kinds, pa.int8()]
         self._waiting: KeyedRows = self.keeps("left", KeyedRows(kinds, self.left.keys, self.max_parallelism))
         kinds = [*self.right.kinds, pa.bool_()]
-        self._versions: KeyedRows = self.keeps("right", KeyedRows(kinds, self.right.keys, self.max_parallelism))
+        clock = setup.clock if self.ttl else None
+        versions = KeyedRows(kinds, self.right.keys, self.max_parallelism, clock=clock)
+        self._versions: KeyedRows = self.keeps("right", versions)
         assert setup.state is not None
         setup.state.when_loaded(self._look)
         self._next = MAX_WATERMARK
@@ -87,6 +95,9 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
 
     def process_left(self, batch: Batch) -> Iterable[Batch]:
         times = self._times_of(batch, 0)
+        if self.ttl:
+            self._expire()
+            self._touch([batch.columns[k] for k in self.left.keys], len(batch))
         self._waiting.compact()
         keys = self._waiting.find_or_add([batch.columns[k] for k in self.left.keys], len(batch))
         self._waiting.add(keys, [*batch.columns, pa.array(batch.all_kinds())], times)
@@ -97,11 +108,27 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         said = batch.all_kinds()
         batch = batch.filter(said != UPDATE_BEFORE)
         if len(batch):
+            columns = [batch.columns[k] for k in self.right.keys]
+            if self.ttl:
+                self._expire()
+                self._touch(columns, len(batch))
             self._versions.compact()
-            keys = self._versions.find_or_add([batch.columns[k] for k in self.right.keys], len(batch))
+            keys = self._versions.find_or_add(columns, len(batch))
             there = pa.array(batch.all_kinds() != DELETE)
             self._versions.add(keys, [*batch.columns, there], self._times_of(batch, 1))
         return ()
+
+    def _touch(self, columns: list[pa.Array], rows: int) -> None:
+        """Have the versions of some keys live longer."""
+        keys = np.unique(self._versions.find(columns, rows))
+        self._versions.changed(self._versions.pairs(keys[keys >= 0])[1])
+
+    def _expire(self) -> None:
+        over, rows = self._versions.expired(self.setup.clock() - self.ttl), self._waiting.all_rows()
+        if len(over) and len(rows):
+            wanted = self._versions.find([self._waiting.take(k, rows) for k in self.left.keys], len(rows))
+            over = over[~np.isin(self._versions.keys_of(over), wanted)]
+        self._versions.remove(over)
 
     # --- time
 
@@ -130,6 +157,9 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         width = len(self.left.kinds)
         batch = Batch([self._waiting.take(i, rows) for i in range(width)], None, len(rows))
         kinds = self._waiting.take(width, rows).to_numpy(zero_copy_only=False).astype(np.int8)
+        if self.ttl:
+            self._expire()
+            self._touch([batch.columns[k] for k in self.left.keys], len(rows))
         versions = self._version_of(batch, self._waiting.marks[rows])
         self._waiting.remove(rows)
         right = [self._versions.take(i, pa.array(versions, mask=versions < 0)) for i in range(len(self.right.kinds))]

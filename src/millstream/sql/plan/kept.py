@@ -7,7 +7,10 @@ from typing import Any
 
 from millstream.common.records import record
 from millstream.graph.transformations import StreamEnd
+from millstream.sql.changes import INSERTS
 from millstream.sql.plan import nodes as n
+from millstream.sql.plan.changelog import RETRACT, UPDATE_FAST, is_over_time
+from millstream.sql.schema import TimeAttribute
 
 _TTL = "'table.exec.state.ttl'"
 _FIX = (
@@ -121,12 +124,18 @@ def _distinct(calls: Sequence[Any], below: n.Node) -> Iterator[str]:
 
 def _window_aggregate(node: n.WindowAggregate, planned: n.Planned) -> Kept:
     keys = _names(node, range(len(node.keys)))
+    if node.counts is not None:
+        what = f"the last {node.counts[0]} rows{f' for every value of {keys}' if keys else ''}"
+        bound = "rows: a window goes when it is full, and stays for as long as it is not"
+        return Kept(what, keys, bound, ("windows of fewer rows", "fewer keys"))
     window = _window(node.window)
     what = f"accumulators for {f'every value of {keys} in ' if keys else ''}{window} that is open"
     smaller = tuple(_distinct(node.calls, planned.inputs[0].node))
     if node.window.step and node.window.kind is not n.WindowKind.TUMBLE:
         parts = node.window.size // node.window.step or 1
         smaller += (f"a longer step: {_span(node.window.step)} makes {parts} parts of each window",)
+    else:
+        smaller += (_shorter(node.window),)
     late = f", and {_span(node.fires.lateness)} for late rows" if node.fires and node.fires.lateness else ""
     return Kept(what, keys, f"{_time(node.window.is_event_time)}: a window goes at its end{late}", smaller)
 
@@ -141,7 +150,11 @@ def _window_table(node: n.WindowTable, planned: n.Planned) -> Kept | None:
     keys = _names(node, node.window.partition)
     each = f", for every value of {keys}" if keys else ""
     bound = f"{_time(node.window.is_event_time)}: a session goes {_span(node.window.size)} after its last row"
-    return Kept(f"rows of sessions that are open{each}", keys, bound)
+    return Kept(f"rows of sessions that are open{each}", keys, bound, (_shorter(node.window),))
+
+
+def _shorter(window: n.WindowSpec) -> str:
+    return f"a shorter {'gap' if window.kind is n.WindowKind.SESSION else 'window'}"
 
 
 def _time(is_event_time: bool) -> str:
@@ -152,24 +165,31 @@ def _over(node: n.Over, planned: n.Planned) -> Kept:
     over, below = node.over, planned.inputs[0].node
     keys = _names(below, over.partition)
     each = f" for every value of {keys}" if keys else ""
+    distinct = tuple(_distinct(over.calls, below))
+    if not is_over_time(node):
+        hint = "a time attribute to order by: then rows before a frame are not kept"
+        return Kept(f"all rows{each}, since one that comes in between changes those behind it", keys, smaller=(hint,))
+    is_event_time = below.fields[over.order[0][0]].time is TimeAttribute.ROWTIME
+    waits = ", and rows that the watermark has not passed" if is_event_time else ""
     if over.start is None:
-        what = f"accumulators{each}, and rows that the watermark has not passed"
-        return Kept(what, keys, None if keys else "its size: it is one row and what has not been passed")
+        bound = None if keys or distinct else f"its size: one row of accumulators{waits}"
+        return Kept(f"accumulators{each}{waits}", keys, bound, distinct)
     if over.rows:
-        rows = abs(over.start) + 1
-        return Kept(f"the last {rows} rows{each}", keys, smaller=("a frame of fewer rows",))
-    bound = f"time: rows go {_span(abs(over.start))} behind the watermark"
-    return Kept(f"the rows of the last {_span(abs(over.start))}{each}", keys, bound, ("a shorter frame",))
+        rows = _count(abs(over.start) + 1, "row")
+        bound = None if keys else f"its size: {rows}{waits}"
+        return Kept(f"the last {rows}{each}{waits}", keys, bound, ("a frame of fewer rows", *distinct))
+    span = _span(abs(over.start))
+    bound = f"{_time(is_event_time)}: rows go {span} behind it"
+    return Kept(f"the rows of the last {span}{each}", keys, bound, ("a shorter frame", *distinct))
 
 
 def _rank(node: n.Rank, planned: n.Planned) -> Kept | None:
     below = planned.inputs[0].node
+    if isinstance(node, n.WindowRank):
+        return _window_rank(node, below)
     keys = _names(below, node.partition)
     each = f" for every value of {keys}" if keys else ""
-    if isinstance(node, n.WindowRank):
-        what = f"the first {node.last} rows{each} of {_window(node.window)} that is open"
-        return Kept(what, keys, f"{_time(node.window.is_event_time)}: a window goes at its end")
-    if node.strategy == "RetractStrategy":
+    if node.strategy == RETRACT:
         hint = "an input of inserts alone, or one updated by its key: then only the first rows are kept"
         return Kept(f"all rows{each}, since any of the first ones may be taken back", keys, smaller=(hint,))
     smaller = ("fewer places: WHERE row_num <= a smaller number",) if node.last > 1 else ()
@@ -177,18 +197,34 @@ def _rank(node: n.Rank, planned: n.Planned) -> Kept | None:
     return Kept(f"the first {node.last} rows{each}" if node.last > 1 else f"a row{each}", keys, bound, smaller)
 
 
+def _window_rank(node: n.WindowRank, below: n.Node) -> Kept:
+    keys = _names(below, [place for place in node.partition if place not in node.has_window])
+    each = f" for every value of {keys}" if keys else ""
+    rows = f"the first {node.last} rows" if node.last > 1 else "a row"
+    bound = f"{_time(node.window.is_event_time)}: a window goes at its end"
+    return Kept(f"{rows}{each} in {_window(node.window)} that is open", keys, bound, (_shorter(node.window),))
+
+
 def _sort(node: n.Sort, planned: n.Planned) -> Kept:
     if node.limit is None:
-        return Kept("rows until their time has come", bound=_PASSED)
-    if node.strategy == "RetractStrategy":
+        return Kept("rows until their time has come", bound=_PASSED, smaller=("watermarks that are less far behind",))
+    takes_back = bool(planned.inputs[0].traits.changes - INSERTS)
+    if takes_back and node.strategy != UPDATE_FAST:
         return Kept("all rows, since any of the first ones may be taken back", smaller=("an input of inserts alone",))
-    rows = node.offset + node.limit
-    return Kept(f"the first {_count(rows, 'row')}", bound=f"its size: {_count(rows, 'row')}")
+    if not node.order and not takes_back:
+        return Kept("how many rows have come", bound="its size: it is one number")
+    rows = _count(node.offset + node.limit, "row")
+    return Kept(f"the first {rows}", bound=f"its size: {rows}", smaller=("a smaller LIMIT",))
 
 
 def _deduplicate(node: n.Deduplicate, planned: n.Planned) -> Kept:
     keys = _names(node, node.keys)
-    return Kept(f"a row for every value of {keys}", keys)
+    each = f" for every value of {keys}" if keys else ""
+    bound = None if keys else "its size: it is one row"
+    if node.keeps_last:
+        return Kept(f"the last row{each}", keys, bound)
+    waits = ", and first rows that the watermark has not passed" if node.is_event_time else ""
+    return Kept(f"{f'every value of {keys} that has come' if keys else 'that a row has come'}{waits}", keys, bound)
 
 
 def _join(node: n.Join, planned: n.Planned) -> Kept:
@@ -215,7 +251,8 @@ def _join_hints(node: n.Join, planned: n.Planned) -> Iterator[str]:
 def _window_join(node: n.WindowJoin, planned: n.Planned) -> Kept:
     key = _names(planned.inputs[0].node, node.left_keys)
     bound = f"{_time(node.window.is_event_time)}: a window goes at its end"
-    return Kept(f"the rows of both inputs in {_window(node.window)} that is open", key, bound)
+    rows = f"the rows of both inputs in {_window(node.window)} that is open"
+    return Kept(rows, key, bound, (_shorter(node.window), "fewer columns selected before the join"))
 
 
 def _interval_join(node: n.IntervalJoin, planned: n.Planned) -> Kept:
@@ -228,21 +265,27 @@ def _interval_join(node: n.IntervalJoin, planned: n.Planned) -> Kept:
 def _temporal_join(node: n.TemporalJoin, planned: n.Planned) -> Kept:
     key = _names(planned.inputs[1].node, node.right_keys)
     what = f"rows of the left input until their time has come, and the versions of every value of {key}"
-    bound = f"{_PASSED}; the newest version of each key stays"
-    return Kept(what, key, bound, ("fewer keys in the versioned table",))
+    ttl = planned.traits.state_ttl
+    stays = f"goes {_span(ttl)} after the last row for it ({_TTL})" if ttl else "stays"
+    fewer = "fewer keys in the versioned table"
+    smaller = (
+        (fewer,) if ttl else (fewer, f"SET {_TTL} = '1 d' (how long the newest version lives that no row asks for)")
+    )
+    return Kept(what, key, f"{_PASSED}; the newest version of each key {stays}", smaller)
 
 
 def _match(node: n.Match, planned: n.Planned) -> Kept:
     keys = _names(planned.inputs[0].node, node.partition)
     what = "matches that have begun, with their rows" + (f", for every value of {keys}" if keys else "")
     if node.within is not None:
-        return Kept(what, keys, f"time: a match that takes longer than {_span(node.within)} is given up")
+        bound = f"time: a match that takes longer than {_span(node.within)} is given up"
+        return Kept(what, keys, bound, ("a shorter WITHIN",))
     return Kept(what, keys, smaller=("WITHIN INTERVAL '...' behind the pattern: what takes longer is given up",))
 
 
 def _set_operation(node: n.SetOperation, planned: n.Planned) -> Kept:
     names = _names(node, range(len(node.fields)))
-    return Kept(f"every row by {names}", names)
+    return Kept(f"every row by {names}", names, smaller=("fewer columns selected, so that more rows are equal",))
 
 
 def _normalize(node: n.ChangelogNormalize, planned: n.Planned) -> Kept:

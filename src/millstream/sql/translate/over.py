@@ -31,5 +31,5 @@ def over(to: Translator, planned: Planned) -> list[StreamEnd]:
         calls = streamed(over).calls
         operator = OverOperator(over.partition, rowtime, over.rows, preceding, calls, kinds, planned.traits.state_ttl)
     else:
-        operator = ColumnOverOperator(streamed(over), kinds)
+        operator = ColumnOverOperator(streamed(over), kinds, planned.traits.state_ttl)
     return to.one(planned, operator, to.by_key(before, over.partition), single=not over.partition)

@@ -1,0 +1,89 @@
+"""State with a time to live goes when Apache Flink's went (`tests/sql/expiring.py`), by a clock that a test sets."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections import Counter
+
+import pytest
+from sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, declare, told
+
+from millstream.common import Row, Types
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.table import Schema, StreamTableEnvironment
+from millstream.testing import LocalJob
+
+_FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
+
+
+def _declare_numbers(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment) -> None:
+    numbers = env.from_collection(
+        [Row(i + 1) for i in range(len(ROWS) * EACH)], Types.ROW_NAMED(["id"], [Types.LONG()])
+    )
+    schema = Schema.new_builder().column("id", "BIGINT")
+    for name, made in COLUMNS.items():
+        schema.column_by_expression(name, made)
+    t_env.create_temporary_view("ids", t_env.from_data_stream(numbers, schema.watermark("ts", "ts").build()))
+
+
+@pytest.fixture(scope="module", params=["at one go", "with restarts"])
+def found(request: pytest.FixtureRequest) -> dict[str, list[str]]:
+    """The changes of all queries; each epoch is a second."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    t_env = StreamTableEnvironment.create(env)
+    _declare_numbers(env, t_env)
+    declare(t_env).attach_as_datastream()
+    now, out = [0], io.StringIO()
+    job = LocalJob(env, clock=lambda: now[0], epoch_sizes=lambda: 1)
+    with contextlib.redirect_stdout(out):
+        while not job.is_finished:
+            now[0] += 1000
+            job.run_epoch()
+            if request.param == "with restarts":
+                job.restart_slots()
+    return told(out.getvalue().splitlines())
+
+
+def _left(changes: list[str]) -> Counter[str]:
+    rows = Counter[str]()
+    for change in changes:
+        rows[change[2:]] += 1 if change[:2] in ("+I", "+U") else -1
+    return rows
+
+
+# A Top-N of inserts: Flink lets each row go by itself, and takes rows back that it has never told. Here the rows of a
+# partition live as long as something comes for it, and go together.
+_TOP = {
+    "top": "+I[a, 1, 1] +I[b, 5, 1] -U[a, 1, 1] +U[a, 3, 1] +I[a, 1, 2] +I[b, 4, 2] -U[a, 1, 2] +U[a, 2, 2] "
+    "-U[b, 5, 1] +U[b, 7, 1] -U[b, 4, 2] +U[b, 5, 2] -U[b, 7, 1] +U[b, 8, 1] -U[b, 5, 2] +U[b, 7, 2] -U[b, 8, 1] "
+    "+U[b, 9, 1] -U[b, 7, 2] +U[b, 8, 2] +I[a, 6, 1] +I[a, 4, 2] +I[b, 5, 1] +I[b, 1, 2]",
+    "top_unranked": "+I[a, 1] +I[b, 5] +I[a, 3] +I[b, 4] -D[a, 1] +I[a, 2] -D[b, 4] +I[b, 7] -D[b, 5] +I[b, 8] "
+    "-D[b, 7] +I[b, 9] +I[a, 6] +I[a, 4] +I[b, 5] +I[b, 1]",
+    "first_of_all": "+I[a, 1] +I[b, 5] -D[b, 5] +I[a, 3] -D[a, 3] +I[a, 2] +I[b, 5] +I[b, 1]",
+}
+# Flink counts rows for these, in other steps: what is left counts.
+_COUNTED = ("intersect_all", "except_all")
+
+
+@pytest.mark.parametrize("name", [name for name in QUERIES if name not in (*_TOP, *_COUNTED, "top_one")])
+def test_changelog(name: str, found: dict[str, list[str]]) -> None:
+    # Pairs of an interval join that one row makes come in any order.
+    in_order = sorted if name == "interval_join" else list
+    assert in_order(found[name]) == in_order(_FLINKS[name])
+
+
+@pytest.mark.parametrize("name", _COUNTED)
+def test_what_is_left(name: str, found: dict[str, list[str]]) -> None:
+    assert _left(found[name]) == _left(_FLINKS[name])
+
+
+def test_the_first_of_a_key(found: dict[str, list[str]]) -> None:
+    """Flink tells a table of the connector `print` the new rows of this one alone."""
+    assert [c for c in found["top_one"] if c[:2] != "-U"] == _FLINKS["top_one"]
+
+
+@pytest.mark.parametrize("name", _TOP)
+def test_the_first_of_a_partition_go_together(name: str, found: dict[str, list[str]]) -> None:
+    assert " ".join(found[name]) == _TOP[name]
