@@ -1,11 +1,15 @@
 """Nexmark q0 to q22 beside Flink's own Java SQL: the same events, the same SQL, parallelism 2, into blackhole.
 
     python bench/sql/nexmark.py [--only q4,q7] [--seconds 30] [--rounds 1] [--set key=value] [--engine local]
+    python bench/sql/nexmark.py --checkpoints --only q4,q20 [--seconds 30] [--rounds 3]
 
 Every query has a process on each side. Both are warm: they run the query on a few events, then on more until it takes
 three seconds at least. After that both run it on the same number of events, one after the other: as many as take the
 slower side `--seconds`. Of several rounds the best counts. First of all, what both sides make up as events is compared.
 Flink refuses q6, an OVER by a column that is no time attribute: it has no ratio. `--set` is for both sides.
+
+`--checkpoints` leaves Flink out: it tells what a checkpoint every second costs millstream. A process with and one
+without take turns; of each the best round counts.
 """
 
 from __future__ import annotations
@@ -128,10 +132,10 @@ class Bench:
         path.write_text(query)
         return [str(self._ddl), str(path)]
 
-    def ours(self, name: str, query: str) -> Side:
+    def ours(self, name: str, query: str, *more: str) -> Side:
         paths = [str(ROOT / "src"), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
-        command = [sys.executable, str(HERE / "nexmark_here.py"), *self._files(name, query), *self._settings]
+        command = [sys.executable, str(HERE / "nexmark_here.py"), *self._files(name, query), *self._settings, *more]
         return Side([*command, f"millstream.engine={self._engine}"], environment, self._folder / f"{name}-here.log")
 
     def flink(self, name: str, query: str) -> Side | None:
@@ -193,6 +197,31 @@ def measured(bench: Bench, name: str, seconds: float, rounds: int, with_flink: b
     return events, best[0], best[1] if len(best) > 1 else None
 
 
+def checkpointed(bench: Bench, name: str, seconds: float, rounds: int) -> tuple[int, float, float]:
+    """Return how many events were read, and how many in a second, without checkpoints and with one every second."""
+    query = (TEXTS / f"{name}.sql").read_text()
+    sides = [bench.ours(name, query), bench.ours(f"{name}-checkpointed", query, "execution.checkpointing.interval=1s")]
+    try:
+        first = VERY_FEW if name in OURS_ALONE else FEW
+        events = _rounded(seconds * min(_warm(side, min(3.0, seconds), first) for side in sides))
+        times = [[side.run(events) for side in sides] for _ in range(rounds)]
+    finally:
+        for side in sides:
+            side.close()
+    without, with_them = (events / min(of_side) for of_side in zip(*times, strict=True))
+    return events, without, with_them
+
+
+def show_checkpoints(bench: Bench, names: Sequence[str], seconds: float, rounds: int) -> None:
+    """Print what a checkpoint every second costs."""
+    print("| query | million events | without, million a second | a checkpoint every second | cost |")
+    print("|---|---:|---:|---:|---:|", flush=True)
+    for name in names:
+        events, without, with_them = checkpointed(bench, name, seconds, rounds)
+        cost = f"{without / with_them - 1:.1%}"
+        print(f"| {name} | {events / 1e6:.2f} | {without / 1e6:.3f} | {with_them / 1e6:.3f} | {cost} |", flush=True)
+
+
 def _warm(side: Side, least: float, count: int) -> float:
     """Run a query on more and more events until that takes a while; return how many a second that was."""
     # The first run is cold, and tells nothing.
@@ -226,6 +255,7 @@ def main() -> None:
     parser.add_argument("--engine", default="spark")
     parser.add_argument("--set", action="append", default=[], dest="settings")
     parser.add_argument("--without-flink", action="store_true")
+    parser.add_argument("--checkpoints", action="store_true")
     options = parser.parse_args()
     with_flink = not options.without_flink and existing_venv("pyflink") is not None and bool(shutil.which("javac"))
     chosen = options.only.split(",") if options.only else NAMES
@@ -233,6 +263,9 @@ def main() -> None:
     ratios: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), options.settings, options.engine)
+        if options.checkpoints:
+            show_checkpoints(bench, chosen, options.seconds, options.rounds)
+            return
         if with_flink:
             check_events(bench)
         for name in chosen:
