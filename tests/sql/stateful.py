@@ -443,7 +443,77 @@ FIRED = {
     ),
 }
 
-CASES: dict[str, Case] = {**OVER, **WINDOWS, **JOINS, **FIRST, **MATCHED, **FIRED}
+# Watermarks are as late as the latest row: many rows are late, some by nothing at all.
+_STRICT = "WATERMARK FOR ts AS ts"
+_LATE_SIDED = Given(
+    _SIDED,
+    _timed(
+        [
+            *[("L", 1, 10, 1), ("R", 1, 20, 4), ("L", 1, 11, 4), ("L", 1, 12, 2), ("R", 2, 22, 3), ("L", 2, 13, 4)],
+            *[("R", 1, 23, 12), ("L", 1, 14, 11), ("L", 1, 15, 12), ("R", 1, 24, 5), ("L", 3, 16, 25)],
+            *[
+                ("R", 3, 25, 12),
+                ("R", 4, 26, 25),
+                ("L", 3, 17, 24),
+                ("L", 1, 18, 9),
+                ("R", 1, 27, 30),
+                ("L", 1, 19, 30),
+            ],
+        ]
+    ),
+    _STRICT,
+)
+_OF_LATE = [
+    "CREATE TEMPORARY VIEW versions AS SELECT rk, rv, rts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY rk ORDER BY "
+    "rts DESC) AS rn FROM r) WHERE rn = 1"
+]
+
+
+# A key that comes first at the time that the watermark has.
+_AT_WATERMARK = Given(
+    _TIMED,
+    _timed([("a", 1, 0.1, 1), ("b", 2, 0.1, 1), ("c", 3, 0.1, 0.5), ("a", 4, 0.1, 5), ("c", 5, 0.1, 5)]),
+    _STRICT,
+)
+
+
+def _late(case: Case) -> Case:
+    """Return a case with stricter watermarks."""
+    tables = {"t": _LATE_SIDED if case.tables["t"] is SIDED else replace(case.tables["t"], more=_STRICT)}
+    return replace(case, tables=tables)
+
+
+LATE = {
+    f"late: {name}": _late(case)
+    for name, case in {
+        **{name: OVER[f"over: {name}"] for name in ("range, unbounded", "rows, unbounded")},
+        # Flink's timers that clean frames have a say in what is too late: these come behind all rows.
+        "range of 20 s": _over(_WHOLE, _by("RANGE BETWEEN INTERVAL '20' SECOND PRECEDING AND CURRENT ROW")),
+        **{name: OVER[f"over: {name}"] for name in ("2 rows before", "lag")},
+        **{name: WINDOWS[name] for name in ("window top 2", "window last row", "session rows", "session top 1")},
+        **{name: WINDOWS[name] for name in ("window inner join", "window full join", "windows of windows")},
+        "window aggregate": Case(_TOTALS.strip("()"), {"t": TIMED}),
+        "session aggregate": Case(
+            f"SELECT k, window_start, COUNT(*) FROM {_SESSION} GROUP BY k, window_start, window_end", {"t": TIMED}
+        ),
+        **{name: FIRST[name] for name in ("first row by rowtime", "last row by rowtime")},
+        "sorted by rowtime": Case("SELECT k, v, ts FROM t ORDER BY ts, v", {"t": TIMED}, ORDERED),
+        **{name: JOINS[name] for name in ("interval inner join", "interval full join")},
+        "temporal join": Case(
+            "SELECT l.k, l.v, rv FROM l LEFT JOIN versions FOR SYSTEM_TIME AS OF l.ts AS x ON l.k = x.rk",
+            {"t": SIDED},
+            views=[*_VIEWS, *_OF_LATE],
+        ),
+        **{name.removeprefix("match: "): MATCHED[name] for name in ("match: a valley", "match: within")},
+        "groups": Case("SELECT k, COUNT(*), SUM(v) FROM t GROUP BY k", {"t": TIMED}, ORDERED),
+        "window, fired late": FIRED["window, fired late"],
+        "first rows at the watermark": replace(FIRST["first row by rowtime"], tables={"t": _AT_WATERMARK}),
+        "frames at the watermark": replace(OVER["over: rows, unbounded"], tables={"t": _AT_WATERMARK}),
+        "2 rows before the watermark": replace(OVER["over: 2 rows before"], tables={"t": _AT_WATERMARK}),
+    }.items()
+}
+
+CASES: dict[str, Case] = {**OVER, **WINDOWS, **JOINS, **FIRST, **MATCHED, **FIRED, **LATE}
 
 
 def _literal(value: Any, kind: str) -> str:
@@ -503,7 +573,8 @@ def record(names: Sequence[str]) -> None:
     for name in names or [n for n in CASES if n not in found]:
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         t_env.get_config().set("parallelism.default", "1").set("table.local-time-zone", "UTC")
-        declare(t_env, CASES[name], 12)
+        # Where two inputs meet late rows, each must have gone the whole way before the next.
+        declare(t_env, CASES[name], 1 if name in LATE else 12)
         found[name] = changes(t_env, CASES[name].query)
         print(name, len(found[name]), found[name][:1], flush=True)
         kept = {n: found[n] for n in CASES if n in found}

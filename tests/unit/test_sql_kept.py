@@ -124,10 +124,10 @@ NOTHING = "nothing: it grows for as long as new keys come"
         ),
         ("SELECT * FROM a ORDER BY ts", "rows until their time has come", ONE, PASSED),
         (LAST.format("k", "p DESC"), "the last row for every value of k", "k", NOTHING),
-        (LAST.format("k", "p"), "that a row has come for every value of k", "k", NOTHING),
+        (LAST.format("k", "p"), "every value of k that has come", "k", NOTHING),
         (
             LAST.format("k", "ts"),
-            "that a row has come for every value of k, and first rows that the watermark has not passed",
+            "every value of k that has come, and first rows that the watermark has not passed",
             "k",
             NOTHING,
         ),

@@ -87,14 +87,44 @@ def test_a_source_from_which_nothing_comes_holds_time_back(kind: str) -> None:
     assert count >= 2 and f"{count} {kind} wait, the first for 1970-01-01 00:00:01." in told["text"], told
 
 
-def test_a_join_that_has_rows_of_one_side_only_is_named() -> None:
+FIRST = "SELECT f0, f1 FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY f0 ORDER BY ts) AS rn FROM orders) WHERE rn = 1"
+NEAR = (
+    "SELECT o.f0, p.f1 FROM orders AS o {} JOIN payments AS p ON o.f0 = p.f0 AND o.ts BETWEEN p.ts AND p.ts + INTERVAL "
+    "'1' SECOND"
+)
+
+
+def test_rows_that_the_watermark_has_not_passed_wait_for_it() -> None:
+    """The watermark is there, a second behind the only rows, and nothing later comes."""
+    with running(tables(orders=[1_000, 1_500]), FIRST, "f0 STRING, f1 BIGINT") as (client, job):
+        told = until_told(client, job, "event time")
+    assert "Source: orders holds event time back" in told["title"], told
+    assert "1 row waits, the first for 1970-01-01 00:00:01." in told["text"], told
+
+
+def test_rows_of_an_outer_join_wait_for_both_sides() -> None:
+    with running(tables(orders=[1_000, 90_000], payments=[]), NEAR.format("LEFT"), "f0 STRING, f1 BIGINT") as (
+        client,
+        job,
+    ):
+        told = until_told(client, job, "event time")
+    assert "payments" in told["title"] and told["about"]["waiting"] == {"rows": 2}, told
+
+
+JOINS = {
+    "Join(joinType=[InnerJoin]": "SELECT o.f0, p.f1 FROM orders AS o JOIN payments AS p ON o.f1 = p.f1",
+    "Join(joinType=[LeftSemiJoin]": "SELECT f0, f1 FROM orders WHERE f1 IN (SELECT f1 FROM payments)",
+    "IntervalJoin(": NEAR.format(""),
+    "Intersect(": "SELECT f0, f1 FROM orders INTERSECT SELECT f0, f1 FROM payments",
+}
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_a_join_that_has_rows_of_one_side_only_is_named(name: str) -> None:
     t_env = tables(orders=[1_000, 2_000], payments=[])
-    query = "SELECT o.f0, p.f1 FROM orders AS o JOIN payments AS p ON o.f1 = p.f1"
-    with running(t_env, query, "f0 STRING, f1 BIGINT") as (client, job):
+    with running(t_env, JOINS[name], "f0 STRING, f1 BIGINT") as (client, job):
         told = until_told(client, job, "waiting join")
-    assert told["title"].startswith("Join(joinType=[InnerJoin]") and told["title"].endswith(
-        "waits for its second input"
-    )
+    assert told["title"].startswith(name) and told["title"].endswith("waits for its second input")
     assert told["text"].startswith("2 rows wait there for a partner from "), told
     assert "payments" in told["text"] and told["about"] == {"input": 1, "rows": 2}
 

@@ -370,6 +370,33 @@ def test_the_state_of_subtasks_that_have_ended_is_in_every_savepoint() -> None:
     assert not job.is_finished
 
 
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_what_subtasks_hold_when_they_end_is_in_the_next_cut(parallelism: int) -> None:
+    job = LocalJob(_counting(2), CLOCK)
+    job.run_epoch(keep=False)
+    # One of both counters has ended by now.
+    written = len(job.storage.files)
+    job.run_epoch(keep=False)
+    assert len(job.storage.files) == written and not job.is_finished
+    with pytest.raises(AssertionError, match="no file has"):
+        job.snapshot()
+    job.run_epoch()
+    assert not job.is_finished
+    job = LocalJob(_counting(parallelism), CLOCK, snapshot=job.snapshot(), storage=job.storage)
+    job.run()
+    assert dict(job.state_rows("seen")) == {**dict.fromkeys(range(1, 40), 1), 0: 31}
+
+
+def test_what_subtasks_hold_when_they_end_is_in_a_savepoint() -> None:
+    job = LocalJob(_counting(2), CLOCK)
+    job.run_epoch(keep=False)
+    job.run_epoch(keep=False)
+    job.run_tasks(job.execution.tasks({}, frozenset(), slice=0.2, checkpoint=1, savepoint="there"))
+    subtasks = job.savepoint().vertices[operator_id_of("counting")].subtasks
+    assert [len(subtask.parts) for subtask in subtasks] == [1, 1]
+    assert not job.is_finished
+
+
 def test_an_operator_whose_input_waits_cannot_be_left_out() -> None:
     env = program()
     counting(env, CollectSink())

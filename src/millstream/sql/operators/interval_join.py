@@ -84,6 +84,18 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
     def open(self) -> None:
         self._holds = None if self.condition is None else condition(self.condition, self.context)
 
+    def starved(self) -> Iterable[tuple[int, int]]:
+        counts = [len(rows) for rows in self._rows]
+        for side in (_LEFT, _RIGHT):
+            # Rows that come out without a partner, too, wait for time.
+            if counts[1 - side] and not counts[side] and not self.outer[1 - side]:
+                yield side, counts[1 - side]
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        if self.times is not None and any(self.outer):
+            kept = [rows for rows, outer in zip(self._rows, self.outer, strict=True) if outer]
+            yield from self.rows_until(self._next, *kept)
+
     # --- rows
 
     def process_left(self, batch: Batch) -> Iterable[Batch]:
@@ -131,7 +143,7 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
     def _paired(self, batch: Batch, side: int, places: Ints, rows: Ints, start: int) -> Batch:
         at, there = pa.array(places[start : start + BATCH_ROWS]), rows[start : start + BATCH_ROWS]
         mine = [c.take(at) for c in batch.columns]
-        theirs = [self._rows[1 - side].take(i, there) for i in range(len(self.sides[1 - side].kinds))]
+        theirs = self._rows[1 - side].take_all(range(len(self.sides[1 - side].kinds)), there)
         return Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], None, len(at))
 
     def _keep(self, batch: Batch, side: int, times: Ints, met: np.ndarray) -> Iterator[Batch]:
@@ -176,7 +188,7 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
             over = there[plain(rows.take(len(self.sides[side].kinds), there)) + self._reach(side) <= time]
             alone = over[rows.marks[over] != _EMITTED]
             if self.outer[side] and len(alone):
-                self.emit([self._alone([rows.take(i, alone) for i in range(len(self.sides[side].kinds))], side)])
+                self.emit([self._alone(rows.take_all(range(len(self.sides[side].kinds)), alone), side)])
             rows.remove(over)
         self._look()
 

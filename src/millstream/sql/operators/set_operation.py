@@ -47,6 +47,12 @@ class SetOperationOperator(KeyedBatchOperator):
         kept = [Kept(side, np.int64) for side in (*_SIDES, *([TOUCHED] if self.ttl else []))]
         self._state: KeyedColumns = self.keeps("rows", KeyedColumns(self.kinds, kept, self.max_parallelism))
 
+    def starved(self) -> Iterable[tuple[int, int]]:
+        counts = [int(np.maximum(self._state.column(side), 0).sum()) for side in _SIDES]
+        for side in (0, 1):
+            if self.operator.upper() == "INTERSECT" and counts[1 - side] and not counts[side]:
+                yield side, counts[1 - side]
+
     def process_left(self, batch: Batch) -> Iterable[Batch]:
         return self._process(batch, 0)
 

@@ -95,7 +95,7 @@ class SortOperator(KeyedBatchOperator):
         return self.rows_until(self._next, self._rows) if self.rowtime is not None else ()
 
     def on_watermark(self, watermark: int) -> int | None:
-        if self.rowtime is not None and watermark >= self._next:
+        if self.rowtime is not None and len(self._rows) and watermark >= self._next:
             rows = self._rows.all_rows()
             times = self._times(self._rows.take(self.rowtime, rows))
             due = rows[times <= watermark]

@@ -1,9 +1,11 @@
 """Temporal joins: each row of the left with the version of the right that was valid at its time.
 
 Rows of the left wait for the watermark of both sides. A version is valid from its time to that of the next; one that is
-deleted leaves none. Once the watermark has passed a version, those before it are gone, as in Flink: a row that is late
-finds none of them. With a time to live, the versions of a key go that neither side has a row for in that time; rows
-that wait for the watermark stay, and so do the versions that they may find.
+deleted leaves none. Once the watermark has passed a version, those before it are gone: a row that is late finds none of
+them. (Flink forgets them when a timer of the key fires next, so that a late row may find one that is left over.)
+
+With a time to live, the versions of a key go that neither side has a row for in that time; rows that wait for the
+watermark stay, and so do the versions that they may find.
 """
 
 from __future__ import annotations

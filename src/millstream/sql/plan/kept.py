@@ -224,7 +224,7 @@ def _deduplicate(node: n.Deduplicate, planned: n.Planned) -> Kept:
     if node.keeps_last:
         return Kept(f"the last row{each}", keys, bound)
     waits = ", and first rows that the watermark has not passed" if node.is_event_time else ""
-    return Kept(f"that a row has come{each}{waits}", keys, bound)
+    return Kept(f"{f'every value of {keys} that has come' if keys else 'that a row has come'}{waits}", keys, bound)
 
 
 def _join(node: n.Join, planned: n.Planned) -> Kept:
