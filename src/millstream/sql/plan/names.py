@@ -367,8 +367,8 @@ def _joined_names(node: n.Join) -> str:
 
 def _join_node(node: n.Join, inputs: Any, style: Style) -> str:
     shown = f"joinType=[{node.kind.value}], where=[{_conditions(node, style)}], select=[{_joined_names(node)}]"
-    if node.strategy is not None:
-        return f"{node.strategy.value}({shown})"
+    if node.join_strategy is not None:
+        return f"{node.join_strategy.value}({shown})"
     left, right = _spec(inputs, 0, node.left_keys), _spec(inputs, 1, node.right_keys)
     return f"Join({shown}, leftInputSpec=[{left}], rightInputSpec=[{right}])"
 

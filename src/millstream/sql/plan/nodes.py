@@ -579,7 +579,7 @@ class Join(Double):
         state_ttl: how long what it keeps lives at most, in milliseconds, by STATE_TTL hints; None as the setting says.
         side_ttls: the same of each side.
         hints: the hints that name a side of it, of which the first one that can be followed counts, in BATCH.
-        strategy: how it is done, in BATCH.
+        join_strategy: how it is done, in BATCH.
     """
 
     kind: JoinKind
@@ -590,7 +590,7 @@ class Join(Double):
     state_ttl: int | None = field(default=None, kw_only=True)
     side_ttls: tuple[int | None, int | None] = field(default=(None, None), kw_only=True)
     hints: tuple[str, ...] = field(default=(), kw_only=True)
-    strategy: JoinStrategy | None = field(default=None, kw_only=True)
+    join_strategy: JoinStrategy | None = field(default=None, kw_only=True)
 
 
 @record(frozen=True)

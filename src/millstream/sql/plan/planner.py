@@ -266,7 +266,7 @@ _NOT_SAID = frozenset(
     (
         *("fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl", "side_ttls"),
         # How a join is done is in its name.
-        *("hints", "strategy"),
+        *("hints", "join_strategy"),
     )
 )
 

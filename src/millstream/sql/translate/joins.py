@@ -30,7 +30,7 @@ def join(to: Translator, planned: Planned) -> list[StreamEnd]:
     )
     ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys[i], i)]
     if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
-        join_in_batch = SortMergeJoinOperator if node.strategy is nodes.JoinStrategy.MERGE else BatchJoinOperator
+        join_in_batch = SortMergeJoinOperator if node.join_strategy is nodes.JoinStrategy.MERGE else BatchJoinOperator
         in_batch = join_in_batch(node.kind, left, right, node.null_safe, node.condition, to.session)
         return to.one(planned, in_batch, ends, single=not node.left_keys)
     inner = node.kind is nodes.JoinKind.INNER

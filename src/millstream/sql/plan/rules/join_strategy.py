@@ -45,7 +45,7 @@ def choose_strategy(node: n.Node, settings: Mapping[str, str]) -> n.Node:
         )
     hinted = [_HINTED[hint] for hint in node.hints]
     chosen = next((s for s in hinted if s in able), able[0])
-    return replace(_without_keys(node) if chosen is n.JoinStrategy.LOOP else node, strategy=chosen)
+    return replace(_without_keys(node) if chosen is n.JoinStrategy.LOOP else node, join_strategy=chosen)
 
 
 def _without_keys(node: n.Join) -> n.Join:
