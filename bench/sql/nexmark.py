@@ -222,16 +222,16 @@ def show_checkpoints(bench: Bench, names: Sequence[str], seconds: float, rounds:
         print(f"| {name} | {events / 1e6:.2f} | {without / 1e6:.3f} | {with_them / 1e6:.3f} | {cost} |", flush=True)
 
 
-def _warm(side: Side, least: float, count: int) -> float:
+def _warm(side: Side, least: float, few: int) -> float:
     """Run a query on more and more events until that takes a while; return how many a second that was."""
-    # The first run is cold, and tells nothing.
-    side.run(count)
-    seconds = side.run(count)
-    while seconds < least:
-        # What starting the job costs counts less and less.
-        count = _rounded(count * min(1.5 * least / seconds, 4.0))
+    # The first run is cold, and tells nothing. What the second takes is mostly the start of the job, which is left out.
+    side.run(few)
+    count, start = few, side.run(few)
+    seconds = start
+    while seconds - start < least:
+        count = _rounded(count * min(1.5 * least / max(seconds - start, 0.1), 4.0))
         seconds = side.run(count)
-    return count / seconds
+    return (count - few) / (seconds - start)
 
 
 def _rounded(events: float) -> int:
