@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+from helpers import wait_until
 
 from millstream.common import Configuration, WatermarkStrategy
 from millstream.common.errors import MillstreamError
@@ -59,7 +60,7 @@ class PostgresShop:
         """Give the slot up."""
         name = f"slot_name = '{self.slot}'"
         self.run(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE {name} AND active")
-        until(lambda: not self.is_read())
+        wait_until(lambda: not self.is_read())
         self.run(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE {name}")
         self.connection.close()
 
@@ -85,13 +86,6 @@ class MariaDbShop:
     def is_read(self) -> bool:
         """Whether somebody reads the log."""
         return any(row[4] == "Binlog Dump" for row in self.run("SHOW PROCESSLIST"))
-
-
-def until(holds: Callable[[], Any], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @contextmanager

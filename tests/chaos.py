@@ -120,6 +120,13 @@ class ChaoticJob:
 
     def run(self) -> None:
         """Run to the end, then let everything late happen, and clean up."""
+        try:
+            self._run()
+        finally:
+            for process in self._all:
+                process.writer.close()
+
+    def _run(self) -> None:
         while True:
             try:
                 self._run_epoch()
@@ -134,8 +141,6 @@ class ChaoticJob:
         self._check()
         self._recover(every_job=True)
         self._check()
-        for process in self._all:
-            process.writer.close()
 
     def _start_over(self) -> None:
         self._positions = list(self._manifest.positions)

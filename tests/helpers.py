@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -63,6 +65,21 @@ class CountWithPid(KeyedProcessFunction[int, Any, Any]):
         yield ctx.get_current_key(), n, os.getpid()
 
 
+class BreaksOnce:
+    """Raises, or kills the process that runs it, at a value that it has not broken at before."""
+
+    def __init__(self, flag: Path, at: str, how: str) -> None:
+        self._flag, self._at, self._how = flag, at, how
+
+    def __call__(self, value: str) -> str:
+        if value == self._at and not self._flag.exists():
+            self._flag.touch()
+            if self._how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError("once")
+        return value
+
+
 def restart_at_once(env: StreamExecutionEnvironment) -> None:
     """Have a job go on from its last checkpoint when slots are killed."""
     env.enable_checkpointing(50)
@@ -97,7 +114,7 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30, what: str = "the condition") -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60, what: str = "the condition") -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not become true within {seconds} s"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
-import signal
 import time
 from collections import Counter
 from contextlib import closing
@@ -16,6 +14,7 @@ import psutil
 import pytest
 from chaos import runtime_context
 from conftest import Env
+from helpers import BreaksOnce, wait_until
 from kafka.partitioner import DefaultPartitioner
 from kafka_reader import committed_records, read_committed, waits
 from schema_registry import registry_server
@@ -325,7 +324,7 @@ def test_producers_of_transactions_hold_nothing_while_they_wait_and_go_when_they
             writer.write("x")
             assert writer.prepare_commit(True) is not None
         # Nine that may not be committed yet and the next one, each with a few threads.
-        _until(lambda: process.num_threads() - before <= 40, 30)
+        wait_until(lambda: process.num_threads() - before <= 40, 30)
         held = process.memory_info().rss
         time.sleep(3)
         assert process.memory_info().rss - held < 4 << 20
@@ -358,7 +357,7 @@ def test_time_waits_for_the_slowest_partition_also_for_one_that_is_empty(
         for partition, value in sent:
             already = len(kafka.read(out))
             kafka.send(topic, [value], partition=partition)
-            _until(lambda: len(kafka.read(out)) == already + 1)  # noqa: B023
+            wait_until(lambda: len(kafka.read(out)) == already + 1)  # noqa: B023
         return kafka.read(out)[-1].decode()
 
     try:
@@ -383,7 +382,7 @@ def test_a_partition_that_is_ahead_is_not_read_until_the_other_has_come_up(
 
     def after(partition: int, value: str) -> None:
         kafka.send(f"{topic}-two", [value], partition=partition)
-        _until(lambda: value.encode() in kafka.read(out))
+        wait_until(lambda: value.encode() in kafka.read(out))
 
     try:
         after(0, "0")
@@ -394,7 +393,7 @@ def test_a_partition_that_is_ahead_is_not_read_until_the_other_has_come_up(
         after(1, "2")
         assert b"200000" not in kafka.read(out)
         after(1, "99500")
-        _until(lambda: b"200000" in kafka.read(out))
+        wait_until(lambda: b"200000" in kafka.read(out))
     finally:
         job.cancel().result()
 
@@ -413,7 +412,7 @@ def test_the_names_of_flink_1_read_and_write(env: Env, kafka: KafkaBroker, topic
         env.add_source(source).map(lambda v, start=start: f"{v} {start}").add_sink(sink)
         job = env.execute_async()
         try:
-            _until(lambda: {f"a {start}".encode(), f"b {start}".encode()} <= set(kafka.read(out)))  # noqa: B023
+            wait_until(lambda: {f"a {start}".encode(), f"b {start}".encode()} <= set(kafka.read(out)))  # noqa: B023
         finally:
             job.cancel().result()
 
@@ -503,11 +502,11 @@ def test_offsets_are_committed_with_checkpoints_and_new_partitions_are_found(
     env.from_source(source.build(), NONE, "kafka").sink_to(writing(kafka, out, DeliveryGuarantee.AT_LEAST_ONCE))
     job = env.execute_async()
     try:
-        _until(lambda: len(kafka.read(out)) == 10)
+        wait_until(lambda: len(kafka.read(out)) == 10)
         kafka.add_partitions(topic, 5)
         kafka.send(topic, ["new"], partition=4)
-        _until(lambda: b"new" in kafka.read(out))
-        _until(lambda: kafka.committed(f"{topic}-group", topic) == 11)
+        wait_until(lambda: b"new" in kafka.read(out))
+        wait_until(lambda: kafka.committed(f"{topic}-group", topic) == 11)
     finally:
         job.cancel().result()
 
@@ -535,28 +534,6 @@ def test_what_an_epoch_has_written_that_failed_does_not_count(kafka: KafkaBroker
         assert read_committed(kafka.bootstrap, topic) == [b"kept"]
 
 
-def _until(holds: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-class Breaks:
-    """Breaks once, in the process that runs it."""
-
-    def __init__(self, flag: Path, at: int, how: str) -> None:
-        self._flag, self._at, self._how = flag, at, how
-
-    def __call__(self, value: str) -> str:
-        if int(value) == self._at and not self._flag.exists():
-            self._flag.touch()
-            if self._how == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise ValueError("once")
-        return value
-
-
 @pytest.mark.parametrize("how", ["raise", "kill"])
 def test_every_record_is_there_once_after_a_failure(
     env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path, how: str
@@ -566,7 +543,7 @@ def test_every_record_is_there_once_after_a_failure(
     kafka.create_topic(out, 2)
     env.enable_checkpointing(200)
     _restarts(env)
-    breaks = Breaks(tmp_path / "flag", 3000, how)
+    breaks = BreaksOnce(tmp_path / "flag", "3000", how)
     stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(breaks)
     stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE))
     env.execute()
@@ -593,7 +570,7 @@ def test_a_savepoint_goes_on_in_more_and_in_fewer_subtasks_though_all_left_trans
     def send(first: int) -> None:
         for partition in range(3):
             kafka.send(topic, [str(i) for i in range(first + partition, first + 99, 3)], partition)
-        _until(lambda: set(range(first, first + 99)) <= set(_numbers(kafka.read(out, committed=False))))
+        wait_until(lambda: set(range(first, first + 99)) <= set(_numbers(kafka.read(out, committed=False))))
 
     saved = None
     for at, parallelism in (0, 2), (198, 3):
@@ -636,7 +613,7 @@ def test_what_is_written_is_seen_though_nothing_follows(
     stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE))
     job = env.execute_async()
     try:
-        _until(lambda: kafka.read(out) == [b"only"], 20)
+        wait_until(lambda: kafka.read(out) == [b"only"], 20)
     finally:
         job.cancel().result()
 
@@ -664,7 +641,7 @@ def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
             time.sleep(0.01)
         return value
 
-    breaks = Breaks(tmp_path / "flag", 2, "raise")
+    breaks = BreaksOnce(tmp_path / "flag", "2", "raise")
     stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(wait).map(breaks)
     stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE)).uid("out")
     job = env.execute_async()
@@ -694,11 +671,11 @@ def test_a_transaction_that_a_dead_worker_begins_late_is_aborted_too(
                 time.sleep(0.01)
         return value
 
-    stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(wait).map(Breaks(flag, 2, "raise"))
+    stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(wait).map(BreaksOnce(flag, "2", "raise"))
     stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE)).uid("out")
     job = env.execute_async()
     operator = _operator(job, "out")
-    _until(again.exists)
+    wait_until(again.exists)
     _open(_producer(kafka, f"{out}-{job.get_job_id()}-{operator}-0-1-run.0.late.1"), out)
     opened.touch()
     job.get_job_execution_result().result()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
-import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Env
+from helpers import BreaksOnce, wait_until
 
 from millstream.common import Configuration, Row, SimpleStringSchema, Types
 from millstream.datastream.connectors.base import BadRecords
@@ -77,28 +76,6 @@ def held(server: RabbitMqServer, queue: str) -> list[bytes]:
     return found
 
 
-def until(holds: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-class Breaks:
-    """Breaks once, in the process that runs it."""
-
-    def __init__(self, flag: Path, at: str, how: str) -> None:
-        self._flag, self._at, self._how = flag, at, how
-
-    def __call__(self, value: str) -> str:
-        if value == self._at and not self._flag.exists():
-            self._flag.touch()
-            if self._how == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise ValueError("once")
-        return value
-
-
 @pytest.mark.parametrize("how", ["raise", "kill"])
 def test_every_message_counts_once_though_workers_fail(
     env: Env, rabbitmq: RabbitMqServer, queue: str, tmp_path: Path, how: str
@@ -110,7 +87,7 @@ def test_every_message_counts_once_though_workers_fail(
     config.set_string("restart-strategy.type", "fixed-delay")
     config.set_string("restart-strategy.fixed-delay.attempts", "5")
     config.set_string("restart-strategy.fixed-delay.delay", "100 ms")
-    broken = env.add_source(reading(rabbitmq, queue)).map(Breaks(tmp_path / "flag", "1500", how))
+    broken = env.add_source(reading(rabbitmq, queue)).map(BreaksOnce(tmp_path / "flag", "1500", how))
     counts = broken.map(lambda v: (v, 1)).key_by(lambda p: p[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
     counts.map(lambda p: f"{p[0]} {p[1]}").add_sink(RMQSink(where(rabbitmq), out, SimpleStringSchema()))
     job = env.execute_async()
@@ -121,7 +98,7 @@ def test_every_message_counts_once_though_workers_fail(
         return {f"{i} 1".encode() for i in range(2000)} <= set(found)
 
     try:
-        until(all_came)
+        wait_until(all_came)
         assert (tmp_path / "flag").exists()
         # A message that counted twice would have said so; some are written twice.
         assert {f.split()[1] for f in found} == {b"1"}
@@ -138,7 +115,7 @@ def polled(enumerator: Any, count: int) -> list[bytes]:
             found.extend(message for _, messages in shares for message in messages)
         return len(found) >= count
 
-    until(deal)
+    wait_until(deal)
     time.sleep(0.3)
     deal()
     return found
@@ -187,11 +164,11 @@ def test_a_server_that_is_killed_is_waited_for_and_nothing_is_lost(rabbitmq: Rab
     pairs.reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(sink)
     job = env.execute_async()
     try:
-        until(lambda: len(sink.results()) == 100)
+        wait_until(lambda: len(sink.results()) == 100)
         rabbitmq.kill()
         rabbitmq.start()
         publish(rabbitmq, queue, ["and on"])
-        until(lambda: ("and on", 1) in sink.results())
+        wait_until(lambda: ("and on", 1) in sink.results())
     finally:
         job.cancel().result()
     assert Counter(count for _, count in sink.results()) == {1: 101}
@@ -209,7 +186,7 @@ def test_bad_messages_are_named_or_left_out(rabbitmq: RabbitMqServer, queue: str
     env, sink = LocalEnvironment(), CollectSink()
     env.add_source(source.on_bad_records(BadRecords.skip())).sink_to(sink)
     job = env.execute_async()
-    until(lambda: sink.results() == [Row(n=1)])
+    wait_until(lambda: sink.results() == [Row(n=1)])
     job.cancel().result()
     publish(rabbitmq, queue, ["x"], ids=False)
     env = LocalEnvironment()
@@ -217,7 +194,7 @@ def test_bad_messages_are_named_or_left_out(rabbitmq: RabbitMqServer, queue: str
     with pytest.raises(Exception, match=f"queue '{queue}' .*has no correlation id.*use_correlation_id=False"):
         env.execute()
     # It is there for who comes next.
-    until(lambda: held(rabbitmq, queue) == [b"x"])
+    wait_until(lambda: held(rabbitmq, queue) == [b"x"])
 
 
 def test_what_cannot_be_is_said_in_bounded_time(rabbitmq: RabbitMqServer, queue: str) -> None:
@@ -244,7 +221,7 @@ def test_a_queue_that_is_deleted_is_said(rabbitmq: RabbitMqServer, queue: str) -
     env.add_source(reading(rabbitmq, queue)).sink_to(sink)
     job = env.execute_async()
     publish(rabbitmq, queue, ["a"])
-    until(lambda: sink.results() == ["a"])
+    wait_until(lambda: sink.results() == ["a"])
     connection = rabbitmq.connect()
     connection.channel().queue_delete(queue)
     connection.close()

@@ -354,7 +354,7 @@ def _without_delta(name: str, what: str, needed: Callable[[JobMachine, Epoch], b
     real = Execution.snapshot
 
     def snapshot(self: Execution, positions: Positions) -> Snapshot:
-        with patch.object(self, "_in_memory", None):
+        with patch.object(self, "_in_memory", None), patch.object(self, "_held_since", {}):
             return real(self, positions)
 
     def keeps(self: JobMachine, epoch: Epoch) -> bool:

@@ -135,33 +135,33 @@ class SimulatedTasks:
             read, unread = self._read(tasks[0], vertex, subtask)
             records, asking, state = self._ask(f"{names.source}.operator", vertex, subtask, tasks[0], read)
             ends = vertex in tasks[0].ending and not unread and not asking
-            asked = {f"{names.source}.operator": self._save(state, tasks[0], tasks[0].keep or ends)}
+            asked = {f"{names.source}.operator": self._save(state, tasks[0])}
             for target, block in enumerate(_blocks(edge.layout, records, tasks[0].epoch, ends, counter.parallelism)):
                 frames[target].append(Frame(1, target, edge.id, subtask, 0, block))
             staged = [r.id for r in records]
             carried = _carried(ended=ends, watermark=tasks[0].epoch, unread=unread, requests=asking > 0)
             work = self._work(tasks[0].epoch, vertex, subtask, names.records, staged, asked, carried, ends)
-            works.append(replace(work, report=replace(work.report, **self._about(asking))))
+            about = {"holds": ends and not tasks[0].keep, **self._about(asking)}
+            works.append(replace(work, report=replace(work.report, **about)))
         for subtask, arrived in enumerate(frames):
             if _has_ended(tasks[1], vertex + 1, subtask):
                 works += self._keep_state(names.counter, vertex + 1, subtask, tasks[1], self._states)
                 continue
             receiver = Receiver(self._world, counter, subtask, source.parallelism, tasks[1])
             records = receiver.take(arrived)
-            keep = tasks[1].keep or receiver.has_ended
-            counted, file = self._count(names.counter, vertex + 1, subtask, tasks[1], records, keep)
-            works.append(
-                self._work(
-                    tasks[1].epoch,
-                    vertex + 1,
-                    subtask,
-                    names.counts,
-                    counted,
-                    {names.counter: file},
-                    receiver.carried(),
-                    receiver.has_ended,
-                )
+            counted, file = self._count(names.counter, vertex + 1, subtask, tasks[1], records)
+            work = self._work(
+                tasks[1].epoch,
+                vertex + 1,
+                subtask,
+                names.counts,
+                counted,
+                {names.counter: file},
+                receiver.carried(),
+                receiver.has_ended,
             )
+            holds = receiver.has_ended and not tasks[1].keep
+            works.append(replace(work, report=replace(work.report, holds=holds)))
         counters = [w.report for w in works if w.report.vertex == vertex + 1]
         if counters and all(r.ended for r in counters):
             self._check_state(vertex, tasks[1])
@@ -204,9 +204,9 @@ class SimulatedTasks:
             table.remove("operator")
         return asked[:count], len(asked) - count, state
 
-    def _save(self, state: KeyedState, task: LevelTask, keep: bool) -> Version:
+    def _save(self, state: KeyedState, task: LevelTask) -> Version:
         """Write what has changed, or hold it; return the file that holds the state, or did last."""
-        if keep or not state.can_hold:
+        if task.keep or not state.can_hold:
             return state.write_delta(task.epoch, str(self._attempt), task.whole_state)
         return state.hold(task.epoch)
 
@@ -216,8 +216,11 @@ class SimulatedTasks:
         """Have a subtask that has ended write its state, if it must."""
         if not task.wants_state_of((vertex, subtask)):
             return []
-        state = states[vertex, subtask] = KeyedState(state_id, subtask, self._storage, lambda: 0)
-        self._prepare(state, state_id, vertex, subtask, replace(task, in_memory=None))
+        held = task.held_since.get((vertex, subtask))
+        if held is None:
+            states[vertex, subtask] = KeyedState(state_id, subtask, self._storage, lambda: 0)
+        state = states[vertex, subtask]
+        self._prepare(state, state_id, vertex, subtask, replace(task, in_memory=held))
         state.begin()
         file = state.write_delta(task.epoch, str(self._attempt), task.whole_state)
         return [self._work(task.epoch, vertex, subtask, "", [], {state_id: file}, task.carried[vertex, subtask], True)]
@@ -250,7 +253,7 @@ class SimulatedTasks:
             self._world.violate(f"the state of {Names(vertex // 2).counter} is {found}, not {wanted}")
 
     def _count(
-        self, operator: str, vertex: int, subtask: int, task: LevelTask, records: list[Record], keep: bool
+        self, operator: str, vertex: int, subtask: int, task: LevelTask, records: list[Record]
     ) -> tuple[list[Any], Version]:
         """Count records by key; return the output, and the file that now holds the state, or did last."""
         state = self._state(operator, vertex, subtask, task)
@@ -261,7 +264,7 @@ class SimulatedTasks:
             number, total = table.overlay.get(record.key) or table.base.get(record.key) or (0, 0)
             number, total = table.overlay[record.key] = number + 1, total + record.value
             counted.append((record.id, record.key, number, total))
-        return counted, self._save(state, task, keep)
+        return counted, self._save(state, task)
 
     def _state(self, operator: str, vertex: int, subtask: int, task: LevelTask) -> KeyedState:
         """Return a counter's state as it is before an epoch."""

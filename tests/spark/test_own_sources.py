@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 import urllib.request
 from glob import glob
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Env
+from helpers import wait_until
 
 from millstream.common import WatermarkStrategy
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
@@ -45,13 +45,6 @@ def _prepared(env: Env) -> None:
     env.enable_checkpointing(50)
 
 
-def _until(holds: Any) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_thirty_lines_on_spark(env: Env, tmp_path: Path) -> None:
     found = re.search(r"```python\n(class LogFiles.*?)```", DOCS.read_text(), re.DOTALL)
     assert found is not None
@@ -68,10 +61,10 @@ def test_thirty_lines_on_spark(env: Env, tmp_path: Path) -> None:
     stream.map(Dies(tmp_path / "flag", "1-150")).sink_to(sink)
     job = env.execute_async()
     try:
-        _until(lambda: len(sink.results()) == 300)
+        wait_until(lambda: len(sink.results()) == 300)
         with open(tmp_path / "1.log", "a") as file_:
             file_.write("".join(f"1-{i}\n" for i in range(100, 200)))
-        _until(lambda: len(sink.results()) >= 400)
+        wait_until(lambda: len(sink.results()) >= 400)
     finally:
         job.cancel().result()
     expected = [f"{f}-{i}" for f in (0, 2) for i in range(100)] + [f"1-{i}" for i in range(200)]
@@ -85,7 +78,7 @@ def test_what_is_posted_survives_its_worker(env: Env, tmp_path: Path) -> None:
     env.from_source(source).map(Dies(tmp_path / "flag", "2")).sink_to(sink)
     job = env.execute_async()
     try:
-        _until(lambda: source.address)
+        wait_until(lambda: source.address)
         for text in ("1", "2", "3"):
             with urllib.request.urlopen(source.address, text.encode(), timeout=60) as answer:
                 assert answer.status == 200

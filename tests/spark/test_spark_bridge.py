@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Env
+from helpers import wait_until
 
 from millstream.common import Row, Types
 from millstream.common.errors import InvalidProgramError, JobExecutionError
@@ -54,13 +54,6 @@ def _restarts(env: Env) -> None:
     config.set_string("restart-strategy.fixed-delay.delay", "10 ms")
 
 
-def _until(holds: Any) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_a_streaming_dataframe_is_read_once_though_the_job_fails(env: Env, tmp_path: Path) -> None:
     come, staged = tmp_path / "come", tmp_path / "staged"
     come.mkdir()
@@ -79,11 +72,11 @@ def test_a_streaming_dataframe_is_read_once_though_the_job_fails(env: Env, tmp_p
     stream.map(Fails(tmp_path / "flag", 150)).sink_to(sink)
     job = env.execute_async()
     try:
-        _until(lambda: len(sink.results()) == 100)
+        wait_until(lambda: len(sink.results()) == 100)
         bring(100)
-        _until(lambda: len(sink.results()) >= 200)
+        wait_until(lambda: len(sink.results()) >= 200)
         # What is read for good is deleted.
-        _until(lambda: not [p for p in (staged / "batches").iterdir() if not p.name.startswith("_")])
+        wait_until(lambda: not [p for p in (staged / "batches").iterdir() if not p.name.startswith("_")])
     finally:
         job.cancel().result()
     assert (tmp_path / "flag").exists() and sorted(sink.results()) == list(range(200))

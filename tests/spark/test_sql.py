@@ -22,7 +22,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.gateway.operation import Operation
 from millstream.gateway.session import Session
 from millstream.service.registry import Registry
-from millstream.table import DataTypes, ListView, StreamTableEnvironment
+from millstream.table import DataTypes, EnvironmentSettings, ListView, StreamTableEnvironment
 from millstream.table.udf import AggregateFunction, udaf, udf
 
 pytestmark = pytest.mark.spark
@@ -59,6 +59,26 @@ def test_a_join_of_a_table_with_itself(t_env: StreamTableEnvironment) -> None:
     numbers(t_env, 2_000)
     found = final(t_env, "SELECT COUNT(*) FROM seq AS a JOIN seq AS b ON a.n = b.n * 2")
     assert found == Counter({(1000,): 1})
+
+
+def test_a_sort_merge_join_in_batch_of_what_does_not_fit_into_memory(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(2)
+    t_env = StreamTableEnvironment.create(env, EnvironmentSettings.in_batch_mode())
+    t_env.get_config().set("millstream.batch.memory", "2000")
+    numbers(t_env, 2_000)
+    # Most rows have one key, some have none.
+    left = "SELECT CASE WHEN n % 4 = 0 THEN 1 WHEN n % 5 > 0 THEN n END AS k FROM seq"
+    right = "SELECT CASE WHEN n % 8 = 0 THEN 1 ELSE n END AS k FROM seq"
+    joined = f"({left}) a FULL JOIN ({right}) b ON a.k = b.k"
+    query = f"SELECT /*+ SHUFFLE_MERGE(a) */ COUNT(*), COUNT(a.k), COUNT(b.k) FROM {joined}"
+    assert "SortMergeJoin(joinType=[FullOuterJoin]" in t_env.explain_sql(query)
+    lefts = Counter(1 if n % 4 == 0 else n if n % 5 else None for n in range(1, 2_001))
+    rights = Counter(1 if n % 8 == 0 else n for n in range(1, 2_001))
+    pairs = sum(many * rights[k] for k, many in lefts.items() if k is not None)
+    only_left = sum(many for k, many in lefts.items() if k is not None and k not in rights)
+    only_right = sum(many for k, many in rights.items() if k not in lefts)
+    counts = (pairs + only_left + lefts[None] + only_right, pairs + only_left, pairs + only_right)
+    assert final(t_env, query) == Counter({counts: 1})
 
 
 def test_functions_run_in_workers_and_files_are_complete(t_env: StreamTableEnvironment, tmp_path: Path) -> None:

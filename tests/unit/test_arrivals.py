@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import wait_until
 
 from millstream.common import Types
 from millstream.common.configuration import Configuration
@@ -24,13 +24,6 @@ from millstream.datastream.connectors.http_source import HttpSource
 from millstream.datastream.connectors.socket_source import SocketTextSource
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.testing import CollectSink, LocalEnvironment
-
-
-def until(holds: Any) -> None:
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_what_has_come_is_kept_until_it_is_processed() -> None:
@@ -102,13 +95,13 @@ def test_what_is_posted_is_a_stream() -> None:
     env, sink = LocalEnvironment(), CollectSink()
     env.from_source(source).map(lambda r: r["n"]).sink_to(sink)
     job = env.execute_async()
-    until(lambda: source.address)
+    wait_until(lambda: source.address)
     known = {"Authorization": "Bearer secret"}
     assert post(source.address, b'{"n": 1}', **known) == (200, {"accepted": 1})
     assert post(source.address, b'{"n": 2}\n{"n": 3}\nbad\n', Content_Type="application/x-ndjson", **known)[0] == 200
     assert post(source.address, b'{"n": 9}')[0] == 401
     assert post(source.address, b" " * 101, **known)[0] == 413
-    until(lambda: len(sink.results()) == 3)
+    wait_until(lambda: len(sink.results()) == 3)
     job.cancel().result()
     assert sink.results() == [1, 2, 3]
 
@@ -128,7 +121,7 @@ def test_posted_records_survive_a_failure_and_are_answered_when_processed(tmp_pa
     source = HttpSource(0, acknowledge_processed=True)
     env.from_source(source).map(fails_once).sink_to(sink)
     job = env.execute_async()
-    until(lambda: source.address)
+    wait_until(lambda: source.address)
     for text in ("a", "b", "c"):
         assert post(source.address, text.encode())[0] == 200
         # Not before its checkpoint is complete: it is there already.
@@ -143,7 +136,7 @@ def test_senders_wait_when_nobody_reads() -> None:
     env.enable_checkpointing(3_600_000)
     env.from_source(source).print()
     job = env.execute_async()
-    until(lambda: source.address)
+    wait_until(lambda: source.address)
     assert post(source.address, b"1")[0] == 200
     assert post(source.address, b"2") == (503, {"error": "too many records wait to be processed: try again later"})
     job.cancel().result()

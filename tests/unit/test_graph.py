@@ -82,6 +82,24 @@ def test_a_fork_stays_in_one_chain(env: Env) -> None:
     assert names(env) == ["Source: Sequence Source -> Map -> (Print to Std. Out, Filter -> Print to Std. Out)"]
 
 
+def test_in_batch_a_chain_runs_right_before_what_reads_it(env: Env) -> None:
+    """What is read early for late would pass all levels between."""
+    first, second, third = (numbers(env).name(name) for name in ("first", "second", "third"))
+    grouped = first.union(second).key_by(lambda x: x).map(lambda x: x).name("grouped")
+    grouped.union(third).rebalance().map(lambda x: x).name("end").print()
+    second.rebalance().map(lambda x: x).name("aside").print()
+
+    def levels(batch: bool) -> dict[str, int]:
+        return {
+            v.name.split(" ->")[0].removeprefix("Source: "): v.level
+            for v in build_job_graph(graph(env), batch).vertices
+        }
+
+    assert levels(False) == {"first": 0, "second": 0, "third": 0, "grouped": 1, "end": 2, "aside": 1}
+    # Nobody waits for an end: it runs as soon as it can.
+    assert levels(True) == {"first": 0, "second": 0, "third": 1, "grouped": 1, "end": 2, "aside": 1}
+
+
 def test_levels_follow_the_longest_way(env: Env) -> None:
     a = numbers(env)
     b = a.key_by(lambda x: x).sum().key_by(lambda x: x).sum()

@@ -756,7 +756,7 @@ def test_state_is_written_when_a_checkpoint_needs_it() -> None:
     assert not keeps(told, fourth)
 
 
-def test_state_is_written_at_the_end_and_for_every_request() -> None:
+def test_state_is_written_for_every_request_and_at_the_end_only_for_a_checkpoint() -> None:
     told = Told(slots_stay=True, checkpoints=CheckpointOptions())
     told.start()
     for request in (RescaleRequest(1), SavepointRequest("there", stop=False, drain=False)):
@@ -773,6 +773,9 @@ def test_state_is_written_at_the_end_and_for_every_request() -> None:
             told.until(i.WriteSavepoint)
             told.tell(e.SavepointWritten(location="there"))
         told.until(i.PollSources)
+    assert not told.poll(finished=True).tasks[0].keep
+    told = Told(slots_stay=True, checkpoints=RARELY)
+    told.start()
     assert told.poll(finished=True).tasks[0].keep
 
 

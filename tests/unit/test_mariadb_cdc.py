@@ -12,7 +12,8 @@ from typing import Any
 
 import cdc_replica
 import pytest
-from cdc_shop import MariaDbShop, dealt, reading, refused, take, until
+from cdc_shop import MariaDbShop, dealt, reading, refused, take
+from helpers import wait_until
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.cdc import (
@@ -160,7 +161,7 @@ def test_what_waits_in_the_log_is_told(shop: MariaDbShop) -> None:
     with closing(shop.source().startup_options(StartupOptions.latest()).build().create_enumerator(1)) as enumerator:
         shop.run("INSERT INTO orders SELECT seq, repeat('x', 30), NULL FROM seq_100_to_1099", "FLUSH BINARY LOGS")
         shop.run("INSERT INTO orders VALUES (2000, NULL, NULL)")
-        until(lambda: enumerator.poll(0, 0.0).pending == {0: 1001})
+        wait_until(lambda: enumerator.poll(0, 0.0).pending == {0: 1001})
         found = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 4.0))]
     assert [f.lag["pendingRecords"] for f in found] == [{0: 1001}, {0: 0}]
     assert [f.lag["pendingBytes"][0] > 30_000 for f in found] == [True, False]
@@ -218,11 +219,11 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
 
         for seconds in (0.15, 0.3, 0.8, 1.2):
             job = subprocess.Popen(command)
-            until(shop.is_read)
+            wait_until(shop.is_read)
             workload.run(60, seconds)
             job.kill()
             job.wait()
-            until(lambda: not shop.is_read())
+            wait_until(lambda: not shop.is_read())
         job = subprocess.Popen(command)
         try:
             cdc_replica.await_equal(database, replica, 60)

@@ -8,7 +8,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from cdc_shop import MariaDbShop, dealt, reading, refused, take, until
+from cdc_shop import MariaDbShop, dealt, reading, refused, take
+from helpers import wait_until
 
 from millstream.common.errors import MillstreamError
 from millstream.datastream.connectors.cdc import (
@@ -233,7 +234,7 @@ def test_what_would_lose_changes_is_refused(shop: MariaDbShop) -> None:
     refused(shop.source().startup_options(StartupOptions.committed_offset()), "does not know how far a job is")
     # Changes alone can be read of tables that cannot be read in chunks.
     with reading(shop.source("moods").startup_options(StartupOptions.latest())) as records:
-        until(shop.is_read)
+        wait_until(shop.is_read)
         shop.run("INSERT INTO moods VALUES ('a')")
         assert take(records, 1)[0].m == "a"
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import cdc_replica
 import pytest
-from cdc_shop import PostgresShop, reading, refused, take, until
+from cdc_shop import PostgresShop, reading, refused, take
+from helpers import wait_until
 
 from millstream.common import Configuration, Row, RowKind
 from millstream.common.errors import InvalidProgramError, MillstreamError
@@ -79,7 +80,7 @@ def test_rows_refuse_a_truncated_table_unless_told_to_skip_it(shop: PostgresShop
         pytest.raises(MillstreamError, match=r"public\.orders was truncated.*skip_truncate=True"),
         reading(shop.source().startup_options(StartupOptions.latest())) as records,
     ):
-        until(shop.is_read)
+        wait_until(shop.is_read)
         shop.run("INSERT INTO orders VALUES (50)")
         take(records, 1)
         shop.run("TRUNCATE orders")
@@ -180,9 +181,9 @@ def test_reading_begins_where_it_is_told_to(shop: PostgresShop) -> None:
     with reading(shop.source().startup_options(StartupOptions.snapshot())) as records:
         assert len(list(records)) == 20
     # Nobody comes back to it.
-    until(lambda: not shop.run(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"))
+    wait_until(lambda: not shop.run(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"))
     with reading(shop.source().startup_options(StartupOptions.latest())) as records:
-        until(shop.is_read)
+        wait_until(shop.is_read)
         shop.run("INSERT INTO orders VALUES (21)")
         assert take(records, 1)[0].id == 21
     place = shop.run("SELECT pg_current_wal_insert_lsn()")[0][0]
@@ -210,14 +211,14 @@ def test_the_slot_is_confirmed_with_checkpoints_only(shop: PostgresShop) -> None
         time.sleep(0.3)
         assert shop.confirmed() == before
         enumerator.committed(enumerator.snapshot())
-        until(lambda: shop.confirmed() > before)
+        wait_until(lambda: shop.confirmed() > before)
 
 
 def test_what_waits_in_the_log_is_told(shop: PostgresShop) -> None:
     latest = shop.source().startup_options(StartupOptions.latest()).build()
     with closing(latest.create_enumerator(1)) as enumerator:
         shop.run("INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(100, 1099) n")
-        until(lambda: enumerator.poll(0, 0.0).pending == {0: 1000})
+        wait_until(lambda: enumerator.poll(0, 0.0).pending == {0: 1000})
         # The server is asked once a second.
         found = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 2.5), (0, 4.0))]
     assert [f.lag["pendingRecords"] for f in found] == [{0: 1000}, {0: 0}, {0: 0}]
@@ -232,7 +233,7 @@ def test_the_log_is_let_go_of_though_nothing_happens_in_the_table(shop: Postgres
         quiet = shop.confirmed()
         shop.run("CREATE TABLE busy (n int)", "INSERT INTO busy SELECT generate_series(1, 1000)")
         end = shop.run("SELECT pg_current_wal_flush_lsn()")[0][0]
-        until(lambda: shop.run(f"SELECT '{shop.confirmed()}'::pg_lsn >= '{end}'::pg_lsn")[0][0])
+        wait_until(lambda: shop.run(f"SELECT '{shop.confirmed()}'::pg_lsn >= '{end}'::pg_lsn")[0][0])
         assert shop.confirmed() != quiet
 
 
@@ -265,8 +266,8 @@ def test_a_slot_that_was_dropped_or_used_by_another_is_told(shop: PostgresShop, 
         before = shop.confirmed()
         shop.run("INSERT INTO orders VALUES (21)")
         take(records, 1)
-        until(lambda: shop.confirmed() > before)
-    until(lambda: not shop.is_read())
+        wait_until(lambda: shop.confirmed() > before)
+    wait_until(lambda: not shop.is_read())
     again = {**settings, "execution.state-recovery.path": "latest"}
     # Somebody else has read on: what they took is gone.
     shop.run("INSERT INTO orders VALUES (22)", "SELECT pg_switch_wal()")
@@ -302,7 +303,7 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
         # The first times while tables are read, then later and later.
         for seconds in (0.15, 0.25, 0.4, 0.8, 1.2):
             job = subprocess.Popen(command)
-            until(shop.is_read)
+            wait_until(shop.is_read)
             workload.run(60, seconds)
             confirmed.append(shop.confirmed())
             job.kill()
@@ -311,7 +312,7 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
         try:
             cdc_replica.await_equal(database, replica, 60)
             # The log is let go of as the job goes on.
-            until(lambda: shop.confirmed() != confirmed[-1])
+            wait_until(lambda: shop.confirmed() != confirmed[-1])
         finally:
             job.kill()
             job.wait()
@@ -346,7 +347,7 @@ def test_the_server_may_be_killed_too(postgres: PostgresServer, tmp_path: Path) 
         cdc_replica.build(env, cdc_replica.postgres_source(conninfo, "killed"), cdc_replica.Connect(facts))
         job = env.execute_async()
         try:
-            until(lambda: len(cdc_replica.replica(replica)) > 20)
+            wait_until(lambda: len(cdc_replica.replica(replica)) > 20)
             own.kill()
             own.start()
             with psycopg.connect(conninfo) as database:

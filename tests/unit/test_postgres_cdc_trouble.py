@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_shop import PostgresShop, dealt, reading, refused, take, until
+from cdc_shop import PostgresShop, dealt, reading, refused, take
+from helpers import wait_until
 
 from millstream.common.errors import MillstreamError
 from millstream.datastream.connectors.cdc import (
@@ -253,10 +254,10 @@ def test_a_slot_that_is_dropped_while_it_is_read(shop: PostgresShop, tmp_path: P
         take(records, 20)
         shop.run("INSERT INTO orders VALUES (21)")
         take(records, 1)
-        until(lambda: any(tmp_path.glob("*/chk-*")))
+        wait_until(lambda: any(tmp_path.glob("*/chk-*")))
         before = shop.confirmed()
         shop.run("INSERT INTO orders VALUES (22)")
-        until(lambda: shop.confirmed() > before)
+        wait_until(lambda: shop.confirmed() > before)
         active = f"FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
         # The job is back at once: whoever drops it must be quick.
         drop = f"DO $$ BEGIN PERFORM pg_terminate_backend(active_pid, 1000) {active}; "
@@ -275,7 +276,7 @@ def test_a_publication_that_is_changed_while_it_is_read(shop: PostgresShop) -> N
         # Though it is back before anybody looks.
         shop.run(drop, "INSERT INTO orders VALUES (21)", add)
         list(records)
-    until(lambda: not shop.is_read())
+    wait_until(lambda: not shop.is_read())
     # And when it was out while the job was.
     with closing(source.build().create_enumerator(1)) as enumerator:
         state = enumerator.snapshot()
@@ -292,7 +293,7 @@ def test_a_table_that_is_made_anew(shop: PostgresShop) -> None:
     words = "Table public.orders is another one than before.*without its state"
     with closing(source.build().create_enumerator(1)) as enumerator:
         state = enumerator.snapshot()
-    until(lambda: not shop.is_read())
+    wait_until(lambda: not shop.is_read())
     with pytest.raises(MillstreamError, match=words), reading(source) as records:
         take(records, 20)
         shop.run("BEGIN", "DROP TABLE orders", "CREATE TABLE orders (id int PRIMARY KEY, item text)", "COMMIT")

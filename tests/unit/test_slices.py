@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from slices import CALLS, CLOCK, lengths_of_epochs, program, slowly, start_anew
 
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
@@ -31,39 +32,14 @@ from millstream.operators.reading import OpenShare, Unfinished
 from millstream.surroundings import wall_clock
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
-# Functions are pickled: what they name in a module is the one that is there.
-CLOCK = ManualClock()
-SLICE = {"millstream.epoch.slice": "200 ms"}
-CALLS: list[Any] = []
-
 
 @pytest.fixture(autouse=True)
 def _start_anew() -> None:
-    CLOCK.set(0)
-    CALLS.clear()
-
-
-def slowly(value: Any) -> Any:
-    CLOCK.advance(50)
-    return value
-
-
-def program(parallelism: int = 1, **settings: str) -> StreamExecutionEnvironment:
-    config = Configuration.from_dict({**SLICE, **settings})
-    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
+    start_anew()
 
 
 def read(env: StreamExecutionEnvironment, source: Source, watermarks: Any = None) -> DataStream:
     return env.from_source(source, watermarks or WatermarkStrategy.no_watermarks(), "source").uid("source")
-
-
-def lengths_of_epochs(job: LocalJob) -> list[int]:
-    lengths = []
-    while not job.is_finished:
-        before = CLOCK()
-        job.run_epoch()
-        lengths.append(CLOCK() - before)
-    return lengths
 
 
 # --- one epoch after the other

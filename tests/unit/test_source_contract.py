@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import wait_until
 
 from millstream.common import Duration, WatermarkStrategy
 from millstream.common.configuration import Configuration
@@ -44,13 +45,6 @@ def log_files() -> Any:
     return names["LogFiles"]
 
 
-def until(holds: Any) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def append(path: Path, text: str) -> None:
     with open(path, "a") as file:
         file.write(text)
@@ -63,10 +57,10 @@ def test_thirty_lines_read_files_that_grow_and_come_later(log_files: Any, tmp_pa
     env.set_parallelism(2)
     env.from_source(log_files(f"{tmp_path}/*.log"), WatermarkStrategy.no_watermarks(), "logs").sink_to(sink)
     job = env.execute_async()
-    until(lambda: sorted(sink.results()) == ["a1", "a2"])
+    wait_until(lambda: sorted(sink.results()) == ["a1", "a2"])
     append(tmp_path / "b.log", "b1\n")
     append(tmp_path / "a.log", "f\n")
-    until(lambda: sorted(sink.results()) == ["a1", "a2", "b1", "half"])
+    wait_until(lambda: sorted(sink.results()) == ["a1", "a2", "b1", "half"])
     job.cancel().result()
 
 
@@ -87,9 +81,9 @@ def test_thirty_lines_are_read_again_from_the_checkpoint(log_files: Any, tmp_pat
     logs = env.from_source(log_files(f"{tmp_path}/*.log"), WatermarkStrategy.no_watermarks(), "logs")
     logs.map(fails_once).sink_to(sink)
     job = env.execute_async()
-    until(lambda: len(sink.results()) == 50)
+    wait_until(lambda: len(sink.results()) == 50)
     append(tmp_path / "a.log", "".join(f"{i}\n" for i in range(50, 100)))
-    until(lambda: len(sink.results()) >= 100)
+    wait_until(lambda: len(sink.results()) >= 100)
     job.cancel().result()
     assert failed.exists() and sorted(map(int, sink.results())) == list(range(100))
 
@@ -112,13 +106,13 @@ def test_each_split_has_watermarks_and_the_slowest_counts(log_files: Any, tmp_pa
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Number())
     env.from_source(log_files(f"{tmp_path}/*.log"), strategy, "logs").process(_Watermarks()).sink_to(sink)
     job = env.execute_async()
-    until(lambda: len(sink.results()) == 3)
+    wait_until(lambda: len(sink.results()) == 3)
     append(tmp_path / "fast.log", "9001\n")
-    until(lambda: len(sink.results()) == 4)
+    wait_until(lambda: len(sink.results()) == 4)
     append(tmp_path / "slow.log", "9002\n9003\n")
-    until(lambda: len(sink.results()) == 6)
+    wait_until(lambda: len(sink.results()) == 6)
     append(tmp_path / "slow.log", "9004\n")
-    until(lambda: len(sink.results()) == 7)
+    wait_until(lambda: len(sink.results()) == 7)
     job.cancel().result()
     assert sink.results()[3] == 4 and sink.results()[6] == 9000
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_shop import MariaDbShop, PostgresShop, until
+from cdc_shop import MariaDbShop, PostgresShop
+from helpers import wait_until
 
 from millstream.common import Configuration
 from millstream.common.errors import MillstreamError
@@ -174,8 +175,8 @@ def test_a_job_goes_on_from_its_checkpoint(shop: PostgresShop, tmp_path: Path) -
         shop.run("UPDATE orders SET price = 100 WHERE id = 1")
         assert (3, Decimal("107.50")) in map(tuple, rows)
         # With a checkpoint the server is told how far the job is.
-        until(lambda: shop.confirmed() > before)
-    until(lambda: not shop.is_read())
+        wait_until(lambda: shop.confirmed() > before)
+    wait_until(lambda: not shop.is_read())
     # Nobody reads while this happens.
     changed(shop)
     with summed(**{"execution.state-recovery.path": "latest"}) as rows:

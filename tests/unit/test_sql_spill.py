@@ -21,12 +21,15 @@ from millstream.operators.budget import Budget
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.matches import Matches
 from millstream.sql.expressions import AggregateCall, Call, Column
+from millstream.sql.operators import batch_top_n, merge_join
 from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.sql.operators.batch_aggregate import BatchGlobalGroupAggregateOperator, BatchGroupAggregateOperator
 from millstream.sql.operators.batch_join import BatchJoinOperator
 from millstream.sql.operators.batch_sort import BatchSortOperator, merged
+from millstream.sql.operators.batch_top_n import BatchTopNOperator
 from millstream.sql.operators.join import JoinSide
 from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator
+from millstream.sql.operators.merge_join import SortMergeJoinOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.plan.nodes import JoinKind
 from millstream.sql.types import DataTypes
@@ -155,20 +158,34 @@ def _nested(kind: JoinKind, left: list[Any], right: list[Any], null_safe: bool, 
     return found
 
 
+@pytest.mark.parametrize("join", [BatchJoinOperator, SortMergeJoinOperator])
 @pytest.mark.parametrize("kind", list(JoinKind))
-@given(_batches, _batches, st.booleans(), st.booleans(), st.booleans())
+@given(_batches, _batches, st.booleans(), st.booleans(), st.booleans(), st.integers(1, 400))
 @settings(max_examples=25, deadline=None)
 def test_a_join_on_disk(
-    kind: JoinKind, left: list[Any], right: list[Any], null_safe: bool, less: bool, restarts: bool
+    kind: JoinKind,
+    join: type[BatchJoinOperator],
+    left: list[Any],
+    right: list[Any],
+    null_safe: bool,
+    less: bool,
+    restarts: bool,
+    some_bytes: int,
 ) -> None:
     inputs = [(0, rows) for rows in left] + [(1, rows) for rows in right]
     side, condition = JoinSide(_KINDS, (0,)), _less() if less else None
 
     def make() -> BatchJoinOperator:
-        return BatchJoinOperator(kind, side, side, (null_safe,), condition, Session(batch=True))
+        return join(kind, side, side, (null_safe,), condition, Session(batch=True))
 
+    with pytest.MonkeyPatch.context() as patch:
+        # So few rows of a side are in hand that keys have more, and rows of one key go to disk once more.
+        patch.setattr(merge_join, "_IN_HAND_BYTES", some_bytes)
+        patch.setattr(merge_join, "SLAB_BYTES", some_bytes)
+        in_parts = _ran(make(), inputs, _TINY, restarts).changes()
     plain, on_disk = _both_ways(make, inputs, restarts)
     wanted = _nested(kind, _all(left), _all(right), null_safe, less)
+    assert Counter(row[1:] for row in in_parts) == wanted
     assert Counter(row[1:] for row in plain) == wanted
     assert Counter(row[1:] for row in on_disk) == wanted
 
@@ -192,8 +209,13 @@ def test_a_join_without_keys_on_disk(left: list[Any], right: list[Any]) -> None:
     assert Counter(row[1:] for row in plain) == Counter(row[1:] for row in on_disk) == wanted
 
 
-def test_a_key_that_all_rows_have_is_joined_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("join", [BatchJoinOperator, SortMergeJoinOperator])
+def test_a_key_that_all_rows_have_is_joined_part_by_part(
+    join: type[BatchJoinOperator], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What does not fit as a whole is asked for again and again."""
+    monkeypatch.setattr(merge_join, "_IN_HAND_BYTES", 500)
+    monkeypatch.setattr(merge_join, "SLAB_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch_join._CHUNK_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch_join.SLAB_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch_join._AT_ONCE", 97)
@@ -201,13 +223,24 @@ def test_a_key_that_all_rows_have_is_joined_part_by_part(monkeypatch: pytest.Mon
     right = [[(1, "b", n) for n in range(start, start + 20)] for start in range(50, 150, 20)]
     side = JoinSide(_KINDS, (0,))
     for kind in JoinKind:
-        operator = BatchJoinOperator(kind, side, side, (False,), _less(), Session(batch=True))
+        operator = join(kind, side, side, (False,), _less(), Session(batch=True))
         inputs = [(0, rows) for rows in left] + [(1, rows) for rows in right]
         found = Counter(row[1:] for row in _ran(operator, inputs, _TINY, False).changes())
         assert found == _nested(kind, _all(left), _all(right), False, True), kind
 
 
 _ORDERS = st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), min_size=1, max_size=3)
+
+
+def _in_order(rows: list[Any], order: list[Any]) -> list[Any]:
+    """Sort rows as anybody would; equal ones stay as they came, so that there is one order."""
+    for column, descending, nulls_first in reversed(order):
+        some = [row for row in rows if row[column] is not None]
+        nulls = [row for row in rows if row[column] is None]
+        # In reverse, too, Python leaves equal ones in their order.
+        some.sort(key=itemgetter(column), reverse=descending)
+        rows = nulls + some if nulls_first else some + nulls
+    return rows
 
 
 @given(_batches, _ORDERS, st.integers(0, 5), st.one_of(st.none(), st.integers(0, 20)), st.booleans())
@@ -221,17 +254,40 @@ def test_rows_are_sorted_on_disk_as_in_memory(
         return BatchSortOperator(order, _KINDS, offset, limit)
 
     plain, on_disk = _both_ways(make, inputs, restarts)
-    # Equal rows stay as they came, so that there is one order.
-    wanted = _all(batches)
-    for column, descending, nulls_first in reversed(order):
-        some = [row for row in wanted if row[column] is not None]
-        nulls = [row for row in wanted if row[column] is None]
-        # In reverse, too, Python leaves equal ones in their order.
-        some.sort(key=itemgetter(column), reverse=descending)
-        wanted = nulls + some if nulls_first else some + nulls
+    wanted = _in_order(_all(batches), order)
     wanted = wanted[offset:] if limit is None else wanted[offset : offset + limit]
     assert [row[1:] for row in plain] == wanted
     assert [row[1:] for row in on_disk] == wanted
+
+
+@pytest.mark.parametrize("partition", [(0,), (1, 0), ()])
+@given(_batches, _ORDERS, st.integers(1, 3), st.one_of(st.none(), st.integers(1, 5)), st.booleans(), st.integers(1, 50))
+@settings(max_examples=25, deadline=None)
+def test_the_first_rows_of_partitions_on_disk_as_in_memory(
+    partition: tuple[int, ...],
+    batches: list[Any],
+    order: list[Any],
+    first: int,
+    last: int | None,
+    restarts: bool,
+    many: int,
+) -> None:
+    inputs = [(0, rows) for rows in batches]
+
+    def make() -> BatchTopNOperator:
+        return BatchTopNOperator(partition, order, _KINDS, first, last, True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        # So few rows wait that many are forgotten early, and bins are read in parts.
+        patch.setattr(batch_top_n, "_MANY", many)
+        patch.setattr(batch_top_n, "SLAB_BYTES", 10 * many)
+        plain, on_disk = _both_ways(make, inputs, restarts)
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    for row in _in_order(_all(batches), order):
+        found.setdefault(tuple(row[k] for k in partition), []).append(row)
+    wanted = Counter((*row, n) for rows in found.values() for n, row in enumerate(rows[:last], 1) if n >= first)
+    assert Counter(row[1:] for row in plain) == wanted
+    assert Counter(row[1:] for row in on_disk) == wanted
 
 
 def test_only_the_first_rows_wait() -> None:
@@ -344,6 +400,17 @@ def test_queries_with_20_kb_of_memory(small: StreamTableEnvironment, number: int
     found = tpch.plain(list(small.execute_sql(tpch.queries()[number]).collect()))
     wanted = tpch.answers()[number]
     assert tpch.are_equal(found, wanted), (found[:3], wanted[:3])
+
+
+def test_the_first_rows_of_partitions_with_20_kb_of_memory(small: StreamTableEnvironment) -> None:
+    number = "ROW_NUMBER() OVER (PARTITION BY o_custkey ORDER BY o_totalprice DESC, o_orderkey)"
+    query = f"SELECT o_custkey, o_orderkey, n FROM (SELECT *, {number} AS n FROM orders) WHERE n <= 2"
+    assert "Rank(strategy=[AppendFastStrategy]" in small.explain_sql(query)
+    found = Counter(tuple(row) for row in small.execute_sql(query).collect())
+    orders: dict[int, list[Any]] = {}
+    for key, price, order in small.execute_sql("SELECT o_custkey, o_totalprice, o_orderkey FROM orders").collect():
+        orders.setdefault(key, []).append((-price, order))
+    assert found == Counter((k, o, n) for k, rows in orders.items() for n, (_, o) in enumerate(sorted(rows)[:2], 1))
 
 
 def test_nothing_is_left_on_disk_when_a_job_fails(small: StreamTableEnvironment) -> None:

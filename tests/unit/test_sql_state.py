@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import strategies as st
 from sql_runs import Bare, Change, batch_of, changes_of, collecting, fields, final, given, kinds_of, planned, run
 
 from millstream.common import Configuration
@@ -17,6 +21,7 @@ from millstream.graph.transformations import StreamEnd
 from millstream.operators.carried import decode
 from millstream.operators.partitioners import GlobalPartitioner
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed import Kept, read, written
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
@@ -127,6 +132,34 @@ def test_state_of_another_query_is_refused() -> None:
         after = Bare(other, storage=before.storage)
         with pytest.raises(InvalidProgramError, match="The query has changed: this operator's state was kept as"):
             after.state._reload(name)
+
+
+_objects = st.one_of(
+    st.lists(st.integers(-(2**63), 2**63 - 1)),
+    st.lists(st.one_of(st.integers(-(2**70), 2**70), st.booleans(), st.none(), st.text(), st.floats(allow_nan=False))),
+)
+
+
+@hypothesis.given(_objects, _objects, st.integers(0, 3))
+@hypothesis.settings(max_examples=60, deadline=None)
+def test_objects_are_read_as_they_were_written(first: list[Any], second: list[Any], start: int) -> None:
+    kept = Kept("a0", object)
+    parts = []
+    for values in (first, second):
+        column = np.empty(len(values), object)
+        column[:] = values
+        parts.append(written(kept, column))
+    whole = pa.concat_arrays(parts).slice(start)
+    for column, wanted in ((parts[0], first), (parts[1], second), (whole, [*first, *second][start:])):
+        found = read(kept, column).tolist()
+        assert found == wanted and list(map(type, found)) == list(map(type, wanted))
+
+
+def test_ints_that_were_pickled_are_read() -> None:
+    """As versions before have written them."""
+    column = pa.array([pickle.dumps(n, 5) for n in (0, -1, 2**31, 2**70)], pa.binary())
+    assert read(Kept("a0", object), column).tolist() == [0, -1, 2**31, 2**70]
+    assert len(written(Kept("a0", object), np.array([1, 2**31, -5], object))[1].as_py()) == 9
 
 
 # --- input that waits

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from slices import CALLS, CLOCK, lengths_of_epochs, program, slowly, start_anew
 
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
@@ -29,35 +30,10 @@ from millstream.graph.stream_graph import operator_id_of
 from millstream.operators.carried import decode
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
-# Functions are pickled: what they name in a module is the one that is there.
-CLOCK = ManualClock()
-SLICE = {"millstream.epoch.slice": "200 ms"}
-CALLS: list[Any] = []
-
 
 @pytest.fixture(autouse=True)
 def _start_anew() -> None:
-    CLOCK.set(0)
-    CALLS.clear()
-
-
-def slowly(value: Any) -> Any:
-    CLOCK.advance(50)
-    return value
-
-
-def program(parallelism: int = 1, **settings: str) -> StreamExecutionEnvironment:
-    config = Configuration.from_dict({**SLICE, **settings})
-    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
-
-
-def lengths_of_epochs(job: LocalJob) -> list[int]:
-    lengths = []
-    while not job.is_finished:
-        before = CLOCK()
-        job.run_epoch()
-        lengths.append(CLOCK() - before)
-    return lengths
+    start_anew()
 
 
 def waiting(job: LocalJob) -> int:
@@ -391,6 +367,33 @@ def test_the_state_of_subtasks_that_have_ended_is_in_every_savepoint() -> None:
         parts = [part.file for subtask in subtasks for part in subtask.parts.values()]
         # A second savepoint does not name the files of the first.
         assert len(parts) == 2 and all(f"{directory}/{file}" in job.storage.files for file in parts)
+    assert not job.is_finished
+
+
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_what_subtasks_hold_when_they_end_is_in_the_next_cut(parallelism: int) -> None:
+    job = LocalJob(_counting(2), CLOCK)
+    job.run_epoch(keep=False)
+    # One of both counters has ended by now.
+    written = len(job.storage.files)
+    job.run_epoch(keep=False)
+    assert len(job.storage.files) == written and not job.is_finished
+    with pytest.raises(AssertionError, match="no file has"):
+        job.snapshot()
+    job.run_epoch()
+    assert not job.is_finished
+    job = LocalJob(_counting(parallelism), CLOCK, snapshot=job.snapshot(), storage=job.storage)
+    job.run()
+    assert dict(job.state_rows("seen")) == {**dict.fromkeys(range(1, 40), 1), 0: 31}
+
+
+def test_what_subtasks_hold_when_they_end_is_in_a_savepoint() -> None:
+    job = LocalJob(_counting(2), CLOCK)
+    job.run_epoch(keep=False)
+    job.run_epoch(keep=False)
+    job.run_tasks(job.execution.tasks({}, frozenset(), slice=0.2, checkpoint=1, savepoint="there"))
+    subtasks = job.savepoint().vertices[operator_id_of("counting")].subtasks
+    assert [len(subtask.parts) for subtask in subtasks] == [1, 1]
     assert not job.is_finished
 
 

@@ -34,6 +34,8 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
         timestamped[node] = assigned or (not dropped and any(timestamped[e.source] for e in node.in_edges))
     offsets = _slot_offsets(graph)
     levels = _levels(graph, chained, head_of)
+    if batch:
+        levels = _late(graph, chained, head_of, levels)
     vertices: dict[StreamNode, Vertex] = {}
     for head in heads:
         members = [n for n in graph.nodes if head_of[n] is head]
@@ -95,6 +97,25 @@ def _levels(
         head = head_of[node]
         levels[head] = max([levels.get(head, 0), *before])
     return levels
+
+
+def _late(
+    graph: StreamGraph, chained: set[StreamEdge], head_of: dict[StreamNode, StreamNode], levels: dict[StreamNode, int]
+) -> dict[StreamNode, int]:
+    """Return levels such that every chain runs right before the first that reads from it.
+
+    What a level sends to a later one passes all levels between them. In BATCH nothing is gained by reading a table
+    before somebody asks for it.
+    """
+    late: dict[StreamNode, int] = {}
+    before: dict[StreamNode, list[int]] = {}
+    for node in reversed(graph.nodes):
+        # The head of a chain comes last of it, and behind all that read from it.
+        mine = before.setdefault(head_of[node], [])
+        mine += [late[e.target] - 1 for e in node.out_edges if e not in chained]
+        if head_of[node] is node:
+            late[node] = min(mine, default=levels[node])
+    return late
 
 
 def _slot_offsets(graph: StreamGraph) -> dict[str, int]:

@@ -40,6 +40,8 @@ class Execution:
         # The epoch after which slots held changes in memory, and whether the one that was begun last writes them.
         self._in_memory: int | None = None
         self._keeps = True
+        # The subtasks that have ended and hold changes in memory, and the epochs they ended in.
+        self._held_since: dict[Address, int] = {}
         self._exported: dict[Address, dict[str, StoredState]] = {}
         self._written = 0
         self._foreign = start.held
@@ -137,6 +139,7 @@ class Execution:
             ahead={v.id: ahead[v.id] for v in vertices if v.id in ahead},
             state_files={a: files for a in addresses if (files := self._state_files.get(a))},
             carried={a: carried for a in addresses if (carried := self._carried.get(a))},
+            held_since={a: self._held_since[a] for a in addresses if a in self._held_since},
             **about,
         )
 
@@ -171,6 +174,10 @@ class Execution:
             self._full.add(address)
         else:
             self._full.discard(address)
+        if report.holds:
+            self._held_since[address] = self.epoch
+        else:
+            self._held_since.pop(address, None)
         self._written += report.state_bytes
         self._alignment.learn(report)
         for state_id, tables in report.tables.items():
@@ -208,7 +215,7 @@ class Execution:
 
     def snapshot(self, positions: Positions) -> Snapshot:
         """Return the cut at the end of the last epoch, without staged output."""
-        assert self._in_memory is None, "there are changes of state that no file has"
+        assert self._in_memory is None and not self._held_since, "there are changes of state that no file has"
         settings = self.plan.settings
         return Snapshot(
             settings.writes_as,

@@ -437,8 +437,8 @@ class JobMachine:
             or self._options.at_most_once
             or epoch.checkpoint
             or epoch.cut
-            # It may be the last one.
-            or job.execution.running_sources() <= epoch.ending
+            # It may be the last one, which a last checkpoint names.
+            or (self._options.checkpoints.enabled and job.execution.running_sources() <= epoch.ending)
         )
 
     def _slots_lost(self, event: e.SlotsLost) -> Instructions:

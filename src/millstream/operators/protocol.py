@@ -58,6 +58,7 @@ class LevelTask:
         ahead: the splits of each source that are not read because slower ones are waited for.
         in_memory: the epoch at whose end slots kept changes of state in memory; None when the files have all.
         keep: whether changes of state are written to files at its end; else slots may go on holding them.
+        held_since: the subtasks that have ended and hold changes of state in memory, with the epoch they ended in.
         carried: what else the subtasks reported to be carried to this epoch.
         checkpoint: the checkpoint that is taken with this epoch, if one is.
         flush: whether sinks must stage all they have.
@@ -78,6 +79,7 @@ class LevelTask:
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     in_memory: int | None = None
     keep: bool = True
+    held_since: dict[Address, int] = field(default_factory=dict)
     carried: dict[Address, bytes] = field(default_factory=dict)
     checkpoint: int | None = None
     flush: bool = False
@@ -92,7 +94,9 @@ class LevelTask:
         Each cut has the state of all subtasks, in the job's own files or in the savepoint's.
         """
         files = self.state_files.get(ended, {})
-        return any(isinstance(version, Restored) or (version and self.savepoint) for version in files.values())
+        return (self.keep and ended in self.held_since) or any(
+            isinstance(version, Restored) or (version and self.savepoint) for version in files.values()
+        )
 
 
 class Progress(NamedTuple):
@@ -119,6 +123,7 @@ class SubtaskReport:
         next_wake: when, by the wall clock, there is something to do without input.
         look_again: in how many seconds to look for answers to requests in flight; None when there are none.
         is_full: whether it shall be sent no more before some of them are answered.
+        holds: whether it has ended, and holds changes of state that no file has.
         aligned: how far the sources of each alignment group have come here.
         tables: with a checkpoint, what tables of state there are.
         exported: with a savepoint, where the state was exported to.
@@ -146,6 +151,7 @@ class SubtaskReport:
     exported: dict[str, StoredState]
     look_again: float | None = None
     is_full: bool = False
+    holds: bool = False
     taken: int | None = 0
     seconds: float = 0.0
     bytes_in: int = 0

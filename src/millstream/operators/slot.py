@@ -76,7 +76,8 @@ class SlotRuntime:
         self._blocks = SpillFile()
         self._subtasks = {
             v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, surroundings, budget)
-            for v in plan.vertices
+            # Of a level first those that something waits for, which then waits no longer while others read.
+            for v in sorted(plan.vertices, key=lambda v: v.is_source)
             if 0 <= slot - v.slot_offset < v.parallelism
         }
 

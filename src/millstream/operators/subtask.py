@@ -234,8 +234,7 @@ class Subtask:
     def keep_state(self, task: LevelTask, attempt: str) -> SubtaskReport:
         """It has ended: write what state it has left, where that is wanted, and have functions do nothing."""
         self._task, self._attempt, self._guard.epoch = task, attempt, task.epoch
-        # What has ended holds nothing that files have not.
-        self._load_state(None)
+        self._load_state(task.held_since.get((self.vertex.id, self.index)))
         files = self._states.write(task, attempt, True, self._guard)
         return SubtaskReport(
             vertex=self.vertex.id,
@@ -411,7 +410,7 @@ class Subtask:
         if head is not None:
             self._inputs = self._loops[head.new_keys() > MANY_NEW_KEYS * self._records_in]
         task = self._task
-        files = self._save_state(task.keep or self.ended)
+        files = self._save_state(task.keep)
         exported = self._states.export(task, self._attempt, self.vertex.max_parallelism)
         staged: dict[str, Any] = {}
         for node in self._nodes:
@@ -442,6 +441,7 @@ class Subtask:
             next_wake=None if self.ended else self._next_wake(),
             look_again=min(filter(None, [o.look_again() for o, _ in self._asking]), default=None),
             is_full=self._is_full(),
+            holds=self.ended and not task.keep and bool(files),
             aligned={
                 group: Progress(watermark, splits)
                 for group, watermark, splits in (m.progress() for m in self._markers if m.strategy.alignment)
@@ -457,7 +457,8 @@ class Subtask:
 
     def _save_state(self, keep: bool) -> dict[str, Version]:
         """Write what has changed in the state to files, or hold it in memory; return the last files."""
-        if keep:
+        if keep or self.ended:
+            # One that has ended is not asked again when others want its state.
             for node in self._nodes:
                 self._guard.call(partial(node.operator.snapshot, self._task.epoch), node)
             fault_point("task.before-delta")

@@ -142,7 +142,8 @@ class PostgresServer(LocalServer):
             "unix_socket_directories": self.directory,
             "listen_addresses": "127.0.0.1",
             "fsync": "off",
-            "max_connections": 100,
+            # Workers that a test has killed hold theirs until Python collects them.
+            "max_connections": 400,
             "wal_level": "logical",
             "max_replication_slots": 20,
             "max_wal_senders": 20,

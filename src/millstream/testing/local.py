@@ -150,17 +150,18 @@ class LocalJob:
         """Start anew from an earlier cut of this job, as after a failure."""
         self._begin(restore(snapshot, self.plan, ""))
 
-    def run_epoch(self, flush: bool = False) -> int:
+    def run_epoch(self, flush: bool = False, keep: bool = True) -> int:
         """Run one epoch, with whatever the sources have; return how many shares they had.
 
         Sinks stage all they have when told to flush. Async requests that are not answered are in flight at its end.
+        Unless state is to be kept, slots may hold its changes in memory: then there is no cut behind this epoch.
         """
         execution = self.execution
         now = self._clock() / 1000
         unread = execution.unread_sources()
         budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
         read = self._sources.poll(budgets, now, execution.running_sources(), execution.splits_ahead())
-        self.run_tasks(execution.tasks(read.shares, read.finished, flush=flush, slice=self._slice))
+        self.run_tasks(execution.tasks(read.shares, read.finished, keep, flush=flush, slice=self._slice))
         return len(read.shares) + len(unread - execution.held_sources())
 
     def finish_requests(self) -> None:

@@ -31,6 +31,8 @@ _KINDS = {
     "FULL": JoinKind.FULL,
 }
 UNNEST = "UNNEST"
+_JOIN_HINTS = ("BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP")
+_OTHER_HINTS = ("LOOKUP", "STATE_TTL", "OPTIONS")
 # What the columns of USING are called where either side may be missing.
 _USING = ("$using",)
 
@@ -91,18 +93,36 @@ class RelationBinder:
     def __init__(self, binder: Binder, outer: Scope | None, hints: Sequence[syntax.Hint] = ()) -> None:
         self._binder = binder
         self._outer = outer
+        self._hints = hints
         self._lookups = [(h, dict(h.options)) for h in hints if h.name == "LOOKUP"]
 
     def check_hints(self, scope: Scope) -> None:
-        """Refuse LOOKUP hints about tables that are not there."""
+        """Refuse hints that nobody knows, and those about tables that are not there."""
         for hint, said in self._lookups:
             check_hint(said)
-            if not any(s.is_called(tuple(said["table"].split("."))) for s in scope.sources):
-                raise Refused(
-                    "The options of following hints cannot match the name of input tables or views: \n"
-                    f"`{said['table']}` in `LOOKUP`",
-                    hint.at,
-                )
+            _check_called(hint, [said["table"]], scope)
+        for hint in self._hints:
+            if hint.name in _JOIN_HINTS:
+                if not hint.words:
+                    raise Refused(
+                        f"Invalid hint: {hint.name}, expecting at least one table or view specified in hint "
+                        f"{hint.name}.",
+                        hint.at,
+                    )
+                _check_called(hint, hint.words, scope)
+            elif hint.name not in _OTHER_HINTS:
+                known = ", ".join(sorted((*_JOIN_HINTS, *_OTHER_HINTS)))
+                raise Refused(f"There is no hint {hint.name}, only {known}", hint.at)
+
+    def _join_hints(self, join: syntax.Join, left: Scope, right: Scope) -> tuple[str, ...]:
+        """Return the hints that name a side of a join; the tables of a join at its left are no side of it."""
+        sides = [right] if isinstance(join.left, syntax.Join) else [left, right]
+        sources = [s for side in sides for s in side.sources]
+        return tuple(
+            h.name
+            for h in self._hints
+            if h.name in _JOIN_HINTS and any(s.is_called((word,)) for s in sources for word in h.words)
+        )
 
     def _lookup_hint(self, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         """Return what a hint says of how a table is looked up."""
@@ -201,7 +221,8 @@ class RelationBinder:
             every = scope.fields
             tests = [binder.call("=", [Column(every[a].type, a), Column(every[b].type, b)]) for _, a, b in merged]
             condition = conjunction(tests)
-        node: Node = Join(fields, left, right, kind, condition=condition)
+        hints = self._join_hints(join, left_scope, right_scope)
+        node: Node = Join(fields, left, right, kind, condition=condition, hints=hints)
         scope = with_types(scope, fields)
         return self._merged(node, scope, kind, merged)
 
@@ -306,6 +327,16 @@ class RelationBinder:
             node = steps.project(node, only, right.names)
             return node, Scope.of(node.fields, (name,) if name else (), self._outer)
         return node, with_types(scope, together)
+
+
+def _check_called(hint: syntax.Hint, tables: Sequence[str], scope: Scope) -> None:
+    for table in tables:
+        if not any(s.is_called(tuple(table.split("."))) for s in scope.sources):
+            raise Refused(
+                "The options of following hints cannot match the name of input tables or views: \n"
+                f"`{table}` in `{hint.name}`",
+                hint.at,
+            )
 
 
 def _refuse_twice(columns: Sequence[str], at: int | None) -> None:

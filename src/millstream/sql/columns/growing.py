@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
+
+from millstream.sql.columns.keys import stable_order
+
+Ints = NDArray[np.int64]
 
 _FIRST = 256
 # Parts of a column that are put together have so few values, or so few bytes together.
@@ -82,37 +88,73 @@ class GrowingColumn:
 
     def take(self, rows: NDArray[Any] | pa.Array) -> pa.Array:
         """Return the values at some places; at one that is null, null."""
-        if not self._parts:
-            # All that can be asked for here is null.
-            return pa.nulls(len(rows), self.kind)
-        if len(self._parts) == 1:
-            return self._parts[0].take(pa.array(rows))
-        return self._taken(rows)
-
-    def _taken(self, rows: NDArray[Any] | pa.Array) -> pa.Array:
-        # Arrow would put all parts together for it.
-        nulls = None
-        if isinstance(rows, pa.Array):
-            if rows.null_count:
-                nulls = rows.is_null().to_numpy(zero_copy_only=False)
-                rows = rows.fill_null(0)
-            rows = rows.to_numpy(zero_copy_only=False)
-        part_of = np.searchsorted(self._ends, rows, "right").astype(np.int8)
-        counts = np.bincount(part_of, minlength=len(self._parts))
-        if counts.max(initial=0) == len(rows):
-            at = int(counts.argmax()) if len(rows) else 0
-            return self._parts[at].take(pa.array(rows - (self._ends[at] - len(self._parts[at])), mask=nulls))
-        order = np.argsort(part_of, kind="stable")
-        in_order, pieces, start = rows[order], [], 0
-        for part, end, count in zip(self._parts, self._ends.tolist(), counts.tolist(), strict=True):
-            if count:
-                pieces.append(part.take(pa.array(in_order[start : start + count] - (end - len(part)))))
-            start += count
-        place = np.empty(len(rows), np.int64)
-        place[order] = np.arange(len(rows))
-        return pa.concat_arrays(pieces).take(pa.array(place, mask=nulls))
+        return take_all([self], rows)[0]
 
     def replace(self, column: pa.Array) -> None:
         """Have other values."""
         self._parts = [column]
         self._ends = np.array([len(column)])
+
+    def _picked(self, rows: pa.Array, known: dict[bytes, _Picked]) -> pa.Array:
+        if not self._parts:
+            # All that can be asked for here is null.
+            return pa.nulls(len(rows), self.kind)
+        if len(self._parts) == 1:
+            return self._parts[0].take(rows)
+        ends = self._ends.tobytes()
+        picked = known.get(ends)
+        if picked is None:
+            picked = known[ends] = _Picked(rows, self._ends)
+        return picked.of(self._parts)
+
+
+def take_all(columns: Iterable[GrowingColumn], rows: NDArray[Any] | pa.Array) -> list[pa.Array]:
+    """Return the values of columns at some places; at one that is null, null."""
+    places = rows if isinstance(rows, pa.Array) else pa.array(rows)
+    # Columns of the same rows mostly have the same parts.
+    known: dict[bytes, _Picked] = {}
+    return [column._picked(places, known) for column in columns]
+
+
+class _Picked:
+    """Places of columns that have the same parts. Arrow would put all parts together for it."""
+
+    def __init__(self, rows: pa.Array, ends: Ints) -> None:
+        nulls = None
+        if rows.null_count:
+            nulls = rows.is_null().to_numpy(zero_copy_only=False)
+            rows = rows.fill_null(0)
+        distinct, place = _distinct(rows.to_numpy(zero_copy_only=False), int(ends[-1]))
+        # Which places of which part there are, each once and in order.
+        self._asked: list[tuple[int, pa.Array]] = []
+        edges = np.searchsorted(distinct, ends).tolist()
+        for part, (start, stop) in enumerate(pairwise([0, *edges])):
+            if stop > start:
+                offset = ends[part - 1] if part else 0
+                self._asked.append((part, pa.array(distinct[start:stop] - offset)))
+        # Where each of those that were asked for is among them; None where it is as they are.
+        self._place = (
+            None
+            if place is None and nulls is None
+            else pa.array(np.arange(len(rows)) if place is None else place, mask=nulls)
+        )
+
+    def of(self, parts: Sequence[pa.Array]) -> pa.Array:
+        """Return the values of a column."""
+        if not self._asked:
+            return parts[0].slice(0, 0)
+        pieces = [parts[part].take(rows) for part, rows in self._asked]
+        found = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+        return found if self._place is None else found.take(self._place)
+
+
+def _distinct(rows: Ints, bound: int) -> tuple[Ints, Ints | None]:
+    """Return numbers each once and in order, and where each is among those; None where they are that already."""
+    if (rows[1:] > rows[:-1]).all():
+        return rows, None
+    order = stable_order(rows, bound)
+    in_order = rows.take(order)
+    is_first = np.append(True, in_order[1:] != in_order[:-1])
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.cumsum(is_first) - 1
+    return in_order[is_first], place

@@ -20,6 +20,8 @@ from millstream.state.hashes import groups_of
 # Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
 _MOST_DEAD = 1 << 12
 _ORDER = "order"
+# What an int begins with where objects are written, and how many bytes it has; a pickle never begins so.
+_INT, _INT_BYTES = 0, 9
 # So many objects say how large the others are, and each takes about so many times the bytes of its pickle.
 _SAMPLE, _IN_MEMORY = 16, 3
 
@@ -269,17 +271,49 @@ def filled(kept: Kept, count: int) -> NDArray[Any]:
 
 
 def written(kept: Kept, values: NDArray[Any]) -> pa.Array:
-    """Return values of a column as Arrow has them: objects pickled."""
-    if values.dtype == object:
+    """Return values of a column as Arrow has them: objects pickled, but for ints, which are sums of decimals mostly."""
+    if values.dtype != object:
+        return pa.array(values)
+    ints = _as_ints(values)
+    if ints is None:
         return pa.array([pickle.dumps(v, 5) for v in values], pa.binary())
-    return pa.array(values)
+    body = np.empty((len(ints), _INT_BYTES), np.uint8)
+    body[:, 0] = _INT
+    body[:, 1:] = ints.astype("<i8").view(np.uint8).reshape(-1, _INT_BYTES - 1)
+    edges = np.arange(0, body.size + 1, _INT_BYTES, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(ints), [None, pa.py_buffer(edges), pa.py_buffer(body)])
+
+
+def _as_ints(values: NDArray[Any]) -> NDArray[np.int64] | None:
+    """Return objects as ints of 64 bits; None where some are none, or too large."""
+    if set(map(type, values)) != {int}:
+        return None
+    try:
+        return values.astype(np.int64)
+    except OverflowError:
+        return None
 
 
 def read(kept: Kept, column: pa.Array) -> NDArray[Any]:
     """Return what `written` was given."""
     if np.dtype(kept.dtype) != object:
         return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    ints = _written_ints(column)
+    if ints is not None:
+        return ints.astype(object)
     values = np.empty(len(column), object)
     for i, body in enumerate(column.to_pylist()):
-        values[i] = pickle.loads(body)
+        values[i] = int.from_bytes(body[1:], "little", signed=True) if body[0] == _INT else pickle.loads(body)
     return values
+
+
+def _written_ints(column: pa.Array) -> NDArray[np.int64] | None:
+    """Return what is in a column that was written as ints; None where other things are in it."""
+    _, places, body = column.buffers()
+    edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1]
+    if not len(column) or body is None or (np.diff(edges) != _INT_BYTES).any():
+        return None
+    rows = np.frombuffer(body, np.uint8)[edges[0] : edges[-1]].reshape(-1, _INT_BYTES)
+    if (rows[:, 0] != _INT).any():
+        return None
+    return np.ascontiguousarray(rows[:, 1:]).view("<i8").ravel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.sql.columns.growing import Growing, GrowingColumn
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.growing import Growing, GrowingColumn, take_all
 from millstream.sql.columns.index import index_for
 from millstream.sql.columns.keys import hashes, stable_order
 from millstream.state.column_table import HASH, RowChange, check_columns
@@ -130,6 +131,14 @@ class KeyedRows:
     def take(self, column: int, rows: Any) -> pa.Array:
         """Return the values of a column in some rows; a null is asked for by a null."""
         return self._columns[column].take(rows)
+
+    def take_all(self, columns: Iterable[int], rows: Any) -> list[pa.Array]:
+        """Return the values of some columns in some rows; nulls are asked for by a null."""
+        return take_all([self._columns[i] for i in columns], rows)
+
+    def batch(self, rows: Any) -> Batch:
+        """Return some rows."""
+        return Batch(take_all(self._columns, rows), None, len(rows))
 
     # --- keys
 
@@ -289,9 +298,9 @@ class KeyedRows:
             return found
         equal = np.ones(len(places), np.bool_)
         at, there = pa.array(places), pa.array(rows)
-        for i, (column, kept) in enumerate(zip(columns, self._columns, strict=True)):
-            if i not in self.keys:
-                equal &= equal_values(column.take(at), kept.take(there))
+        others = [i for i in range(len(columns)) if i not in self.keys]
+        for i, kept in zip(others, self.take_all(others, there), strict=True):
+            equal &= equal_values(columns[i].take(at), kept)
         places, rows = places[equal], rows[equal]
         if not len(places):
             return found
@@ -309,7 +318,7 @@ class KeyedRows:
             return
         gone = self._gone_batch()
         live = self.all_rows()
-        columns = [c.take(live) for c in self._columns]
+        columns = take_all(self._columns, live)
         changed, saved = (one.values[live].copy() for one in (self._changed, self._saved))
         marks, touched = _some(self._mark, live), _some(self._touched, live)
         order = self._came(live)
@@ -344,14 +353,14 @@ class KeyedRows:
 
     def _identities(self, rows: Ints) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[self._key.values[rows]])]
-        columns += [self._columns[k].take(rows) for k in self.keys]
+        columns += self.take_all(self.keys, rows)
         columns.append(pa.array(self._number.values[rows]))
         return pa.record_batch(columns, [HASH, *(f"k{i}" for i in range(len(self.keys))), "number"])
 
     def _rows(self, rows: Ints) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[self._key.values[rows]])]
         about = (self._number.values[rows], _some(self._mark, rows), self._came(rows), _some(self._touched, rows))
-        columns += [*map(pa.array, about), *(c.take(rows) for c in self._columns)]
+        columns += [*map(pa.array, about), *take_all(self._columns, rows)]
         names = [HASH, "number", "mark", "order", "touched", *(f"c{i}" for i in range(len(self._columns)))]
         return pa.record_batch(columns, names)
 

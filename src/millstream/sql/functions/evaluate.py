@@ -44,6 +44,14 @@ def condition(expression: Expression, context: EvaluationContext) -> Callable[[B
     return lambda batch: _mask(evaluate(batch), len(batch))
 
 
+def narrow_condition(
+    expression: Expression, context: EvaluationContext
+) -> tuple[list[int], Callable[[Batch], NDArray[np.bool_]]]:
+    """Return the columns that a condition looks at, and what tells of batches of only those whether it is true."""
+    needed = sorted(columns_of(expression))
+    return needed, condition(_moved(expression, needed), context)
+
+
 def compiled_all(
     expressions: Sequence[Expression], context: EvaluationContext
 ) -> tuple[list[_Evaluate], Callable[[], None]]:
@@ -242,18 +250,23 @@ def can_fail(expression: Expression) -> bool:
 # --- some rows only
 
 
+def _moved(expression: Expression, needed: Sequence[int]) -> Expression:
+    """Return an expression as it is over batches that have only some columns."""
+    places = {index: place for place, index in enumerate(needed)}
+
+    def moved(part: Expression) -> Expression | None:
+        return Column(part.type, places[part.index]) if isinstance(part, Column) else None
+
+    return replaced(expression, moved)
+
+
 class _Some:
     """An expression that is evaluated for some rows of a batch."""
 
     def __init__(self, expression: Expression, context: EvaluationContext) -> None:
         self._needed = sorted(columns_of(expression))
-        places = {index: place for place, index in enumerate(self._needed)}
-
-        def moved(part: Expression) -> Expression | None:
-            return Column(part.type, places[part.index]) if isinstance(part, Column) else None
-
         self._whole = _compile(expression, context)
-        self._part = _compile(replaced(expression, moved), context)
+        self._part = _compile(_moved(expression, self._needed), context)
         self._type = arrow_type(expression.type)
         self.careful = can_fail(expression)
 

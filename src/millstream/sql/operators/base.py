@@ -219,7 +219,7 @@ class ColumnKeyPartitioner(Partitioner):
         return batch.filter((found >= groups.start) & (found < groups.stop))
 
 
-def pieces(columns: list[pa.Array], rows: int, kinds: Any = None) -> Iterator[Batch]:
+def pieces(columns: Sequence[pa.Array], rows: int, kinds: Any = None) -> Iterator[Batch]:
     """Yield many rows in batches of moderate size."""
     whole = Batch(columns, kinds, rows)
     for start in range(0, rows, BATCH_ROWS):

@@ -65,10 +65,11 @@ class BatchJoinOperator(Evaluating, EmitsStepByStep):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: list[WaitingRows] = [
-            self.waiting_rows(name, side.kinds, side.keys, InBins(side.keys))
-            for name, side in zip(("left", "right"), self.sides, strict=True)
-        ]
+        self.rows = [self.waits(name, side) for name, side in zip(("left", "right"), self.sides, strict=True)]
+
+    def waits(self, name: str, side: JoinSide) -> WaitingRows:
+        """Return where the rows of a side wait."""
+        return self.waiting_rows(name, side.kinds, side.keys, InBins(side.keys))
 
     def open(self) -> None:
         self._holds = None if self.condition is None else condition(self.condition, self.context)
@@ -85,21 +86,25 @@ class BatchJoinOperator(Evaluating, EmitsStepByStep):
             columns = [batch.columns[k] for k in self.sides[side].keys]
             batch = batch.filter(can_match(columns, self.null_safe, len(batch)))
         if len(batch):
-            self._rows[side].add(batch)
+            self.add(side, batch)
         return ()
+
+    def add(self, side: int, batch: Batch) -> None:
+        """Have rows of a side wait."""
+        self.rows[side].add(batch)
 
     # --- the end
 
     def finishing(self) -> Iterator[None]:
-        left, right = self._rows
+        left, right = self.rows
         if left.is_on_disk or right.is_on_disk:
             for rows in (left, right):
                 rows.spill()
             for number in range(BINS):
-                yield from self._met(self._reads(left, number), self._reads(right, number), self._builds_left(number))
+                yield from self.met(self._reads(left, number), self._reads(right, number), self._builds_left(number))
         else:
             builds_left = left.size < right.size
-            yield from self._met(left.in_memory, right.in_memory, builds_left)
+            yield from self.met(left.in_memory, right.in_memory, builds_left)
         left.clear()
         right.clear()
 
@@ -107,10 +112,10 @@ class BatchJoinOperator(Evaluating, EmitsStepByStep):
         return lambda: rows.of(number)
 
     def _builds_left(self, number: int) -> bool:
-        left, right = (rows.size_of(number) for rows in self._rows)
+        left, right = (rows.size_of(number) for rows in self.rows)
         return left < right
 
-    def _met(self, left: Read, right: Read, left_is_smaller: bool) -> Iterator[None]:
+    def met(self, left: Read, right: Read, left_is_smaller: bool) -> Iterator[None]:
         """Emit what rows come to, step by step."""
         if self.kind is JoinKind.RIGHT or (self.kind is JoinKind.INNER and left_is_smaller):
             meeting = Meeting(self, _RIGHT, right, left)

@@ -53,7 +53,7 @@ class BatchSortOperator(EmitsStepByStep):
 
     def finishing(self) -> Iterator[None]:
         seen = 0
-        for batch in self._sorted():
+        for batch in in_order(self._rows, self.order):
             start = max(self.offset - seen, 0)
             end = len(batch) if self.limit is None else min(self.offset + self.limit - seen, len(batch))
             seen += len(batch)
@@ -64,16 +64,17 @@ class BatchSortOperator(EmitsStepByStep):
                 break
         self._rows.clear()
 
-    def _sorted(self) -> Iterator[Batch]:
-        rows = self._rows
-        if rows.is_on_disk:
-            rows.spill()
-            yield from merged([rows.of(run) for run in sorted(rows.places)], self.order)
-        elif len(rows):
-            whole = Batch.concatenated(rows.in_memory())
-            order = sorted_rows(whole.columns, self.order, len(whole))
-            for start in range(0, len(order), BATCH_ROWS):
-                yield whole.take(order[start : start + BATCH_ROWS])
+
+def in_order(rows: WaitingRows, order: Order) -> Iterator[Batch]:
+    """Yield rows that wait in runs in the order of these."""
+    if rows.is_on_disk:
+        rows.spill()
+        yield from merged([rows.of(run) for run in sorted(rows.places)], order)
+    elif len(rows):
+        whole = Batch.concatenated(rows.in_memory())
+        places = sorted_rows(whole.columns, order, len(whole))
+        for start in range(0, len(places), BATCH_ROWS):
+            yield whole.take(places[start : start + BATCH_ROWS])
 
 
 class _Run:

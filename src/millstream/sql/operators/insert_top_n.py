@@ -124,10 +124,8 @@ class InsertTopNOperator(KeyedBatchOperator):
         at = np.empty(len(rows), np.int64)
         at[rows < len(kept)] = of_kept
         at[rows >= len(kept)] = rows[rows >= len(kept)] - len(kept) + len(asked)
-        there, columns = pa.array(at), []
-        for i, column in enumerate(batch.columns):
-            both = pa.concat_arrays([self._rows.take(i, kept[asked]), column]) if len(asked) else column
-            columns.append(both.take(there))
+        whole = Batch.concatenated([self._rows.batch(kept[asked]), batch]) if len(asked) else batch
+        columns = [column.take(pa.array(at)) for column in whole.columns]
         if self.shows_rank:
             columns.append(pa.array(places))
         return Batch(columns, kinds if kinds.any() else None, len(rows))

@@ -143,7 +143,7 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
     def _paired(self, batch: Batch, side: int, places: Ints, rows: Ints, start: int) -> Batch:
         at, there = pa.array(places[start : start + BATCH_ROWS]), rows[start : start + BATCH_ROWS]
         mine = [c.take(at) for c in batch.columns]
-        theirs = [self._rows[1 - side].take(i, there) for i in range(len(self.sides[1 - side].kinds))]
+        theirs = self._rows[1 - side].take_all(range(len(self.sides[1 - side].kinds)), there)
         return Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], None, len(at))
 
     def _keep(self, batch: Batch, side: int, times: Ints, met: np.ndarray) -> Iterator[Batch]:
@@ -188,7 +188,7 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
             over = there[plain(rows.take(len(self.sides[side].kinds), there)) + self._reach(side) <= time]
             alone = over[rows.marks[over] != _EMITTED]
             if self.outer[side] and len(alone):
-                self.emit([self._alone([rows.take(i, alone) for i in range(len(self.sides[side].kinds))], side)])
+                self.emit([self._alone(rows.take_all(range(len(self.sides[side].kinds)), alone), side)])
             rows.remove(over)
         self._look()
 

@@ -18,7 +18,7 @@ from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.numbers import valid_of
 from millstream.sql.columns.rows import Ints, KeyedRows, Mask
 from millstream.sql.expressions import Expression
-from millstream.sql.functions.evaluate import condition
+from millstream.sql.functions.evaluate import narrow_condition
 from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.plan.nodes import JoinKind
@@ -97,7 +97,8 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
         ]
 
     def open(self) -> None:
-        self._holds = None if self.condition is None else condition(self.condition, self.context)
+        # The columns of both sides that the condition looks at, and what tells whether it holds.
+        self._tested = None if self.condition is None else narrow_condition(self.condition, self.context)
 
     def starved(self) -> Iterable[tuple[int, int]]:
         counts = [len(rows) for rows in self._rows]
@@ -150,19 +151,31 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
     def _matches(self, batch: Batch, side: int, keys: Ints) -> tuple[Ints, Ints]:
         """Return the pairs of rows of a batch and rows of the other side that belong together."""
         places, rows = self._rows[1 - side].pairs(keys)
-        if self._holds is None or not len(places):
+        if self._tested is None or not len(places):
             return places, rows
-        keep = [self._holds(part) for part in self._paired(batch, side, places, rows)]
+        needed, test = self._tested
+        keep = [test(part) for part in self._paired(batch, side, places, rows, columns=needed)]
         holds = np.concatenate(keep)
         return places[holds], rows[holds]
 
-    def _paired(self, batch: Batch, side: int, places: Any, rows: Any, kinds: Any = None) -> Iterator[Batch]:
-        """Yield pairs as batches; a place or row that is null has nulls."""
+    def _paired(
+        self,
+        batch: Batch,
+        side: int,
+        places: Any,
+        rows: Any,
+        kinds: Any = None,
+        columns: Sequence[int] | None = None,
+    ) -> Iterator[Batch]:
+        """Yield pairs as batches, with all columns or some of them; a place or row that is null has nulls."""
+        width = len(self.sides[_LEFT].kinds)
+        chosen = range(width + len(self.sides[_RIGHT].kinds)) if columns is None else columns
+        wanted = [c for c in chosen if c < width], [c - width for c in chosen if c >= width]
         for start in range(0, len(places), _MOST_PAIRS):
             part = slice(start, start + _MOST_PAIRS)
             at, there = pa.array(places[part]), pa.array(rows[part])
-            mine = [c.take(at) for c in batch.columns]
-            theirs = [self._rows[1 - side].take(i, there) for i in range(len(self.sides[1 - side].kinds))]
+            mine = [batch.columns[i].take(at) for i in wanted[side]]
+            theirs = self._rows[1 - side].take_all(wanted[1 - side], there)
             said = None if kinds is None else kinds[part]
             yield Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], said, len(at))
 
@@ -263,7 +276,7 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
         kinds = batch.all_kinds()[places[which]]
         if is_anti:
             kinds = np.where(signs[places[which]] > 0, DELETE, INSERT).astype(np.int8)
-        yield Batch([left.take(i, there) for i in range(len(self.sides[_LEFT].kinds))], kinds, len(there))
+        yield Batch(left.batch(there).columns, kinds, len(there))
 
     # --- the end
 
@@ -278,7 +291,7 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
         everything = left.all_rows()
         for start in range(0, len(everything), BATCH_ROWS):
             rows = everything[start : start + BATCH_ROWS]
-            batch = Batch([left.take(i, rows) for i in range(len(self.sides[_LEFT].kinds))], None, len(rows))
+            batch = left.batch(rows)
             key_columns = [batch.columns[k] for k in self.sides[_LEFT].keys]
             keys = np.where(self._can_match(key_columns, len(batch)), right.find(key_columns, len(batch)), -1)
             places, there = self._matches(batch, _LEFT, keys)
@@ -301,8 +314,7 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
         for start in range(0, len(rows), BATCH_ROWS):
             part = rows[start : start + BATCH_ROWS]
             nulls = [pa.nulls(len(part), kind) for kind in self.sides[_LEFT].kinds]
-            there = [self._rows[_RIGHT].take(i, part) for i in range(len(self.sides[_RIGHT].kinds))]
-            yield Batch([*nulls, *there], None, len(part))
+            yield Batch([*nulls, *self._rows[_RIGHT].batch(part).columns], None, len(part))
 
 
 def _nullable(rows: Ints) -> pa.Array:

@@ -108,7 +108,8 @@ class LastRowOperator(KeyedBatchOperator):
         there_before = np.concatenate([there_after, known >= 0])[segments.before]
         # The rows of the batch, and behind them those that keys had before it.
         had = pa.array(known, mask=known < 0) if (known < 0).any() else pa.array(known)
-        columns = [pa.concat_arrays([c, self._rows.take(i, had)]) for i, c in enumerate(batch.columns)]
+        there = self._rows.batch(had).columns
+        columns = [pa.concat_arrays(both) for both in zip(batch.columns, there, strict=True)]
         row_at = np.concatenate([segments.order, len(batch) + np.arange(segments.count)])
         before, after = row_at[segments.before], segments.order
         differs = np.full(segments.rows, self.says_equal)
@@ -124,7 +125,7 @@ class LastRowOperator(KeyedBatchOperator):
         """In BATCH: emit what is there."""
         if self.final_only:
             rows = self._rows.all_rows()
-            self.emit(pieces([self._rows.take(i, rows) for i in range(len(self.kinds))], len(rows)))
+            self.emit(pieces(self._rows.batch(rows).columns, len(rows)))
 
 
 class TopOneOperator(LastRowOperator):
@@ -275,7 +276,7 @@ class EarliestRowOperator(KeyedBatchOperator):
             times = plain(self._rows.take(self.rowtime, rows))
             due = rows[times <= watermark]
             due = due[np.argsort(times[times <= watermark], kind="stable")]
-            columns = [self._rows.take(i, due) for i in range(len(self.kinds))]
+            columns = self._rows.batch(due).columns
             self.emit(pieces(columns, len(due)))
             keys = [columns[k] for k in self.keys]
             told, _ = self._done.find_or_add(keys, len(due))

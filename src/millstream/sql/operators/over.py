@@ -188,7 +188,7 @@ class OverOperator(KeyedBatchOperator):
             return
         due = due[np.argsort(times[due], kind="stable")]
         rows, times = rows[due], times[due]
-        batch = Batch([self._waiting.take(i, rows) for i in range(len(self.kinds))], None, len(rows))
+        batch = self._waiting.batch(rows)
         self._waiting.remove(rows)
         self.emit(self._taken(batch, times))
         self._look()

@@ -71,7 +71,7 @@ class RowWindowOperator(KeyedBatchOperator):
         """Yield the results of rows that are in windows, which have starts and ends; in the order of windows."""
         if not len(rows):
             return
-        batch = Batch([self._rows.take(i, rows) for i in range(len(self.kinds))], None, len(rows))
+        batch = self._rows.batch(rows)
         aggregates = Aggregates(self.calls, self.kinds, False)
         keys = [batch.columns[k] for k in self.keys] + [pa.array(windows)]
         kinds = [k.type for k in keys]

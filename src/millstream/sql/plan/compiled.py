@@ -31,7 +31,7 @@ VERSION = "2.3"
 _FORMAT = 1
 # Inputs are operators of their own.
 _INPUTS = ("input", "left", "right", "parts")
-_ENUMS = {e.__name__: e for e in (Changes, TimeAttribute, tables.ColumnKind, n.JoinKind, n.WindowKind)}
+_ENUMS = {e.__name__: e for e in (Changes, TimeAttribute, tables.ColumnKind, n.JoinKind, n.JoinStrategy, n.WindowKind)}
 _RECORDS = {
     c.__name__: c
     for module in (expressions, n, tables)

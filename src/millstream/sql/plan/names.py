@@ -366,10 +366,11 @@ def _joined_names(node: n.Join) -> str:
 
 
 def _join_node(node: n.Join, inputs: Any, style: Style) -> str:
-    return (
-        f"Join(joinType=[{node.kind.value}], where=[{_conditions(node, style)}], select=[{_joined_names(node)}], "
-        f"leftInputSpec=[{_spec(inputs, 0, node.left_keys)}], rightInputSpec=[{_spec(inputs, 1, node.right_keys)}])"
-    )
+    shown = f"joinType=[{node.kind.value}], where=[{_conditions(node, style)}], select=[{_joined_names(node)}]"
+    if node.join_strategy is not None:
+        return f"{node.join_strategy.value}({shown})"
+    left, right = _spec(inputs, 0, node.left_keys), _spec(inputs, 1, node.right_keys)
+    return f"Join({shown}, leftInputSpec=[{left}], rightInputSpec=[{right}])"
 
 
 def _spec(inputs: Sequence[n.Traits], side: int, keys: Sequence[int]) -> str:

@@ -559,6 +559,14 @@ class Match(Single):
 # --- several inputs
 
 
+class JoinStrategy(Enum):
+    """How a join finds its pairs in BATCH; the value is Flink's name of the operator."""
+
+    HASH = "HashJoin"
+    MERGE = "SortMergeJoin"
+    LOOP = "NestedLoopJoin"
+
+
 @record(frozen=True)
 class Join(Double):
     """Pairs of rows for which a condition is true. SEMI and ANTI have the left columns only.
@@ -570,6 +578,8 @@ class Join(Double):
         condition: what else must hold, over both sides' columns; None for nothing.
         state_ttl: how long what it keeps lives at most, in milliseconds, by STATE_TTL hints; None as the setting says.
         side_ttls: the same of each side.
+        hints: the hints that name a side of it, of which the first one that can be followed counts, in BATCH.
+        join_strategy: how it is done, in BATCH.
     """
 
     kind: JoinKind
@@ -579,6 +589,8 @@ class Join(Double):
     condition: Expression | None = None
     state_ttl: int | None = field(default=None, kw_only=True)
     side_ttls: tuple[int | None, int | None] = field(default=(None, None), kw_only=True)
+    hints: tuple[str, ...] = field(default=(), kw_only=True)
+    join_strategy: JoinStrategy | None = field(default=None, kw_only=True)
 
 
 @record(frozen=True)

@@ -14,6 +14,7 @@ from millstream.sql.plan.rules.firing import fired
 from millstream.sql.plan.rules.folding import fold_constants
 from millstream.sql.plan.rules.intervals import find_interval_join
 from millstream.sql.plan.rules.join_order import join_connected
+from millstream.sql.plan.rules.join_strategy import choose_strategy
 from millstream.sql.plan.rules.joins import find_equal_keys
 from millstream.sql.plan.rules.lookups import find_lookup_join
 from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
@@ -52,7 +53,7 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
         node = bottom_up(node, lambda n: fired(n, settings))
     node = skip_renaming(_with_calcs(prune_columns(node)))
     node = bottom_up(node, lambda n: find_lookup_join(n, settings))
-    return node if batch else bottom_up(node, check_times)
+    return bottom_up(node, lambda n: choose_strategy(n, settings) if batch else check_times(n))
 
 
 def shared(plans: Sequence[Node]) -> list[Node]:

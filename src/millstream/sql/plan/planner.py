@@ -263,7 +263,11 @@ def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
 
 
 _NOT_SAID = frozenset(
-    ["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl", "side_ttls"]
+    (
+        *("fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl", "side_ttls"),
+        # How a join is done is in its name.
+        *("hints", "join_strategy"),
+    )
 )
 
 

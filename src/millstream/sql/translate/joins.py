@@ -8,6 +8,7 @@ from millstream.sql.errors import TableException
 from millstream.sql.operators.batch_join import BatchJoinOperator
 from millstream.sql.operators.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.merge_join import SortMergeJoinOperator
 from millstream.sql.operators.temporal_join import TemporalJoinOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
@@ -29,7 +30,8 @@ def join(to: Translator, planned: Planned) -> list[StreamEnd]:
     )
     ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys[i], i)]
     if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
-        in_batch = BatchJoinOperator(node.kind, left, right, node.null_safe, node.condition, to.session)
+        join_in_batch = SortMergeJoinOperator if node.join_strategy is nodes.JoinStrategy.MERGE else BatchJoinOperator
+        in_batch = join_in_batch(node.kind, left, right, node.null_safe, node.condition, to.session)
         return to.one(planned, in_batch, ends, single=not node.left_keys)
     inner = node.kind is nodes.JoinKind.INNER
     operator = JoinOperator(

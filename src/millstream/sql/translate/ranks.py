@@ -6,6 +6,7 @@ from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.operators.batch_sort import BatchSortOperator
+from millstream.sql.operators.batch_top_n import BatchTopNOperator
 from millstream.sql.operators.insert_top_n import MOST_PLACES, InsertTopNOperator
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
@@ -42,7 +43,12 @@ def sort(to: Translator, planned: Planned) -> list[StreamEnd]:
 def rank(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Rank)
-    operator = _top_n(to, planned, node.partition, node.order, node.first, node.last, node.shows_rank)
+    operator: Operator
+    if to.session.batch and not before.traits.changes - INSERTS:
+        kinds = kinds_of(before)
+        operator = BatchTopNOperator(node.partition, node.order, kinds, node.first, node.last, node.shows_rank)
+    else:
+        operator = _top_n(to, planned, node.partition, node.order, node.first, node.last, node.shows_rank)
     return to.one(planned, operator, to.by_key(before, node.partition), single=not node.partition)
 
 

@@ -17,7 +17,7 @@ def join_connected(node: n.Node) -> n.Node:
     """
     if not _is_plain(node):
         return node
-    tables, tests = _flat(node)
+    tables, tests, hints = _flat(node)
     starts = [0]
     for table in tables:
         starts.append(starts[-1] + len(table.fields))
@@ -25,21 +25,24 @@ def join_connected(node: n.Node) -> n.Node:
     order = _order(spans, [_tables_of(test, spans) for test in tests if _is_equality(test)])
     if order == list(range(len(tables))):
         return node
-    return _joined(node, tables, spans, order, tests)
+    return _joined(node, tables, spans, order, tests, hints)
 
 
 def _is_plain(node: n.Node) -> bool:
     return type(node) is n.Join and node.kind is n.JoinKind.INNER and not node.left_keys
 
 
-def _flat(node: n.Node) -> tuple[list[n.Node], list[Expression]]:
-    """Return the tables of a tree of joins from left to right, and what must hold of all their columns in a row."""
+def _flat(node: n.Node) -> tuple[list[n.Node], list[Expression], list[tuple[str, ...]]]:
+    """Return the tables of a tree of joins from left to right, and what must hold of all their columns in a row.
+
+    With them come the hints of the joins that they are at the right of.
+    """
     if not _is_plain(node):
-        return [node], []
+        return [node], [], [()]
     assert isinstance(node, n.Join)
-    left, tests = _flat(node.left)
+    left, tests, hints = _flat(node.left)
     # Only the left side is a tree by itself; one on the right was put in parentheses.
-    return [*left, node.right], [*tests, *(conjuncts(node.condition) if node.condition is not None else ())]
+    return [*left, node.right], [*tests, *conjuncts(node.condition)], [*hints, node.hints]
 
 
 def _is_equality(test: Expression) -> bool:
@@ -63,7 +66,12 @@ def _order(spans: list[range], equalities: list[set[int]]) -> list[int]:
 
 
 def _joined(
-    node: n.Node, tables: list[n.Node], spans: list[range], order: list[int], tests: list[Expression]
+    node: n.Node,
+    tables: list[n.Node],
+    spans: list[range],
+    order: list[int],
+    tests: list[Expression],
+    hints: list[tuple[str, ...]],
 ) -> n.Node:
     places = {column: place for place, column in enumerate(c for i in order for c in spans[i])}
     found, width, left = tables[order[0]], len(spans[order[0]]), list(tests)
@@ -73,6 +81,6 @@ def _joined(
         left = [t for t in left if t not in now]
         condition = conjunction([moved(t, places) for t in now]) if now else None
         fields = Fields((*found.fields.fields, *tables[i].fields.fields))
-        found = n.Join(fields, found, tables[i], n.JoinKind.INNER, condition=condition)
+        found = n.Join(fields, found, tables[i], n.JoinKind.INNER, condition=condition, hints=hints[i])
     expressions = tuple(Column(f.type, places[c]) for c, f in enumerate(node.fields.fields))
     return n.Project(node.fields, found, expressions)
