@@ -118,6 +118,14 @@ def test_ids_are_not_kept_for_longer_than_they_can_come_again() -> None:
     assert second.position().ids == frozenset()
 
 
+def test_an_id_that_comes_again_after_it_was_acknowledged_is_new() -> None:
+    intake = Intake("a", None)
+    intake.take(Message(1, "id", b"1"), False)
+    assert intake.deal(9) == (0, [b"1"]) and intake.acknowledge(intake.position()) == 1
+    intake.take(Message(2, "id", b"2"), False)
+    assert intake.deal(9) == (1, [b"2"])
+
+
 def test_what_is_not_complete_is_refused() -> None:
     builder = RMQConnectionConfig.Builder().set_host("h").set_port(5672).set_user_name("u").set_password("p")
     with pytest.raises(InvalidProgramError, match=r"set_virtual_host\(...\), or everything at once with set_uri"):

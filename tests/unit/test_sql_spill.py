@@ -18,10 +18,11 @@ from tests.sql import tpch
 from tests.sql_runs import Bare, batch_of
 
 from millstream.operators.budget import Budget
+from millstream.sql.columns import waiting
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.matches import Matches
 from millstream.sql.expressions import AggregateCall, Call, Column
-from millstream.sql.operators import batch_top_n, merge_join
+from millstream.sql.operators import batch_sort, batch_top_n, merge_join
 from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.sql.operators.batch_aggregate import BatchGlobalGroupAggregateOperator, BatchGroupAggregateOperator
 from millstream.sql.operators.batch_join import BatchJoinOperator
@@ -180,12 +181,16 @@ def test_a_join_on_disk(
 
     with pytest.MonkeyPatch.context() as patch:
         # So few rows of a side are in hand that keys have more, and rows of one key go to disk once more.
+        patch.setattr(waiting, "_RUN_ROWS", 3)
+        patch.setattr(batch_sort, "_IN_HAND", 2)
+        patch.setattr(batch_sort, "BATCH_ROWS", 3)
         patch.setattr(merge_join, "_IN_HAND_BYTES", some_bytes)
         patch.setattr(merge_join, "SLAB_BYTES", some_bytes)
-        in_parts = _ran(make(), inputs, _TINY, restarts).changes()
+        limits = (_TINY, None) if join is SortMergeJoinOperator else ()
+        in_parts = [_ran(make(), inputs, limit, restarts).changes() for limit in limits]
     plain, on_disk = _both_ways(make, inputs, restarts)
     wanted = _nested(kind, _all(left), _all(right), null_safe, less)
-    assert Counter(row[1:] for row in in_parts) == wanted
+    assert all(Counter(row[1:] for row in found) == wanted for found in in_parts)
     assert Counter(row[1:] for row in plain) == wanted
     assert Counter(row[1:] for row in on_disk) == wanted
 
