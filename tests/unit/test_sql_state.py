@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sql_runs import Bare, Change, batch_of, changes_of, collecting, fields, final, given, kinds_of, planned, run
 
 from millstream.common import Configuration
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.carried import decode
@@ -30,6 +30,11 @@ from millstream.sql.operators.source import ScanOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.types import DataTypes
+from millstream.state import changelog
+from millstream.state.changelog import FileHeader, Section, encode
+from millstream.state.column_table import RowChange, by_group
+from millstream.state.hashes import groups_of
+from millstream.state.kinds import COLUMNS, VALUE
 from millstream.testing import (
     CollectSink,
     LocalJob,
@@ -118,6 +123,37 @@ def test_key_groups_of_columns_are_those_of_values() -> None:
     assert groups_of(hashes([pa.array(texts)], 5), 128).tolist() == [key_group(v, 128) for v in texts]
     pairs = groups_of(hashes([pa.array(texts), pa.array([1, 2, 3, 4, None])], 5), 128).tolist()
     assert pairs == [key_group(v, 128) for v in zip(texts, [1, 2, 3, 4, None], strict=True)]
+
+
+@hypothesis.given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), min_size=1, max_size=6), st.booleans())
+def test_files_of_columns_are_streams_of_arrow(cuts: list[tuple[int, int]], compressed: bool) -> None:
+    """Rows that follow each other are written from where they are; what is removed comes before what is set."""
+    texts = pa.array([None if i % 7 == 0 else "x" * i for i in range(40)])
+    whole = pa.record_batch([pa.array(np.arange(40, dtype=np.uint32)), texts], ["hash", "k0"])
+    changes = [RowChange(whole.slice(at, count), whole.slice(0, count) if count % 2 else None) for at, count in cuts]
+    rows = {0: tuple(changes), 3: (RowChange(whole),)}
+    content = [Section("t", COLUMNS, "group", rows), Section("u", VALUE, "key", {"a": 1})]
+    data = b"".join(encode(FileHeader("op", 0, 1, True, []), content, compressed))
+    columns, values = changelog.decode("file", data).sections()
+    assert values.rows == {"a": 1}
+    assert columns.rows.keys() == rows.keys()
+    for row, wanted in rows.items():
+        for found, change in zip(columns.rows[row], wanted, strict=True):
+            assert found.rows == change.rows and found.gone == change.gone
+    broken = bytearray(data)
+    broken[data.index(b"x" * 39) if not compressed else 20] ^= 1
+    with pytest.raises(DamagedStateError, match="table 't' fails its checksum"):
+        list(changelog.decode("file", bytes(broken)).sections())
+
+
+def test_savepoints_have_columns_by_key_group() -> None:
+    hashes = np.arange(5000, dtype=np.uint32) * 7919
+    whole = pa.record_batch([pa.array(hashes), pa.array(np.arange(5000))], ["hash", "k0"])
+    found = by_group([RowChange(whole.slice(0, 2000)), RowChange(whole.slice(2000))], 128)
+    for group, changes in found.items():
+        assert {group} == {int(g) for c in changes for g in groups_of(c.rows.column(0).to_numpy(), 128)}
+    keys = [key for changes in found.values() for change in changes for key in change.rows.column(1).to_pylist()]
+    assert sorted(keys) == list(range(5000))
 
 
 def test_state_of_another_query_is_refused() -> None:

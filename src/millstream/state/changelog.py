@@ -6,8 +6,9 @@ says who wrote it; its footer says which files come before it, so a handle is on
     MSCL | version u16 | sections | footer (JSON) | its length u32 | its checksum u32 | MSCL
 
 A section is a pickled dict of rows of one state table; a large table has several, so that neither writing nor reading
-needs more memory than one. A retry or a twin writes under a name of its own, and only the name that the driver
-acknowledged counts.
+needs more memory than one. Of a table of columns it is streams of Arrow one behind the other, which the footer tells
+apart: they are written from where they are, without a copy. A retry or a twin writes under a name of its own, and only
+the name that the driver acknowledged counts.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from zlib import compress, crc32, decompress
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.records import record
-from millstream.state.kinds import StateKind, kind_named
+from millstream.state.kinds import COLUMNS, StateKind, kind_named
 
 _MAGIC = b"MSCL"
-_VERSION = 1
+# Since 2, tables of columns are streams of Arrow.
+_VERSION = 2
 _HEAD = struct.Struct(">4sH")
 _TAIL = struct.Struct(">II4s")
 
@@ -97,22 +99,35 @@ class FileHeader:
     parents: list[FileRef]
 
 
+def _pickled(section: Section) -> bytes:
+    try:
+        return dump(section.rows)
+    except Exception as e:
+        raise InvalidProgramError(
+            f"State {section.table!r} holds something that cannot be pickled: {e}. Keep plain data in state."
+        ) from None
+
+
 def encode(header: FileHeader, content: Iterable[Section], compressed: bool = False) -> Iterator[bytes]:
     """Yield a file's bytes, one section after the other."""
     yield _HEAD.pack(_MAGIC, _VERSION)
     index: list[dict[str, Any]] = []
     for section in content:
-        try:
-            body = dump(section.rows)
-        except Exception as e:
-            raise InvalidProgramError(
-                f"State {section.table!r} holds something that cannot be pickled: {e}. Keep plain data in state."
-            ) from None
+        about = {"name": section.table, "kind": section.kind.name, "address": section.address, "zlib": compressed}
+        if section.kind is COLUMNS:
+            # Arrow is not loaded by jobs that have no columns.
+            from millstream.state.column_files import streams_of
+
+            body, about["streams"] = streams_of(section.rows)
+        else:
+            body = [_pickled(section)]
         if compressed:
-            body = compress(body, 1)
-        about = {"name": section.table, "kind": section.kind.name, "address": section.address}
-        index.append({**about, "zlib": compressed, "length": len(body), "crc": crc32(body)})
-        yield body
+            body = [compress(b"".join(body), 1)]
+        length = checksum = 0
+        for piece in body:
+            length, checksum = length + len(piece), crc32(piece, checksum)
+            yield piece
+        index.append({**about, "length": length, "crc": checksum})
     footer = json.dumps(
         {
             "operator": header.operator,
@@ -157,8 +172,7 @@ class ChangelogFile:
                 raise DamagedStateError(
                     f"State file {self.name} is damaged: table {entry['name']!r} fails its checksum."
                 )
-            rows = {} if only_check else loads(decompress(body) if entry["zlib"] else body)
-            yield self._section(entry, rows)
+            yield self._section(entry, {} if only_check else _rows(entry, body, loads))
             start += entry["length"]
 
     def index(self) -> Iterator[tuple[Section, int]]:
@@ -169,6 +183,16 @@ class ChangelogFile:
     def _section(self, entry: dict[str, Any], rows: dict[Any, Any]) -> Section:
         kind = kind_named(entry["kind"], f"Table {entry['name']!r} of state file {self.name}")
         return Section(entry["name"], kind, entry["address"], rows)
+
+
+def _rows(entry: dict[str, Any], body: bytes | memoryview, loads: Loads) -> dict[Any, Any]:
+    if entry["zlib"]:
+        body = decompress(body)
+    if "streams" in entry:
+        from millstream.state.column_files import changes_of
+
+        return changes_of(body, entry["streams"])
+    return loads(body)  # type: ignore[no-any-return]
 
 
 def decode(name: str, data: bytes | memoryview) -> ChangelogFile:

@@ -22,6 +22,8 @@ from millstream.state.table import BY_GROUP, StateTable
 
 # The column with the hashes of keys.
 HASH = "hash"
+# So many rows are in a piece of a table at most: the texts of one have room for two gigabytes.
+PIECE_ROWS = 1 << 18
 
 
 def to_ipc(batch: pa.RecordBatch) -> bytes:
@@ -103,18 +105,19 @@ class LiveColumns(Protocol):
     def load(self, change: RowChange) -> None:
         """Take what a file says of some keys; it is no change."""
 
-    def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
-        """Return all keys, ordered by key group, and the key group of each."""
+    def everything(self) -> list[RowChange]:
+        """Return all keys, in pieces of which each has other keys."""
 
-    def changes(self) -> tuple[RowChange, NDArray[np.int64], NDArray[np.int64]] | None:
-        """Return what has changed since this was last asked, ordered by key group; None when nothing has.
-
-        With it come the key groups of what is set and of what is gone.
-        """
+    def changes(self) -> list[RowChange]:
+        """Return what has changed since this was last asked: what is removed first, then what is set, in pieces."""
 
 
 class ColumnTable(StateTable):
-    """The rows of a table that is kept as columns: one row a key group, which is not held here."""
+    """The rows of a table that is kept as columns, which are not held here.
+
+    Rows are addressed by key group: in files of savepoints, and in all files of versions before. In others a row has
+    keys of all groups, as they have come, since to put them in the order of their groups costs more than to write them.
+    """
 
     __slots__ = ("_live",)
 
@@ -123,21 +126,12 @@ class ColumnTable(StateTable):
         self._live = live
 
     def collect(self) -> None:
-        found = self._live.changes()
-        if found is None:
-            return
-        change, groups, gone_groups = found
-        for group in _distinct(groups, gone_groups):
-            gone = None
-            if change.gone is not None and len(gone_groups):
-                gone = _of_group(change.gone, gone_groups, group)
-            part = RowChange(_of_group(change.rows, groups, group), gone)
-            self.overlay[group] = (*self.overlay.get(group, ()), part)
+        if found := self._live.changes():
+            # One after the other: a key may be in several of them.
+            self.overlay[0] = (*self.overlay.get(0, ()), *found)
 
     def rows(self) -> Iterator[tuple[Any, Any]]:
-        change, groups = self._live.everything()
-        for group in _distinct(groups):
-            yield group, (RowChange(_of_group(change.rows, groups, group)),)
+        yield from enumerate((change,) for change in self._live.everything())
 
     def apply(self, delta: dict[Any, Any]) -> None:
         # Key groups know nothing of each other: what is first in each is loaded at once, then what is second.
@@ -154,10 +148,22 @@ class ColumnTable(StateTable):
         self.overlay.clear()
 
 
-def _distinct(*groups: NDArray[np.int64]) -> list[int]:
-    """Return the key groups there are, of which many rows are of each."""
-    most = max(int(g.max(initial=-1)) for g in groups) + 1
-    return np.flatnonzero(sum(np.bincount(g, minlength=most) for g in groups)).tolist()
+def in_pieces(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Cut numbers of rows so that no piece is too large to be put together."""
+    for start in range(0, len(rows), PIECE_ROWS):
+        yield rows[start : start + PIECE_ROWS]
+
+
+def by_group(changes: Sequence[RowChange], max_parallelism: int) -> dict[int, tuple[RowChange, ...]]:
+    """Return what changes set, by key group."""
+    found: dict[int, tuple[RowChange, ...]] = {}
+    for rows in _joined([change.rows for change in changes]):
+        groups = groups_of(rows.column(0).to_numpy(), max_parallelism)
+        order = np.argsort(groups, kind="stable")
+        rows, groups = rows.take(pa.array(order)), groups[order]
+        for group in np.flatnonzero(np.bincount(groups)).tolist():
+            found[group] = (*found.get(group, ()), RowChange(_of_group(rows, groups, group)))
+    return found
 
 
 def _together(changes: list[RowChange]) -> list[RowChange]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
 from millstream.state.changelog import Loads, Section
+from millstream.state.column_table import by_group
 from millstream.state.columns import text_of
 from millstream.state.key_groups import key_group, thaw
 from millstream.state.kinds import kind_named
@@ -53,8 +54,12 @@ def _namespace(address: str, row: Any) -> str | None:
     return None
 
 
-def _rows(section: Section) -> Iterator[tuple[Any, Any]]:
-    """Yield a section's rows; each key of a pane is a row of its own, so that it can be found by key group."""
+def _rows(section: Section, max_parallelism: int) -> Iterator[tuple[Any, Any]]:
+    """Yield a section's rows; keys that were together are rows of their own, so that they can be found by key group."""
+    if section.address == BY_GROUP:
+        changes = [change for content in section.rows.values() for change in content]
+        yield from by_group(changes, max_parallelism).items()
+        return
     for row, content in section.rows.items():
         if section.address == BY_PANE:
             yield from ((row, {key: value}) for key, value in content.items())
@@ -64,7 +69,7 @@ def _rows(section: Section) -> Iterator[tuple[Any, Any]]:
 
 def _batch(section: Section, max_parallelism: int) -> pa.RecordBatch:
     columns: list[list[Any]] = [[] for _ in SCHEMA]
-    for row, content in _rows(section):
+    for row, content in _rows(section, max_parallelism):
         key: Any = None
         value = content
         if section.address == BY_PANE:

@@ -90,6 +90,17 @@ class GrowingColumn:
         """Return the values at some places; at one that is null, null."""
         return take_all([self], rows)[0]
 
+    def range(self, start: int, stop: int) -> pa.Array:
+        """Return the values at places that follow each other; they are copied only where parts meet."""
+        pieces, end = [], 0
+        for part in self._parts:
+            first, end = end, end + len(part)
+            if start < end and first < stop:
+                pieces.append(part.slice(max(start - first, 0), min(stop, end) - max(start, first)))
+        if not pieces:
+            return pa.nulls(0, self.kind)
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
     def replace(self, column: pa.Array) -> None:
         """Have other values."""
         self._parts = [column]

@@ -13,9 +13,8 @@ from numpy.typing import DTypeLike, NDArray
 from millstream.common.records import record
 from millstream.sql.columns.growing import Growing, GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
-from millstream.sql.columns.keys import hashes, stable_order
-from millstream.state.column_table import HASH, RowChange, check_columns
-from millstream.state.hashes import groups_of
+from millstream.sql.columns.keys import hashes
+from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
 # Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
 _MOST_DEAD = 1 << 12
@@ -60,20 +59,16 @@ class KeyedColumns:
     are changed in place, and then `changed` is to be told.
     """
 
-    def __init__(
-        self, kinds: Sequence[pa.DataType], kept: Sequence[Kept], max_parallelism: int, owners: int | None = None
-    ) -> None:
+    def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[Kept], owners: int | None = None) -> None:
         """Make one without keys.
 
         Args:
             kinds: the Arrow types of the key's columns.
             kept: the columns of values.
-            max_parallelism: how many key groups there are.
             owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
         """
         self._kinds = list(kinds)
         self._kept = list(kept)
-        self._max_parallelism = max_parallelism
         self._owners = len(kinds) if owners is None else owners
         # Have something done when slots were given other numbers: it is told the old numbers of those that are left.
         self.when_compacted: Callable[[Slots], None] = lambda left: None
@@ -217,35 +212,22 @@ class KeyedColumns:
         self._changed.values[slots] = False
         self._saved.values[slots] = True
 
-    def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
-        slots = self.slots()
-        groups = groups_of(self._hashes.values[slots], self._max_parallelism)
-        order = stable_order(groups, self._max_parallelism)
-        return RowChange(self._rows(slots[order])), groups[order]
+    def everything(self) -> list[RowChange]:
+        return [RowChange(self._rows(slots)) for slots in in_pieces(self.slots())]
 
-    def changes(self) -> tuple[RowChange, NDArray[np.int64], NDArray[np.int64]] | None:
+    def changes(self) -> list[RowChange]:
         slots = np.flatnonzero(self._changed.values)
-        if not len(slots) and not self._gone:
-            return None
         self._changed.values[slots] = False
         self._saved.values[slots] = True
-        groups = groups_of(self._hashes.values[slots], self._max_parallelism)
-        order = stable_order(groups, self._max_parallelism)
-        gone, gone_groups = self._take_gone()
-        return RowChange(self._rows(slots[order]), gone), groups[order], gone_groups
+        found = [RowChange(self._rows(piece)) for piece in in_pieces(slots)]
+        return [RowChange(self._rows(slots[:0]), self._take_gone()), *found] if self._gone else found
 
-    def _take_gone(self) -> tuple[pa.RecordBatch | None, NDArray[np.int64]]:
-        if not self._gone:
-            return None, np.zeros(0, np.int64)
+    def _take_gone(self) -> pa.RecordBatch:
         many = np.concatenate([h for h, _ in self._gone])
         keys = [pa.concat_arrays(parts) for parts in zip(*(k for _, k in self._gone), strict=True)]
-        groups = groups_of(many, self._max_parallelism)
-        order = stable_order(groups, self._max_parallelism)
-        at = pa.array(order)
         self._gone.clear()
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]
-        columns = [pa.array(many[order]), pa.nulls(len(at), pa.int64()), *(k.take(at) for k in keys)]
-        return pa.record_batch(columns, names), groups[order]
+        return pa.record_batch([pa.array(many), pa.nulls(len(many), pa.int64()), *keys], names)
 
     def _rows(self, slots: Slots) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[slots]), pa.array(self._came(slots)), *self.keys_at(slots)]

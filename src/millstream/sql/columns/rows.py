@@ -14,8 +14,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.growing import Growing, GrowingColumn, take_all
 from millstream.sql.columns.index import index_for
 from millstream.sql.columns.keys import hashes, stable_order
-from millstream.state.column_table import HASH, RowChange, check_columns
-from millstream.state.hashes import groups_of
+from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -38,7 +37,6 @@ class KeyedRows:
         self,
         kinds: Sequence[pa.DataType],
         keys: Sequence[int],
-        max_parallelism: int,
         owners: int | None = None,
         clock: Callable[[], int] | None = None,
         marked: bool = True,
@@ -48,7 +46,6 @@ class KeyedRows:
         Args:
             kinds: the Arrow types of the columns.
             keys: the columns of the key.
-            max_parallelism: how many key groups there are.
             owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
             clock: tells when a row was touched, where rows live for a time only; None where they do not.
             marked: whether rows have marks.
@@ -57,7 +54,6 @@ class KeyedRows:
         self._marked = marked
         self._kinds = list(kinds)
         self.keys = tuple(keys)
-        self._max_parallelism = max_parallelism
         self._owners = len(self.keys) if owners is None else owners
         self.clear()
 
@@ -360,32 +356,25 @@ class KeyedRows:
     def _rows(self, rows: Ints) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[self._key.values[rows]])]
         about = (self._number.values[rows], _some(self._mark, rows), self._came(rows), _some(self._touched, rows))
-        columns += [*map(pa.array, about), *take_all(self._columns, rows)]
+        columns += map(pa.array, about)
+        first, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        if self._order is None and stop - first == len(rows):
+            # They are in order. Most that have changed have just come, one behind the other.
+            columns += [column.range(first, stop) for column in self._columns]
+        else:
+            columns += take_all(self._columns, rows)
         names = [HASH, "number", "mark", "order", "touched", *(f"c{i}" for i in range(len(self._columns)))]
         return pa.record_batch(columns, names)
 
-    def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
-        rows, groups = self._by_group(self.all_rows())
-        return RowChange(self._rows(rows)), groups
+    def everything(self) -> list[RowChange]:
+        return [RowChange(self._rows(rows)) for rows in in_pieces(self.all_rows())]
 
-    def _by_group(self, rows: Ints) -> tuple[Ints, Ints]:
-        groups = groups_of(self._hashes.values[self._key.values[rows]], self._max_parallelism)
-        order = stable_order(groups, self._max_parallelism)
-        return rows[order], groups[order]
-
-    def changes(self) -> tuple[RowChange, NDArray[np.int64], NDArray[np.int64]] | None:
+    def changes(self) -> list[RowChange]:
         rows, gone = np.flatnonzero(self._changed.values), self._gone_batch()
-        if not len(rows) and gone is None:
-            return None
         self._changed.values[rows] = False
         self._saved.values[rows] = True
-        rows, groups = self._by_group(rows)
-        gone_groups = np.zeros(0, np.int64)
-        if gone is not None:
-            gone_groups = groups_of(gone.column(0).to_numpy(), self._max_parallelism)
-            order = stable_order(gone_groups, self._max_parallelism)
-            gone, gone_groups = gone.take(pa.array(order)), gone_groups[order]
-        return RowChange(self._rows(rows), gone), groups, gone_groups
+        found = [RowChange(self._rows(piece)) for piece in in_pieces(rows)]
+        return found if gone is None else [RowChange(self._rows(rows[:0]), gone), *found]
 
     def load(self, change: RowChange) -> None:
         about = [(name, pa.int64()) for name in ("number", "mark", "order", "touched")]

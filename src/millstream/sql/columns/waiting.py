@@ -18,7 +18,6 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.columns.order import Order, sorted_rows
 from millstream.state.column_table import HASH, RowChange, check_columns
-from millstream.state.hashes import groups_of
 from millstream.state.spill_file import Place, SpillFile
 
 Ints = NDArray[np.int64]
@@ -85,7 +84,6 @@ class WaitingRows:
         self,
         kinds: Sequence[pa.DataType],
         keys: Sequence[int],
-        max_parallelism: int,
         arrangement: Arrangement,
         file: SpillFile,
         budget: Budget,
@@ -95,14 +93,12 @@ class WaitingRows:
         Args:
             kinds: the Arrow types of the columns.
             keys: the columns that decide which subtask a row belongs to.
-            max_parallelism: how many key groups there are.
             arrangement: how rows lie on disk.
             file: where they lie there.
             budget: how many may stay in memory.
         """
         self._kinds = list(kinds)
         self._keys = tuple(keys)
-        self._max_parallelism = max_parallelism
         self._arrangement = arrangement
         self._file = file
         self._account = budget.account(self.spill)
@@ -189,26 +185,19 @@ class WaitingRows:
 
     # --- files of the state
 
-    def _change(self, batches: Iterable[Batch]) -> tuple[RowChange, Ints]:
-        whole = Batch.concatenated([_nothing(self._kinds), *batches])
-        found = hashes([whole.columns[k] for k in self._keys], len(whole))
-        groups = groups_of(found, self._max_parallelism)
-        order = np.argsort(groups, kind="stable")
-        taken = whole.take(order)
+    def _change(self, batch: Batch) -> RowChange:
+        found = pa.array(hashes([batch.columns[k] for k in self._keys], len(batch)))
         names = [HASH, *(f"c{i}" for i in range(len(self._kinds)))]
-        return RowChange(pa.record_batch([pa.array(found[order]), *taken.columns], names)), groups[order]
+        return RowChange(pa.record_batch([found, *batch.columns], names))
 
-    def everything(self) -> tuple[RowChange, Ints]:
+    def everything(self) -> list[RowChange]:
         on_disk = (self._read(place) for places in self.places.values() for place in places)
-        return self._change([*on_disk, *self._parts])
+        return [self._change(batch) for batch in slabs([*on_disk, *self._parts], SLAB_BYTES)]
 
-    def changes(self) -> tuple[RowChange, Ints, Ints] | None:
+    def changes(self) -> list[RowChange]:
         new = [*(self._read(place) for place in self._unsaved), *self._parts[self._saved :]]
-        if not new:
-            return None
         self._unsaved, self._saved = [], len(self._parts)
-        change, groups = self._change(new)
-        return change, groups, np.zeros(0, np.int64)
+        return [self._change(batch) for batch in slabs(new, SLAB_BYTES)]
 
     def load(self, change: RowChange) -> None:
         check_columns(change, [(f"c{i}", kind) for i, kind in enumerate(self._kinds)])

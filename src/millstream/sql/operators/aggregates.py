@@ -65,7 +65,7 @@ class Aggregates:
         """Whether what several slots have can be put together."""
         return all(a.combines and not c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
 
-    def open(self, keys: Sequence[pa.DataType], max_parallelism: int, keep: Keep, owners: int | None = None) -> None:
+    def open(self, keys: Sequence[pa.DataType], keep: Keep, owners: int | None = None) -> None:
         """Make the tables of distinct values, for keys of some types."""
         self._now = 0
         # By the columns: the conditions, and the table.
@@ -79,7 +79,7 @@ class Aggregates:
             kinds = [*keys, *(self._kinds[a] for a in arguments)]
             most = len(keys) if owners is None else owners
             kept = [*(Kept(_times(i), np.int64) for i in range(len(conditions))), Kept(TOUCHED, np.int64)]
-            table = KeyedColumns(kinds, kept, max_parallelism, most)
+            table = KeyedColumns(kinds, kept, most)
             self._distinct[arguments] = keep(f"distinct{len(self._distinct)}", table)
 
     def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:

@@ -65,11 +65,6 @@ class BatchOperator(Operator):
         """Emit batches outside the loop."""
         self.setup.emit([b for b in batches if len(b)])
 
-    @property
-    def max_parallelism(self) -> int:
-        """How many key groups there are."""
-        return self.setup.context.get_max_number_of_parallel_subtasks()
-
 
 class Evaluating(BatchOperator):
     """An operator with expressions; functions of the user's in them are closed with it."""
@@ -148,7 +143,7 @@ class KeyedBatchOperator(BatchOperator):
         self, name: str, kinds: Sequence[pa.DataType], keys: Sequence[int], arrangement: Arrangement
     ) -> WaitingRows:
         """Have rows that wait until all have come as a table of the operator's state; return them."""
-        made = WaitingRows(kinds, keys, self.max_parallelism, arrangement, self.spill_file(), self.setup.budget)
+        made = WaitingRows(kinds, keys, arrangement, self.spill_file(), self.setup.budget)
         self.keeps(name, made)
         return made
 

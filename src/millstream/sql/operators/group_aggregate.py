@@ -75,8 +75,8 @@ class GroupAggregateOperator(KeyedBatchOperator):
         kept = [Kept(_ROWS, np.int64)] if self.retracts else []
         kept += [Kept(TOUCHED, np.int64)] if self.ttl else []
         kept += self.aggregates.kept
-        self._state: KeyedColumns = self.keeps("groups", KeyedColumns(kinds, kept, self.max_parallelism))
-        self.aggregates.open(kinds, self.max_parallelism, self.keeps)
+        self._state: KeyedColumns = self.keeps("groups", KeyedColumns(kinds, kept))
+        self.aggregates.open(kinds, self.keeps)
         self._scratch = np.empty(0, np.int64)
 
     def process(self, batch: Batch) -> Iterable[Batch]:

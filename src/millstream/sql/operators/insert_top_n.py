@@ -52,11 +52,11 @@ class InsertTopNOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        rows = KeyedRows(self.kinds, self.partition, self.max_parallelism, marked=False)
+        rows = KeyedRows(self.kinds, self.partition, marked=False)
         self._rows: KeyedRows = self.keeps("rows", rows)
         # Older versions have kept what `TopNOperator` does.
         kinds = [self.kinds[k] for k in self.partition]
-        self._older: KeyedColumns = self.keeps("partitions", KeyedColumns(kinds, KEPT, self.max_parallelism))
+        self._older: KeyedColumns = self.keeps("partitions", KeyedColumns(kinds, KEPT))
         assert setup.state is not None
         setup.state.when_taken_over(self._take_over)
 

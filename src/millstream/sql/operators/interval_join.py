@@ -74,7 +74,7 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
         super().prepare(setup)
         # Behind the columns of a row its time; its mark is whether it has had a partner.
         self._rows: list[KeyedRows] = [
-            self.keeps(name, KeyedRows([*side.kinds, pa.int64()], side.keys, self.max_parallelism))
+            self.keeps(name, KeyedRows([*side.kinds, pa.int64()], side.keys))
             for name, side in zip(("left", "right"), self.sides, strict=True)
         ]
         assert setup.state is not None

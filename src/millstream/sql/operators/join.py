@@ -92,7 +92,7 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
         super().prepare(setup)
         clocks = [setup.clock if ttl else None for ttl in self.ttls]
         self._rows: list[KeyedRows] = [
-            self.keeps(name, KeyedRows(side.kinds, side.keys, self.max_parallelism, clock=clock, marked=outer))
+            self.keeps(name, KeyedRows(side.kinds, side.keys, clock=clock, marked=outer))
             for name, side, outer, clock in zip(("left", "right"), self.sides, self.outer, clocks, strict=True)
         ]
 

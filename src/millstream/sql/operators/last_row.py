@@ -60,7 +60,7 @@ class LastRowOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         clock = setup.clock if self.ttl else None
-        rows = KeyedRows(self.kinds, self.keys, self.max_parallelism, clock=clock, marked=False)
+        rows = KeyedRows(self.kinds, self.keys, clock=clock, marked=False)
         self._rows: KeyedRows = self.keeps("rows", rows)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
@@ -201,7 +201,7 @@ class FirstRowOperator(KeyedBatchOperator):
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
         kept = [Kept(TOUCHED, np.int64)] if self.ttl else []
-        self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, kept, self.max_parallelism))
+        self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, kept))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         if self.ttl:
@@ -235,9 +235,9 @@ class EarliestRowOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.keys, self.max_parallelism))
+        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.keys))
         kinds = [self.kinds[k] for k in self.keys]
-        done = KeyedColumns(kinds, [Kept(_TOLD, np.int64)], self.max_parallelism)
+        done = KeyedColumns(kinds, [Kept(_TOLD, np.int64)])
         self._done: KeyedColumns = self.keeps("done", done)
 
     def process(self, batch: Batch) -> Iterable[Batch]:

@@ -65,10 +65,10 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._waiting: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.match.partition, self.max_parallelism))
+        self._waiting: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.match.partition))
         kept = [Kept(_RUNS, object, lambda: None), Kept(_TIMER, np.int64, MAX_WATERMARK)]
         keys = [self.kinds[k] for k in self.match.partition]
-        self._keys: KeyedColumns = self.keeps("runs", KeyedColumns(keys, kept, self.max_parallelism))
+        self._keys: KeyedColumns = self.keeps("runs", KeyedColumns(keys, kept))
         assert setup.state is not None
         setup.state.when_loaded(self._look)
         self._next = MAX_WATERMARK
@@ -283,8 +283,8 @@ def _aggregated(call: AggregateCall, rows: list[list[Event]], kinds: Sequence[pa
         columns[c] = from_python([e[0][c] for events in rows for e in events], kinds[c])
     group = np.repeat(np.arange(len(rows)), [len(events) for events in rows])
     aggregates = Aggregates([call], kinds, retracts=False)
-    state = KeyedColumns([pa.int64()], aggregates.kept, 1)
-    aggregates.open([pa.int64()], 1, lambda name, table: table)
+    state = KeyedColumns([pa.int64()], aggregates.kept)
+    aggregates.open([pa.int64()], lambda name, table: table)
     state.find_or_add([pa.array(np.arange(len(rows)))], len(rows))
     if len(group):
         aggregates.fold(Batch(columns, None, len(group)), [pa.array(group)], group, state)

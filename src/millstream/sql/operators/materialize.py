@@ -34,7 +34,7 @@ class MaterializeOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        columns = KeyedColumns(kinds, [Kept("rows", object, list), Kept(TOUCHED, np.int64)], self.max_parallelism)
+        columns = KeyedColumns(kinds, [Kept("rows", object, list), Kept(TOUCHED, np.int64)])
         self._state: KeyedColumns = self.keeps("keys", columns)
 
     def process(self, batch: Batch) -> Iterable[Batch]:

@@ -78,14 +78,14 @@ class MergedSessionOperator(SessionWindowOperator):
         partials = [written(k, np.empty(0, k.dtype)).type for k in self.aggregates.kept]
         # The key, the start and when its first row came; its end is the mark.
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64(), pa.int64(), *partials]
-        return KeyedRows(kinds, range(width), self.max_parallelism)
+        return KeyedRows(kinds, range(width))
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         assert setup.state is not None
         self._came = 0
         # Older versions have kept the rows.
-        self._older: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.partition, self.max_parallelism))
+        self._older: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.partition))
         setup.state.when_taken_over(self._take_over)
 
     def _take_over(self) -> None:

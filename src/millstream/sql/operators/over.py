@@ -96,15 +96,15 @@ class OverOperator(KeyedBatchOperator):
         super().prepare(setup)
         keys = [self.kinds[k] for k in self.partition]
         kept = [Kept(_LAST, np.int64), Kept(TOUCHED, np.int64), *self.aggregates.kept]
-        self._state: KeyedColumns = self.keeps("partitions", KeyedColumns(keys, kept, self.max_parallelism))
-        self.aggregates.open(keys, self.max_parallelism, self.keeps)
+        self._state: KeyedColumns = self.keeps("partitions", KeyedColumns(keys, kept))
+        self.aggregates.open(keys, self.keeps)
         if self.waits:
             # The mark of a row is its time.
-            waiting = KeyedRows(self.kinds, self.partition, self.max_parallelism)
+            waiting = KeyedRows(self.kinds, self.partition)
             self._waiting: KeyedRows = self.keeps("waiting", waiting)
         if self._keeps_frames:
             places = [self._framed.index(p) for p in self.partition]
-            framed = KeyedRows([self.kinds[c] for c in self._framed], places, self.max_parallelism)
+            framed = KeyedRows([self.kinds[c] for c in self._framed], places)
             self._frames: KeyedRows = self.keeps("frames", framed)
         assert setup.state is not None
         setup.state.when_loaded(self._look)

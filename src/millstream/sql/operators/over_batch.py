@@ -168,8 +168,8 @@ class Partitions:
         batch = self._rows.take(rows)
         kinds = [c.type for c in batch.columns]
         aggregates = Aggregates([as_over(call, kinds)], kinds, retracts=False)
-        state = KeyedColumns([pa.int64()], aggregates.kept, 1)
-        aggregates.open([pa.int64()], 1, lambda name, table: table)
+        state = KeyedColumns([pa.int64()], aggregates.kept)
+        aggregates.open([pa.int64()], lambda name, table: table)
         state.find_or_add([pa.array(np.arange(len(low)))], len(low))
         if len(rows):
             aggregates.fold(batch, [pa.array(frame)], frame, state)

@@ -45,7 +45,7 @@ class ColumnOverOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         clock = setup.clock if self.ttl else None
-        rows = KeyedRows(self.kinds, self.over.partition, self.max_parallelism, clock=clock)
+        rows = KeyedRows(self.kinds, self.over.partition, clock=clock)
         self._rows: KeyedRows = self.keeps("rows", rows)
 
     def process(self, batch: Batch) -> Iterable[Batch]:

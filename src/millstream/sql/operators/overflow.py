@@ -20,7 +20,6 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.waiting import BINS, InBins, WaitingRows, bins_of, parted
 from millstream.sql.operators.base import EmitsStepByStep
 from millstream.state.column_table import LiveColumns, RowChange, from_ipc, to_ipc
-from millstream.state.hashes import groups_of
 from millstream.state.spill_file import Place, SpillFile
 
 Ints = NDArray[np.int64]
@@ -121,9 +120,8 @@ class Overflow:
 class OverflowTable:
     """Columns that are in memory or, all of them, on disk; follows `LiveColumns`."""
 
-    def __init__(self, live: SizedColumns, max_parallelism: int, file: SpillFile) -> None:
+    def __init__(self, live: SizedColumns, file: SpillFile) -> None:
         self.live = live
-        self._max_parallelism = max_parallelism
         self._file = file
         self._places: dict[int, list[Place]] = {}
         # What had changed when it was put on disk, that files of the state have not.
@@ -136,14 +134,12 @@ class OverflowTable:
 
     def spill(self) -> None:
         """Put all on disk."""
-        changes = self.live.changes()
-        if changes is not None:
-            self._unsaved.append(self._write(changes[0].rows))
-        rows = self.live.everything()[0].rows
-        whole = Batch(rows.columns, None, rows.num_rows)
-        for number, part in parted(whole, bins_of(rows.column(0).to_numpy())):
-            place = self._write(pa.RecordBatch.from_arrays(list(part.columns), schema=rows.schema))
-            self._places.setdefault(number, []).append(place)
+        self._unsaved += [self._write(change.rows) for change in self.live.changes()]
+        for rows in (change.rows for change in self.live.everything()):
+            whole = Batch(rows.columns, None, rows.num_rows)
+            for number, part in parted(whole, bins_of(rows.column(0).to_numpy())):
+                place = self._write(pa.RecordBatch.from_arrays(list(part.columns), schema=rows.schema))
+                self._places.setdefault(number, []).append(place)
         self.live.clear()
 
     def take_up(self, number: int) -> None:
@@ -167,23 +163,16 @@ class OverflowTable:
     def load(self, change: RowChange) -> None:
         self.live.load(change)
 
-    def everything(self) -> tuple[RowChange, Ints]:
+    def everything(self) -> list[RowChange]:
         if not self._places:
             return self.live.everything()
-        return self._together([place for places in self._places.values() for place in places])
+        return [RowChange(self._read(place)) for places in self._places.values() for place in places]
 
-    def changes(self) -> tuple[RowChange, Ints, Ints] | None:
+    def changes(self) -> list[RowChange]:
         if not self._unsaved:
             return self.live.changes()
         places, self._unsaved = self._unsaved, []
-        return *self._together(places), np.zeros(0, np.int64)
-
-    def _together(self, places: list[Place]) -> tuple[RowChange, Ints]:
-        """Return what lies in some places, by key group."""
-        (rows,) = pa.Table.from_batches(map(self._read, places)).combine_chunks().to_batches()
-        groups = groups_of(rows.column(0).to_numpy(), self._max_parallelism)
-        order = np.argsort(groups, kind="stable")
-        return RowChange(rows.take(pa.array(order))), groups[order]
+        return [RowChange(self._read(place)) for place in places]
 
 
 class Overflowing(EmitsStepByStep):
@@ -209,7 +198,7 @@ class Overflowing(EmitsStepByStep):
     def keeps(self, name: str, columns: Any) -> Any:
         if name.startswith(_WAITING):
             return super().keeps(name, columns)
-        table = OverflowTable(columns, self.max_parallelism, self.spill_file())
+        table = OverflowTable(columns, self.spill_file())
         self.overflow.tables.append(table)
         super().keeps(name, table)
         return columns

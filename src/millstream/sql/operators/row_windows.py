@@ -62,7 +62,7 @@ class RowWindowOperator(KeyedBatchOperator):
 
     def _kept_rows(self) -> KeyedRows:
         # Its mark is the time of a row.
-        return KeyedRows(self.kinds, self.partition, self.max_parallelism)
+        return KeyedRows(self.kinds, self.partition)
 
     def _keys_of(self, batch: Batch) -> Ints:
         return self._rows.find_or_add([batch.columns[k] for k in self.partition], len(batch))
@@ -75,8 +75,8 @@ class RowWindowOperator(KeyedBatchOperator):
         aggregates = Aggregates(self.calls, self.kinds, False)
         keys = [batch.columns[k] for k in self.keys] + [pa.array(windows)]
         kinds = [k.type for k in keys]
-        state = KeyedColumns(kinds, aggregates.kept, self.max_parallelism)
-        aggregates.open(kinds, self.max_parallelism, lambda name, table: table)
+        state = KeyedColumns(kinds, aggregates.kept)
+        aggregates.open(kinds, lambda name, table: table)
         slots, new = state.find_or_add(keys, len(rows))
         aggregates.fold(batch, keys, slots, state)
         shown = state.slots()

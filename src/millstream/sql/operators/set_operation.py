@@ -45,7 +45,7 @@ class SetOperationOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kept = [Kept(side, np.int64) for side in (*_SIDES, *([TOUCHED] if self.ttl else []))]
-        self._state: KeyedColumns = self.keeps("rows", KeyedColumns(self.kinds, kept, self.max_parallelism))
+        self._state: KeyedColumns = self.keeps("rows", KeyedColumns(self.kinds, kept))
 
     def starved(self) -> Iterable[tuple[int, int]]:
         counts = [int(np.maximum(self._state.column(side), 0).sum()) for side in _SIDES]

@@ -50,7 +50,7 @@ class SortOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, (), self.max_parallelism))
+        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, ()))
         assert setup.state is not None
         setup.state.when_loaded(self._look)
         self._next = MAX_WATERMARK
@@ -137,7 +137,7 @@ class LimitOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._seen: KeyedColumns = self.keeps("seen", KeyedColumns([], [Kept("rows", np.int64)], self.max_parallelism))
+        self._seen: KeyedColumns = self.keeps("seen", KeyedColumns([], [Kept("rows", np.int64)]))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         slots, _ = self._seen.find_or_add([], 1)

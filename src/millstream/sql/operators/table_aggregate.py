@@ -53,7 +53,7 @@ class TableAggregateOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kept = [Kept(_ROWS, np.int64), Kept(TOUCHED, np.int64), Kept(_ACCUMULATOR, object, lambda: None)]
-        columns = KeyedColumns([self.kinds[k] for k in self.keys], kept, self.max_parallelism)
+        columns = KeyedColumns([self.kinds[k] for k in self.keys], kept)
         self._state: KeyedColumns = self.keeps("groups", columns)
 
     def process(self, batch: Batch) -> Iterable[Batch]:

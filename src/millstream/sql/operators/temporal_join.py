@@ -74,10 +74,10 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         super().prepare(setup)
         # Their mark is their time; of rows that wait what they say is a column more, of versions whether they are.
         kinds = [*self.left.kinds, pa.int8()]
-        self._waiting: KeyedRows = self.keeps("left", KeyedRows(kinds, self.left.keys, self.max_parallelism))
+        self._waiting: KeyedRows = self.keeps("left", KeyedRows(kinds, self.left.keys))
         kinds = [*self.right.kinds, pa.bool_()]
         clock = setup.clock if self.ttl else None
-        versions = KeyedRows(kinds, self.right.keys, self.max_parallelism, clock=clock)
+        versions = KeyedRows(kinds, self.right.keys, clock=clock)
         self._versions: KeyedRows = self.keeps("right", versions)
         assert setup.state is not None
         setup.state.when_loaded(self._look)

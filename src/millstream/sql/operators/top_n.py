@@ -80,7 +80,7 @@ class TopNOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.partition]
-        columns = KeyedColumns(kinds, KEPT, self.max_parallelism)
+        columns = KeyedColumns(kinds, KEPT)
         self._state: KeyedColumns = self.keeps("partitions", columns)
         self._key = sort_key(self.order)
         self._most = len(self.kinds) and (self.last if self.last is not None else 1 << 62)

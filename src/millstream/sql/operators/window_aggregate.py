@@ -143,9 +143,9 @@ class WindowAggregateOperator(KeyedBatchOperator):
         kept += [] if self.times.has_window is None else [Kept(_START, np.int64)]
         kept += [Kept(_DONE, np.int64, _LONG_AGO)] if self.shares else []
         kept += [Kept(_ROWS, np.int64)] if self.retracts else []
-        columns = KeyedColumns(kinds, [*kept, *self.aggregates.kept], self.max_parallelism, len(self.keys))
+        columns = KeyedColumns(kinds, [*kept, *self.aggregates.kept], len(self.keys))
         self._state: KeyedColumns = self.keeps("windows", columns)
-        self.aggregates.open(kinds, self.max_parallelism, self.keeps, len(self.keys))
+        self.aggregates.open(kinds, self.keeps, len(self.keys))
         assert setup.state is not None
         setup.state.when_loaded(self._look)
         self._next = MAX_WATERMARK

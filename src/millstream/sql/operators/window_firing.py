@@ -74,8 +74,8 @@ class FiringWindowOperator(KeyedBatchOperator):
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64()]
         kept = [Kept(_END, np.int64), Kept(_SAID, np.bool_, False), *self.aggregates.kept]
         owners = len(self.keys)
-        self._state: KeyedColumns = self.keeps("windows", KeyedColumns(kinds, kept, self.max_parallelism, owners))
-        self.aggregates.open(kinds, self.max_parallelism, self.keeps, owners)
+        self._state: KeyedColumns = self.keeps("windows", KeyedColumns(kinds, kept, owners))
+        self.aggregates.open(kinds, self.keeps, owners)
         assert setup.state is not None
         setup.state.when_loaded(self._look)
         self._next = MAX_WATERMARK

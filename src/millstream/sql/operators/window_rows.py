@@ -39,8 +39,7 @@ class WindowRowsOperator(KeyedBatchOperator):
         super().prepare(setup)
         # The mark of a row is how far time must have come for its window to end.
         self._rows: list[KeyedRows] = [
-            self.keeps(f"rows{i}", KeyedRows(kept.kinds, kept.keys, self.max_parallelism))
-            for i, kept in enumerate(self.kept)
+            self.keeps(f"rows{i}", KeyedRows(kept.kinds, kept.keys)) for i, kept in enumerate(self.kept)
         ]
         assert setup.state is not None
         setup.state.when_loaded(self._look)
