@@ -31,7 +31,7 @@ _TABLES = (
         'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '{last}')""",
     """CREATE VIEW auction AS SELECT n AS id, 'item ' || CAST(n AS STRING) AS itemName, 'an item' AS description,
         n % 90 AS initialBid, n % 90 * 2 AS reserve, `dateTime`, `dateTime` + INTERVAL '10' SECOND AS expires,
-        n % 17 AS seller, 10 + n % 5 AS category, 'extra' AS extra FROM seq WHERE n % 50 BETWEEN 1 AND 3""",
+        n % 17 AS seller, 10 + n / 50 % 5 AS category, 'extra' AS extra FROM seq WHERE n % 50 BETWEEN 1 AND 3""",
     """CREATE VIEW bid AS SELECT (n / 50 - n % 3) * 50 + 1 + n % 3 AS auction, n % 101 AS bidder,
         n * 7919 % 1009 AS price, 'channel ' || CAST(n % 7 AS STRING) AS channel, 'url' AS url, `dateTime`,
         'extra' AS extra FROM seq WHERE n % 50 > 3""",
