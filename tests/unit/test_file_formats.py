@@ -93,7 +93,7 @@ def unpacked(text: str) -> bytes:
 
 def sections(path: Path) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     data = path.read_bytes()
-    assert struct.unpack(">4sH", data[:6]) == (b"MSCL", 1)
+    assert struct.unpack(">4sH", data[:6]) == (b"MSCL", 2)
     length, checksum, magic = struct.unpack(">II4s", data[-12:])
     assert magic == b"MSCL"
     text = data[-12 - length : -12]
