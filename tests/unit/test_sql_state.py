@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 from sql_runs import Bare, Change, batch_of, changes_of, collecting, fields, final, given, kinds_of, planned, run
@@ -32,7 +33,7 @@ from millstream.sql.plan.nodes import Planned
 from millstream.sql.types import DataTypes
 from millstream.state import changelog
 from millstream.state.changelog import FileHeader, Section, encode
-from millstream.state.column_table import RowChange, by_group
+from millstream.state.column_table import RowChange
 from millstream.state.hashes import groups_of
 from millstream.state.kinds import COLUMNS, VALUE
 from millstream.testing import (
@@ -146,14 +147,22 @@ def test_files_of_columns_are_streams_of_arrow(cuts: list[tuple[int, int]], comp
         list(changelog.decode("file", bytes(broken)).sections())
 
 
-def test_savepoints_have_columns_by_key_group() -> None:
-    hashes = np.arange(5000, dtype=np.uint32) * 7919
-    whole = pa.record_batch([pa.array(hashes), pa.array(np.arange(5000))], ["hash", "k0"])
-    found = by_group([RowChange(whole.slice(0, 2000)), RowChange(whole.slice(2000))], 128)
-    for group, changes in found.items():
-        assert {group} == {int(g) for c in changes for g in groups_of(c.rows.column(0).to_numpy(), 128)}
-    keys = [key for changes in found.values() for change in changes for key in change.rows.column(1).to_pylist()]
-    assert sorted(keys) == list(range(5000))
+def test_savepoints_have_columns_by_key_group(tmp_path: Path) -> None:
+    source, query = _query()
+    batches = [batch_of(part, kinds_of(_INPUT)) for part in _cut(_changes(600), 50)]
+    job = LocalJob(collecting(query, [(source, batches)], 2)[0], epoch_sizes=lambda: 1)
+    for _ in range(5):
+        job.run_epoch()
+    save_savepoint(job, tmp_path)
+    seen: set[int] = set()
+    for path in tmp_path.rglob("*.parquet"):
+        for row in pq.read_table(path).to_pylist():
+            if row["kind"] == "columns":
+                changes = pickle.loads(row["pickled_value"])
+                groups = {int(g) for c in changes for g in groups_of(c.rows.column(0).to_numpy(), 128)}
+                assert groups == {row["key_group"]}
+                seen |= groups
+    assert len(seen) > 20
 
 
 def test_state_of_another_query_is_refused() -> None:

@@ -147,6 +147,16 @@ class WaitingRows:
         for place in self.places.get(number, ()):
             yield self._read(place)
 
+    def by_bin(self) -> Iterator[Iterable[Batch]]:
+        """Yield the rows bin after bin, or all at once where they are in memory; then forget them."""
+        if self.is_on_disk:
+            self.spill()
+            for number in sorted(self.places):
+                yield self.of(number)
+        elif len(self):
+            yield self.in_memory()
+        self.clear()
+
     def size_of(self, number: int) -> int:
         """Return how many bytes a bin or run has."""
         return sum(size for _, size in self.places.get(number, ()))

@@ -65,14 +65,8 @@ class BatchTopNOperator(EmitsStepByStep):
         return ()
 
     def finishing(self) -> Iterator[None]:
-        rows = self._rows
-        if rows.is_on_disk:
-            rows.spill()
-            for number in sorted(rows.places):
-                yield from self._told(rows.of(number))
-        else:
-            yield from self._told(rows.in_memory())
-        rows.clear()
+        for batches in self._rows.by_bin():
+            yield from self._told(batches)
 
     def _told(self, batches: Iterable[Batch]) -> Iterator[None]:
         """Emit what is asked for of rows of which all are there that are in one partition."""
