@@ -39,9 +39,13 @@ Loads = Callable[[Any], Any]
 # So many rows go into one section.
 SECTION_ROWS = 2_000
 
-# A chain is folded into a new base when it gets this long, or when its deltas outweigh the base this much.
+# A chain is folded into a new base when it gets this long, or when its deltas outweigh the base this much. If the state
+# is known to be large, a chain is as long as its files would have so many bytes each, and is not folded as long as it
+# has hardly more than the state: then there is nothing to be folded, rows have only come.
 MAX_CHAIN = 64
 MAX_DELTA_WEIGHT = 2
+LEAST_FILE = 16 << 20
+MAX_WASTE = 2
 
 
 @record(frozen=True)
@@ -59,13 +63,18 @@ class Chain:
 
     files: list[FileRef] = field(default_factory=list)
 
-    def wants_rebase(self) -> bool:
-        """Tell whether the next file should be a base."""
-        if len(self.files) >= MAX_CHAIN:
+    def wants_rebase(self, live: int = 0) -> bool:
+        """Tell whether the next file should be a base.
+
+        Args:
+            live: how many bytes the state is known to have; it may have more.
+        """
+        if len(self.files) >= max(MAX_CHAIN, live // LEAST_FILE):
             return True
         base = sum(f.size for f in self.files if f.is_base)
         deltas = sum(f.size for f in self.files if not f.is_base)
-        return len(self.files) > 2 and deltas > MAX_DELTA_WEIGHT * max(base, 1 << 20)
+        outweighs = len(self.files) > 2 and deltas > MAX_DELTA_WEIGHT * max(base, 1 << 20)
+        return outweighs and base + deltas > MAX_WASTE * live
 
     def then(self, ref: FileRef) -> Chain:
         return Chain([ref]) if ref.is_base else Chain([*self.files, ref])

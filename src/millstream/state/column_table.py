@@ -99,6 +99,11 @@ def check_columns(change: RowChange, wanted: Sequence[tuple[str, pa.DataType | N
 class LiveColumns(Protocol):
     """What an operator keeps as columns."""
 
+    @property
+    def file_bytes(self) -> int:
+        """About how many bytes its rows take in a file, where that is known; it may be fewer."""
+        ...
+
     def clear(self) -> None:
         """Forget everything."""
 
@@ -138,6 +143,10 @@ class ColumnTable(StateTable):
         for changes in zip_longest(*delta.values()):
             for change in _together([c for c in changes if c is not None]):
                 self._live.load(change)
+
+    @property
+    def known_bytes(self) -> int:
+        return self._live.file_bytes
 
     def clear(self) -> None:
         self.overlay.clear()

@@ -373,7 +373,7 @@ class KeyedState:
             self._version, self._is_ahead = None, False
             self._epoch, self._holds, self._dirty = epoch, False, False
             return None
-        rebase = whole or self._chain.wants_rebase()
+        rebase = whole or self._chain.wants_rebase(sum(table.known_bytes for table in self._tables.values()))
         if rebase:
             self._drop_expired()
         else:

@@ -205,6 +205,11 @@ class StateTable:
     def collect(self) -> None:
         """Have all that has changed in the overlay, because a file is written."""
 
+    @property
+    def known_bytes(self) -> int:
+        """How many bytes the rows take in a file, where that is known at no cost; else 0."""
+        return 0
+
     def clear(self) -> None:
         """Forget everything."""
         self.base.clear()

@@ -1,4 +1,4 @@
-"""Arrays to which values are appended, at little cost for each."""
+"""Columns of Arrow to which values are appended, at little cost for each."""
 
 from __future__ import annotations
 
@@ -8,61 +8,27 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from millstream.sql.columns.keys import stable_order
+from millstream.sql.columns.room import Room, room_for
 
 Ints = NDArray[np.int64]
 
-_FIRST = 256
 # Parts of a column that are put together have so few values, or so few bytes together.
 _SMALL, _LARGEST = 1 << 16, 1 << 30
-
-
-class Growing:
-    """A numpy array that grows."""
-
-    __slots__ = ("_array", "_count", "values")
-
-    def __init__(self, dtype: DTypeLike) -> None:
-        self._array = np.empty(_FIRST, dtype)
-        self._count = 0
-        # What there is; good until more comes.
-        self.values = self._array[:0]
-
-    def __len__(self) -> int:
-        return self._count
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes it takes; of objects, what stands for them."""
-        return self._array.nbytes
-
-    def extend(self, values: NDArray[Any]) -> None:
-        """Add values."""
-        end = self._count + len(values)
-        if end > len(self._array):
-            larger = np.empty(max(2 * len(self._array), end), self._array.dtype)
-            larger[: self._count] = self.values
-            self._array = larger
-        self._array[self._count : end] = values
-        self._count = end
-        self.values = self._array[:end]
-
-    def replace(self, values: NDArray[Any]) -> None:
-        """Have other values."""
-        self._count = 0
-        self.extend(values)
 
 
 class GrowingColumn:
     """An Arrow column that grows."""
 
-    __slots__ = ("_ends", "_parts", "kind")
+    __slots__ = ("_ends", "_parts", "_room", "kind")
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
-        # Each larger than the next, so that there are few of them and none is copied often; and where each ends.
+        # Where the last part is and has room for more; None for types of which no part has.
+        self._room = room_for(kind)
+        # Few, and where each ends.
         self._parts: list[pa.Array] = []
         self._ends = np.zeros(0, np.int64)
 
@@ -73,11 +39,27 @@ class GrowingColumn:
 
     def extend(self, column: pa.Array) -> None:
         """Add values."""
+        if self._room is None:
+            self._put_together(column)
+        else:
+            self._put_behind(column, self._room)
+        self._ends = np.cumsum([len(part) for part in self._parts])
+
+    def _put_behind(self, column: pa.Array, room: Room) -> None:
+        """Copy values into the room that the last part has."""
+        if self._parts and room.nbytes + column.nbytes < _LARGEST:
+            self._parts.pop()
+        else:
+            self._room = room = room.another()
+        room.extend(column)
+        self._parts.append(room.array())
+
+    def _put_together(self, column: pa.Array) -> None:
+        """Make parts of parts, each larger than the next, so that there are few of them and none is copied often."""
         self._parts.append(column)
         while len(self._parts) > 1 and self._are_merged(*self._parts[-2:]):
             last = self._parts.pop()
             self._parts[-1] = pa.concat_arrays([self._parts[-1], last])
-        self._ends = np.cumsum([len(part) for part in self._parts])
 
     @staticmethod
     def _are_merged(before: pa.Array, last: pa.Array) -> bool:
@@ -103,8 +85,9 @@ class GrowingColumn:
 
     def replace(self, column: pa.Array) -> None:
         """Have other values."""
-        self._parts = [column]
-        self._ends = np.array([len(column)])
+        # Somebody may still have what was here: the memory is left to them.
+        self._parts = []
+        self.extend(column)
 
     def _picked(self, rows: pa.Array, known: dict[bytes, _Picked]) -> pa.Array:
         if not self._parts:

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.sql.columns.growing import Growing
 from millstream.sql.columns.keys import Grouped, grouped, hashable_values
+from millstream.sql.columns.room import Growing
 from millstream.sql.columns.words import Word, columns_of, count_of_words, have_words, words_of
 
 Slots = NDArray[np.int64]

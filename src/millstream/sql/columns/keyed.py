@@ -11,14 +11,17 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from millstream.common.records import record
-from millstream.sql.columns.growing import Growing, GrowingColumn
+from millstream.sql.columns.growing import GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
+from millstream.sql.columns.room import Growing
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
 # Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
 _MOST_DEAD = 1 << 12
 _ORDER = "order"
+# So many bytes a key has in a file beside what it is: its hash, and when it came.
+_ABOUT_KEY = 12
 # What an int begins with where objects are written, and how many bytes it has; a pickle never begins so.
 _INT, _INT_BYTES = 0, 9
 # So many objects say how large the others are, and each takes about so many times the bytes of its pickle.
@@ -105,6 +108,12 @@ class KeyedColumns:
         size = self._index.nbytes + sum(c.nbytes for c in flags) + sum(c.nbytes for c in self._keys)
         objects = [c.values for c in self._columns.values() if c.values.dtype == object]
         return size + sum(map(_about, objects))
+
+    @property
+    def file_bytes(self) -> int:
+        # What objects take is not looked at.
+        of_one = _ABOUT_KEY + sum(c.values.itemsize for c in self._columns.values() if c.values.dtype != object)
+        return len(self) * of_one + sum(c.nbytes for c in self._keys) * len(self) // max(self.bound, 1)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of values; good until keys are added."""

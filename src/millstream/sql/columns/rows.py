@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.growing import Growing, GrowingColumn, take_all
+from millstream.sql.columns.growing import GrowingColumn, take_all
 from millstream.sql.columns.index import index_for
 from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.columns.room import Growing
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
 Ints = NDArray[np.int64]
@@ -24,6 +25,8 @@ _MOST_DEAD = 1 << 12
 # The rows of a key that has more than this many are listed for themselves, not found one from the other.
 _MANY = 24
 _NONE = -1
+# So many bytes a row has in a file beside its columns: the hash of its key, its number, when it came.
+_ABOUT_ROW = 20
 
 
 class KeyedRows:
@@ -81,6 +84,11 @@ class KeyedRows:
     def __len__(self) -> int:
         """Return how many rows there are."""
         return len(self._live) - self._dead
+
+    @property
+    def file_bytes(self) -> int:
+        size = sum(column.nbytes for column in self._columns) * len(self) // max(self.bound, 1)
+        return size + len(self) * _ABOUT_ROW
 
     @property
     def bound(self) -> int:
@@ -316,7 +324,7 @@ class KeyedRows:
         live = self.all_rows()
         columns = take_all(self._columns, live)
         changed, saved = (one.values[live].copy() for one in (self._changed, self._saved))
-        marks, touched = _some(self._mark, live), _some(self._touched, live)
+        marks, touched = (_ints(_some(one, live)) for one in (self._mark, self._touched))
         order = self._came(live)
         number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
         self.clear()
@@ -355,8 +363,8 @@ class KeyedRows:
 
     def _rows(self, rows: Ints) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[self._key.values[rows]])]
-        about = (self._number.values[rows], _some(self._mark, rows), self._came(rows), _some(self._touched, rows))
-        columns += map(pa.array, about)
+        columns += [pa.array(self._number.values[rows]), _some(self._mark, rows)]
+        columns += [pa.array(self._came(rows)), _some(self._touched, rows)]
         first, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         if self._order is None and stop - first == len(rows):
             # They are in order. Most that have changed have just come, one behind the other.
@@ -377,7 +385,8 @@ class KeyedRows:
         return found if gone is None else [RowChange(self._rows(rows[:0]), gone), *found]
 
     def load(self, change: RowChange) -> None:
-        about = [(name, pa.int64()) for name in ("number", "mark", "order", "touched")]
+        # A mark and a time that no row has are nulls, which take no bytes; files of before have zeros.
+        about = [("number", pa.int64()), ("mark", None), ("order", pa.int64()), ("touched", None)]
         check_columns(change, [*about, *((f"c{i}", kind) for i, kind in enumerate(self._kinds))])
         if change.gone is not None and change.gone.num_rows:
             columns = change.gone.columns[1:-1]
@@ -386,7 +395,7 @@ class KeyedRows:
         if not count:
             return
         columns = change.rows.columns[5:]
-        number, mark, order, touched = (change.rows.column(i).to_numpy() for i in range(1, 5))
+        number, mark, order, touched = (_ints(change.rows.column(i)) for i in range(1, 5))
         # A row that is there already has only another mark: it goes and comes again at its place.
         key_columns = [columns[k] for k in self.keys]
         there = self._numbered(key_columns, count, change.rows.column(1))
@@ -428,9 +437,16 @@ class KeyedRows:
         self.remove(rows)
 
 
-def _some(column: Growing, rows: Ints) -> Ints:
-    """Return the values of rows in a column that need not be there: then they are 0."""
-    return column.values[rows] if len(column) else np.zeros(len(rows), np.int64)
+def _some(column: Growing, rows: Ints) -> pa.Array:
+    """Return the values of rows in a column that need not be there: then they are nulls."""
+    return pa.array(column.values[rows]) if len(column) else pa.nulls(len(rows))
+
+
+def _ints(column: pa.Array) -> Ints:
+    """Return what `_some` made."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    return column.to_numpy()  # type: ignore[no-any-return]
 
 
 def equal_values(one: pa.Array, other: pa.Array) -> Mask:

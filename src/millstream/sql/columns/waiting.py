@@ -128,6 +128,10 @@ class WaitingRows:
         return self._account.used
 
     @property
+    def file_bytes(self) -> int:
+        return self.size + sum(map(self.size_of, self.places))
+
+    @property
     def is_on_disk(self) -> bool:
         """Whether some of them are on disk."""
         return bool(self.places)

@@ -155,6 +155,10 @@ class OverflowTable:
 
     # --- files of the state
 
+    @property
+    def file_bytes(self) -> int:
+        return self.live.file_bytes + sum(size for places in self._places.values() for _, size in places)
+
     def clear(self) -> None:
         self.live.clear()
         self._places, self._unsaved = {}, []

@@ -1,0 +1,90 @@
+"""Columns that grow: whatever their type, they have what was added, and what was taken of them stays as it was."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.sql.columns import growing
+from millstream.sql.columns.growing import GrowingColumn
+from millstream.state.changelog import LEAST_FILE, MAX_CHAIN, Chain, FileRef
+
+_VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.int8(): st.integers(-128, 127),
+    pa.float32(): st.floats(width=32, allow_nan=False),
+    pa.timestamp("ms"): st.integers(0, 2**40),
+    pa.decimal128(10, 2): st.integers(-(10**9), 10**9).map(lambda n: Decimal(n) / 100),
+    pa.string(): st.text(max_size=9),
+    pa.large_string(): st.text(max_size=9),
+    pa.binary(): st.binary(max_size=9),
+    pa.bool_(): st.booleans(),
+    pa.null(): st.none(),
+    pa.list_(pa.int32()): st.lists(st.integers(0, 9), max_size=3),
+}
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("kind", _VALUES, ids=str)
+def test_a_column_has_what_was_added(kind: pa.DataType, data: st.DataObject) -> None:
+    column, added, shown = GrowingColumn(kind), [], []
+    for _ in range(data.draw(st.integers(0, 6), label="batches")):
+        values = data.draw(st.lists(st.none() | _VALUES[kind], max_size=20), label="values")
+        before = data.draw(st.integers(0, len(values)), label="left out")
+        # A part of an array: its values do not begin where its memory does.
+        column.extend(pa.array(values, kind)[before:])
+        added += pa.array(values, kind)[before:].to_pylist()
+        shown.append((column.range(0, len(added)), list(added)))
+    for array, values in shown:
+        array.validate(full=True)
+        assert array.to_pylist() == values
+    rows = data.draw(st.lists(st.integers(0, len(added) - 1), max_size=20), label="rows") if added else []
+    assert column.take(np.array(rows, np.int64)).to_pylist() == [added[row] for row in rows]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.list_(pa.int64())], ids=str)
+def test_a_column_has_parts_no_larger_than_arrow_can_have(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing, "_LARGEST", 100)
+    monkeypatch.setattr(growing, "_SMALL", 1)
+    values = [None if i % 7 == 3 else [i] if pa.types.is_list(kind) else i for i in range(300)]
+    column = GrowingColumn(kind)
+    for start in range(0, 300, 5):
+        some = pa.array(values[start : start + 5], pa.list_(pa.int64()) if pa.types.is_list(kind) else pa.int64())
+        column.extend(some.cast(kind))
+    assert column.range(13, 222).cast(pa.array(values).type).to_pylist() == values[13:222]
+    rows = np.array([299, 0, 10, 10, 150])
+    assert column.take(rows).cast(pa.array(values).type).to_pylist() == [values[row] for row in rows]
+
+
+def test_what_was_taken_stays_when_a_column_has_other_values() -> None:
+    column = GrowingColumn(pa.int64())
+    column.extend(pa.array([1, 2, 3]))
+    before = column.range(0, 3)
+    column.replace(pa.array([7, 8, 9]))
+    column.extend(pa.array([10]))
+    assert (before.to_pylist(), column.range(0, 4).to_pylist()) == ([1, 2, 3], [7, 8, 9, 10])
+
+
+def _chain(*sizes: int) -> Chain:
+    return Chain([FileRef(f"{i}", size, i == 0) for i, size in enumerate(sizes)])
+
+
+def test_rows_that_only_come_are_not_written_again() -> None:
+    mb = 1 << 20
+    changing = _chain(mb, mb, mb, mb)
+    assert changing.wants_rebase(), "nobody knows how large the state is"
+    assert changing.wants_rebase(live=mb), "the same rows each time"
+    assert not changing.wants_rebase(live=4 * mb), "other rows each time"
+    assert not _chain(mb, mb, mb).wants_rebase(live=mb), "it is not worth it yet"
+
+
+def test_a_chain_is_as_long_as_the_state_is_large() -> None:
+    assert _chain(*[1] * MAX_CHAIN).wants_rebase()
+    assert not _chain(*[1] * MAX_CHAIN).wants_rebase(live=(MAX_CHAIN + 1) * LEAST_FILE)
+    assert _chain(*[1] * (MAX_CHAIN + 1)).wants_rebase(live=(MAX_CHAIN + 1) * LEAST_FILE)
