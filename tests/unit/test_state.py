@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.common.checksums import crc32
 from millstream.common.errors import InvalidProgramError, MillstreamError, StateLostError
 from millstream.common.time import Time
 from millstream.state import changelog, keyed, kinds
@@ -232,3 +234,9 @@ def test_what_expires_goes_though_no_file_is_written(backend: Backend) -> None:
         value.update(epoch)
         assert state.hold(epoch) is None
         assert len(state.table("v", kinds.VALUE)) < 40
+
+
+def test_checksums_are_those_of_zlib() -> None:
+    data = bytes(range(256)) * 40
+    assert crc32(data) == zlib.crc32(data)
+    assert crc32(memoryview(data)[100:], crc32(data[:100])) == zlib.crc32(data)

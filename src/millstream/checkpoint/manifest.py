@@ -15,9 +15,9 @@ import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from zlib import crc32
 
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
+from millstream.common.checksums import crc32
 from millstream.common.errors import DamagedStateError
 from millstream.common.sizes import in_bytes
 from millstream.operators.carried import mark_version_1

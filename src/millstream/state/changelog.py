@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
-from zlib import compress, crc32, decompress
+from zlib import compress, decompress
 
+from millstream.common.checksums import crc32
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.records import record

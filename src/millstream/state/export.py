@@ -10,12 +10,12 @@ import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millstream.common.checksums import crc32
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
 from millstream.state.changelog import Loads, Section

@@ -12,6 +12,8 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 _FIRST = 256
+# From so many bytes on there is room for many times as many: memory that nobody has written to takes none.
+_LARGE, _TIMES = 1 << 20, 8
 
 
 class Growing:
@@ -31,13 +33,14 @@ class Growing:
     @property
     def nbytes(self) -> int:
         """How many bytes it takes; of objects, what stands for them."""
-        return self._array.nbytes
+        return self.values.nbytes
 
     def extend(self, values: NDArray[Any]) -> None:
         """Add values."""
         end = self._count + len(values)
         if end > len(self._array):
-            larger = np.empty(max(2 * len(self._array), end), self._array.dtype)
+            times = 2 if self._array.nbytes < _LARGE else _TIMES
+            larger = np.empty(max(times * len(self._array), end), self._array.dtype)
             larger[: self._count] = self.values
             self._array = larger
         self._array[self._count : end] = values
