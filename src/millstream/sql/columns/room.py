@@ -5,6 +5,7 @@ What Arrow is shown of it stays as it is: more values come behind it, or into ot
 
 from __future__ import annotations
 
+import resource
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -14,6 +15,13 @@ from numpy.typing import DTypeLike, NDArray
 _FIRST = 256
 # From so many bytes on there is room for many times as many: memory that nobody has written to takes none.
 _LARGE, _TIMES = 1 << 20, 8
+
+
+def _times(size: int) -> int:
+    """Return how many times as many values there shall be room for, where they have so many bytes."""
+    # Where the address space is limited (`spark.executor.pyspark.memory`), memory counts that nobody has written to.
+    is_free = resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+    return _TIMES if size >= _LARGE and is_free else 2
 
 
 class Growing:
@@ -39,8 +47,7 @@ class Growing:
         """Add values."""
         end = self._count + len(values)
         if end > len(self._array):
-            times = 2 if self._array.nbytes < _LARGE else _TIMES
-            larger = np.empty(max(times * len(self._array), end), self._array.dtype)
+            larger = np.empty(max(_times(self._array.nbytes) * len(self._array), end), self._array.dtype)
             larger[: self._count] = self.values
             self._array = larger
         self._array[self._count : end] = values
