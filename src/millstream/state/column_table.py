@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.common.errors import InvalidProgramError
+from millstream.state.arrays import Arrays
 from millstream.state.hashes import groups_of
 from millstream.state.kinds import COLUMNS
 from millstream.state.table import BY_GROUP, StateTable
@@ -98,6 +99,9 @@ def check_columns(change: RowChange, wanted: Sequence[tuple[str, pa.DataType | N
 
 class LiveColumns(Protocol):
     """What an operator keeps as columns."""
+
+    def live_in(self, arrays: Arrays) -> None:
+        """Have arrays made there from now on; nothing is kept yet."""
 
     @property
     def file_bytes(self) -> int:

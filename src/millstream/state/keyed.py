@@ -172,6 +172,10 @@ class KeyedState:
         # Here, since programs without SQL need neither numpy nor Arrow.
         from millstream.state.column_table import ColumnTable
 
+        if self._store is not None:
+            from millstream.state.arrays import InFiles
+
+            live.live_in(InFiles(self._store.path))
         self._tables[name] = ColumnTable(name, live)
 
     def timers(self, name: str) -> TimerQueue:
@@ -340,7 +344,9 @@ class KeyedState:
         if self._store is None or not self._chain.files:
             # Changes of a base in memory take no more than it does. Without a file before, the base takes them.
             return True
-        return self._bytes_in < HELD_BYTES and sum(len(t.overlay) for t in self._tables.values()) < HELD_ROWS
+        # Changes of columns are where the columns are.
+        held = sum(len(t.overlay) for t in self._tables.values())
+        return not held or (self._bytes_in < HELD_BYTES and held < HELD_ROWS)
 
     def hold(self, epoch: int) -> Version:
         """Keep in memory what has changed since the last file; return that file."""

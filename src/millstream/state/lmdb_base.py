@@ -32,6 +32,7 @@ class LmdbStore:
 
     def __init__(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
+        self.path = path
         # What is lost in a crash is read again from the changelog, so nothing needs to reach the disk.
         self._env = lmdb.open(path, map_size=_MAP_BYTES, sync=False, metasync=False, lock=False, max_dbs=0)
         self._reading: Any = None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.keys import stable_order
 from millstream.sql.columns.room import Room, room_for
+from millstream.state.arrays import IN_MEMORY, Arrays
 
 Ints = NDArray[np.int64]
 
@@ -24,10 +25,10 @@ class GrowingColumn:
 
     __slots__ = ("_ends", "_parts", "_room", "kind")
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, arrays: Arrays = IN_MEMORY) -> None:
         self.kind = kind
         # Where the last part is and has room for more; None for types of which no part has.
-        self._room = room_for(kind)
+        self._room = room_for(kind, arrays)
         # Few, and where each ends.
         self._parts: list[pa.Array] = []
         self._ends = np.zeros(0, np.int64)

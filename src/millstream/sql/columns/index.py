@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from millstream.sql.columns.keys import Grouped, grouped, hashable_values
 from millstream.sql.columns.room import Growing
 from millstream.sql.columns.words import Word, columns_of, count_of_words, have_words, words_of
+from millstream.state.arrays import IN_MEMORY, Arrays
 
 Slots = NDArray[np.int64]
 
@@ -58,9 +59,9 @@ class Index(Protocol):
         ...
 
 
-def index_for(kinds: Sequence[pa.DataType]) -> Index:
+def index_for(kinds: Sequence[pa.DataType], arrays: Arrays = IN_MEMORY) -> Index:
     """Return an empty index for keys of some types."""
-    return KeyIndex(kinds) if have_words(kinds) else DictIndex()
+    return KeyIndex(kinds, arrays) if have_words(kinds) else DictIndex()
 
 
 class DictIndex:
@@ -112,16 +113,18 @@ def _python_keys(columns: Sequence[pa.Array], rows: int) -> list[Any]:
 class WordIndex:
     """An index of keys that are words: open addressing, with the next free place taken when one is taken."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, arrays: Arrays = IN_MEMORY) -> None:
+        self._arrays = arrays
         # The words of each slot's key, and which of its columns are null, once there was one.
-        self._words = [Growing(np.uint64) for _ in range(width)]
+        self._words = [Growing(np.uint64, arrays) for _ in range(width)]
         self._nulls: Growing | None = None
         self._count = 0
-        self._live = Growing(np.bool_)
+        self._live = Growing(np.bool_, arrays)
         self._make_table(_FEWEST)
 
     def _make_table(self, size: int) -> None:
-        self._table = np.full(size, _EMPTY, np.int32)
+        self._table = self._arrays.make(size, np.int32)
+        self._table[:] = _EMPTY
         self._shift = np.uint64(64 - (size.bit_length() - 1))
         self._mask = size - 1
         self._used = 0
@@ -150,7 +153,7 @@ class WordIndex:
     def _with_nulls(self, nulls: Word | None, rows: int) -> Word | None:
         """Return which columns are null: of all keys, once one was."""
         if nulls is not None and self._nulls is None:
-            self._nulls = Growing(np.uint64)
+            self._nulls = Growing(np.uint64, self._arrays)
             self._nulls.extend(np.zeros(self._count, np.uint64))
             # What is null is hashed too from here on.
             self._make_table(len(self._table))
@@ -308,9 +311,9 @@ class WordIndex:
 class KeyIndex:
     """An index of keys that are words, as long as there is no long text among them; then it is a dict."""
 
-    def __init__(self, kinds: Sequence[pa.DataType]) -> None:
+    def __init__(self, kinds: Sequence[pa.DataType], arrays: Arrays) -> None:
         self._kinds = list(kinds)
-        self._words = WordIndex(count_of_words(kinds))
+        self._words = WordIndex(count_of_words(kinds), arrays)
         self._any: DictIndex | None = None
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:

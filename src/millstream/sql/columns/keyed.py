@@ -15,6 +15,7 @@ from millstream.sql.columns.growing import GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
 from millstream.sql.columns.room import Growing
+from millstream.state.arrays import IN_MEMORY, Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
 # Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
@@ -75,21 +76,26 @@ class KeyedColumns:
         self._owners = len(kinds) if owners is None else owners
         # Have something done when slots were given other numbers: it is told the old numbers of those that are left.
         self.when_compacted: Callable[[Slots], None] = lambda left: None
+        self._arrays: Arrays = IN_MEMORY
+        self.clear()
+
+    def live_in(self, arrays: Arrays) -> None:
+        self._arrays = arrays
         self.clear()
 
     def clear(self) -> None:
-        self._index = index_for(self._kinds)
-        self._keys = [GrowingColumn(kind) for kind in self._kinds]
-        self._hashes = Growing(np.uint32)
-        self._columns = {k.name: Growing(k.dtype) for k in self._kept}
-        self._live = Growing(np.bool_)
+        self._index = index_for(self._kinds, self._arrays)
+        self._keys = [GrowingColumn(kind, self._arrays) for kind in self._kinds]
+        self._hashes = Growing(np.uint32, self._arrays)
+        self._columns = {k.name: Growing(k.dtype, self._arrays) for k in self._kept}
+        self._live = Growing(np.bool_, self._arrays)
         self._dead = 0
         # Numbers in the order in which keys have come; None while slots are.
         self._order: Growing | None = None
         self._next_order = 0
         # Which slots have changed since the last file, which of them files know, and what files know and is gone.
-        self._changed = Growing(np.bool_)
-        self._saved = Growing(np.bool_)
+        self._changed = Growing(np.bool_, self._arrays)
+        self._saved = Growing(np.bool_, self._arrays)
         self._gone: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
 
     def __len__(self) -> int:
@@ -186,12 +192,12 @@ class KeyedColumns:
             return
         left = self.slots()
         keys = self.keys_at(left)
-        self._index = index_for(self._kinds)
+        self._index = index_for(self._kinds, self._arrays)
         self._index.find_or_add(keys, len(left))
         for column, key in zip(self._keys, keys, strict=True):
             column.replace(key)
         order = self._came(left)
-        self._order = Growing(np.int64)
+        self._order = Growing(np.int64, self._arrays)
         self._order.extend(order)
         self._next_order = int(order.max(initial=-1)) + 1
         for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
@@ -213,7 +219,7 @@ class KeyedColumns:
         for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
             self._columns[kept.name].values[slots] = read(kept, column)
         if self._order is None:
-            self._order = Growing(np.int64)
+            self._order = Growing(np.int64, self._arrays)
             self._order.extend(np.arange(self.bound))
         came = change.rows.column(1).to_numpy()
         self._order.values[slots] = came

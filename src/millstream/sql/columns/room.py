@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from millstream.state.arrays import IN_MEMORY, Arrays
+
 _FIRST = 256
 # From so many bytes on there is room for many times as many: memory that nobody has written to takes none.
 _LARGE, _TIMES = 1 << 20, 8
@@ -27,10 +29,11 @@ def _times(size: int) -> int:
 class Growing:
     """A numpy array that grows."""
 
-    __slots__ = ("_array", "_count", "values")
+    __slots__ = ("_array", "_arrays", "_count", "values")
 
-    def __init__(self, dtype: DTypeLike) -> None:
-        self._array = np.empty(_FIRST, dtype)
+    def __init__(self, dtype: DTypeLike, arrays: Arrays = IN_MEMORY) -> None:
+        self._arrays = arrays
+        self._array = arrays.make(_FIRST, dtype)
         self._count = 0
         # What there is; good until more comes.
         self.values = self._array[:0]
@@ -47,7 +50,8 @@ class Growing:
         """Add values."""
         end = self._count + len(values)
         if end > len(self._array):
-            larger = np.empty(max(_times(self._array.nbytes) * len(self._array), end), self._array.dtype)
+            room = max(_times(self._array.nbytes) * len(self._array), end)
+            larger = self._arrays.make(room, self._array.dtype)
             larger[: self._count] = self.values
             self._array = larger
         self._array[self._count : end] = values
@@ -78,21 +82,22 @@ class Room(Protocol):
         """Return room for values of the same type."""
 
 
-def room_for(kind: pa.DataType) -> Room | None:
+def room_for(kind: pa.DataType, arrays: Arrays) -> Room | None:
     """Return where values of a type grow; None for types that lie in memory in another way."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _Texts(kind, np.int32)
+        return _Texts(kind, np.int32, arrays)
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return _Texts(kind, np.int64)
+        return _Texts(kind, np.int64, arrays)
     if pa.types.is_decimal128(kind) or (pa.types.is_primitive(kind) and kind.bit_width % 8 == 0):
-        return _Fixed(kind)
+        return _Fixed(kind, arrays)
     return None
 
 
 class _Validity:
     """Which values are not null."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
         self._count = 0
         # None as long as no value is null.
         self._bits: Growing | None = None
@@ -100,7 +105,7 @@ class _Validity:
     def extend(self, column: pa.Array) -> None:
         """Add values."""
         if self._bits is None and column.null_count:
-            self._bits = Growing(np.uint8)
+            self._bits = Growing(np.uint8, self._arrays)
             self._bits.extend(np.packbits(np.ones(self._count, np.bool_), bitorder="little"))
         if self._bits is not None:
             self._add(self._bits, column.is_valid().to_numpy(zero_copy_only=False))
@@ -124,11 +129,12 @@ class _Validity:
 class _Fixed:
     """Values that all take the same number of bytes."""
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, arrays: Arrays) -> None:
         self._kind = kind
+        self._arrays = arrays
         self._width: int = kind.bit_width // 8
-        self._values = Growing(np.dtype(f"V{self._width}") if self._width > 8 else np.dtype(f"u{self._width}"))
-        self._validity = _Validity()
+        self._values = Growing(np.dtype(f"V{self._width}" if self._width > 8 else f"u{self._width}"), arrays)
+        self._validity = _Validity(arrays)
 
     @property
     def nbytes(self) -> int:
@@ -147,19 +153,20 @@ class _Fixed:
         return pa.Array.from_buffers(self._kind, len(self._values), buffers)
 
     def another(self) -> Self:
-        return type(self)(self._kind)
+        return type(self)(self._kind, self._arrays)
 
 
 class _Texts:
     """Texts or bytes, one behind the other, and where each ends."""
 
-    def __init__(self, kind: pa.DataType, offset: type[np.int32] | type[np.int64]) -> None:
+    def __init__(self, kind: pa.DataType, offset: type[np.int32] | type[np.int64], arrays: Arrays) -> None:
         self._kind = kind
+        self._arrays = arrays
         self._offset = offset
-        self._ends = Growing(offset)
+        self._ends = Growing(offset, arrays)
         self._ends.extend(np.zeros(1, offset))
-        self._bytes = Growing(np.uint8)
-        self._validity = _Validity()
+        self._bytes = Growing(np.uint8, arrays)
+        self._validity = _Validity(arrays)
 
     @property
     def nbytes(self) -> int:
@@ -182,4 +189,4 @@ class _Texts:
         return pa.Array.from_buffers(self._kind, len(self._ends) - 1, buffers)
 
     def another(self) -> Self:
-        return type(self)(self._kind, self._offset)
+        return type(self)(self._kind, self._offset, self._arrays)

@@ -15,6 +15,7 @@ from millstream.sql.columns.growing import GrowingColumn, take_all
 from millstream.sql.columns.index import index_for
 from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.columns.room import Growing
+from millstream.state.arrays import IN_MEMORY, Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
 Ints = NDArray[np.int64]
@@ -58,21 +59,32 @@ class KeyedRows:
         self._kinds = list(kinds)
         self.keys = tuple(keys)
         self._owners = len(self.keys) if owners is None else owners
+        self._arrays: Arrays = IN_MEMORY
         self.clear()
 
+    def live_in(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self.clear()
+
+    def _longs(self) -> Growing:
+        return Growing(np.int64, self._arrays)
+
+    def _flags(self) -> Growing:
+        return Growing(np.bool_, self._arrays)
+
     def clear(self) -> None:
-        self._index = index_for([self._kinds[k] for k in self.keys])
+        self._index = index_for([self._kinds[k] for k in self.keys], self._arrays)
         # Of each key: its hash, its first and last row, how many there are in its list, and how many there ever were.
-        self._hashes = Growing(np.uint32)
-        self._head, self._tail = Growing(np.int64), Growing(np.int64)
-        self._length, self._ever = Growing(np.int64), Growing(np.int64)
+        self._hashes = Growing(np.uint32, self._arrays)
+        self._head, self._tail = self._longs(), self._longs()
+        self._length, self._ever = self._longs(), self._longs()
         self._many: dict[int, Growing] = {}
         # Of each row: its columns, its key, its number among those its key ever had, the next one, a number for its
         # owner's use, and whether it is there, has changed since the last file, and is known to files.
-        self._columns = [GrowingColumn(kind) for kind in self._kinds]
-        self._key, self._number, self._next = Growing(np.int64), Growing(np.int64), Growing(np.int64)
-        self._mark, self._touched = Growing(np.int64), Growing(np.int64)
-        self._live, self._changed, self._saved = Growing(np.bool_), Growing(np.bool_), Growing(np.bool_)
+        self._columns = [GrowingColumn(kind, self._arrays) for kind in self._kinds]
+        self._key, self._number, self._next = self._longs(), self._longs(), self._longs()
+        self._mark, self._touched = self._longs(), self._longs()
+        self._live, self._changed, self._saved = self._flags(), self._flags(), self._flags()
         self._dead = 0
         # Other numbers that are in the order in which rows have come; None while the rows' own are.
         self._order: Growing | None = None
@@ -210,7 +222,7 @@ class KeyedRows:
         """Return the rows of a key that has many."""
         found = self._many.get(key)
         if found is None:
-            found = self._many[key] = Growing(np.int64)
+            found = self._many[key] = self._longs()
             rows, row = [], int(self._head.values[key])
             while row >= 0:
                 rows.append(row)
@@ -331,7 +343,7 @@ class KeyedRows:
         found = self.find_or_add([columns[k] for k in self.keys], len(live))
         self.add(found, columns, marks)
         self._number.replace(number)
-        self._order = Growing(np.int64)
+        self._order = self._longs()
         self._order.extend(order)
         self._next_order = int(order.max(initial=-1)) + 1
         self._ever.values[found] = ever[keys]
@@ -414,7 +426,7 @@ class KeyedRows:
         if self._clock is not None:
             self._touched.values[rows] = touched[new]
         if self._order is None:
-            self._order = Growing(np.int64)
+            self._order = self._longs()
             self._order.extend(np.arange(len(self._live)))
         self._order.values[rows] = order[new]
         self._next_order = max(self._next_order, len(self._order), int(order.max()) + 1)

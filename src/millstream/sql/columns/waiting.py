@@ -17,6 +17,7 @@ from millstream.operators.budget import Budget
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.columns.order import Order, sorted_rows
+from millstream.state.arrays import Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns
 from millstream.state.spill_file import Place, SpillFile
 
@@ -198,6 +199,9 @@ class WaitingRows:
         self._account.keeps(sum(part.nbytes for part in self._parts))
 
     # --- files of the state
+
+    def live_in(self, arrays: Arrays) -> None:
+        """Rows that wait are put on disk anyway when there are many."""
 
     def _change(self, batch: Batch) -> RowChange:
         found = pa.array(hashes([batch.columns[k] for k in self._keys], len(batch)))

@@ -19,6 +19,7 @@ from millstream.operators.budget import Budget
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.waiting import BINS, InBins, WaitingRows, bins_of, parted
 from millstream.sql.operators.base import EmitsStepByStep
+from millstream.state.arrays import Arrays
 from millstream.state.column_table import LiveColumns, RowChange, from_ipc, to_ipc
 from millstream.state.spill_file import Place, SpillFile
 
@@ -154,6 +155,9 @@ class OverflowTable:
         return from_ipc(self._file.read(place))
 
     # --- files of the state
+
+    def live_in(self, arrays: Arrays) -> None:
+        self.live.live_in(arrays)
 
     @property
     def file_bytes(self) -> int:

@@ -1,0 +1,100 @@
+"""State of SQL that is larger than memory: with the backend on disk its columns are in files that are mapped."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.state import arrays
+from millstream.table import StreamTableEnvironment
+
+# About 400 MB of rows, with 120 MB of memory: mapped files are not counted.
+_PROGRAM = """
+import resource, sys
+import numpy as np, pyarrow as pa
+from millstream.sql.columns.rows import KeyedRows
+from millstream.state.arrays import IN_MEMORY, InFiles
+from millstream.state.changelog import FileHeader, Section, encode
+from millstream.state.kinds import COLUMNS
+
+where, directory = sys.argv[1:]
+kept = KeyedRows([pa.int64(), pa.string()], [0])
+kept.live_in(IN_MEMORY if where == "memory" else InFiles(directory))
+
+def add(start, count):
+    columns = [pa.array(range(start, start + count)), pa.array([str(i) * 200 for i in range(start, start + count)])]
+    kept.add(kept.find_or_add(columns[:1], count), columns)
+
+add(100_000, 2000)
+has = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (has + (120 << 20), resource.RLIM_INFINITY))
+try:
+    for start in range(102_000, 440_000, 2000):
+        add(start, 2000)
+except (MemoryError, pa.ArrowMemoryError):
+    sys.exit("no memory")
+found = kept.find([pa.array(range(100_000, 440_000, 1111))], 307)
+assert kept.take(1, found).to_pylist() == [str(i) * 200 for i in range(100_000, 440_000, 1111)]
+changes = Section("rows", COLUMNS, "group", {0: kept.changes()})
+print(sum(map(len, encode(FileHeader("op", 0, 1, True, []), [changes]))) >> 20)
+"""
+
+
+@pytest.mark.parametrize(("where", "said", "size"), [("files", "", "402"), ("memory", "no memory", "")])
+def test_rows_may_be_more_than_memory(where: str, said: str, size: str, tmp_path: Path) -> None:
+    program = [sys.executable, "-c", _PROGRAM, where, str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stderr.strip(), done.stdout.strip()) == (said, size)
+    assert not list(tmp_path.iterdir()), "files have no names"
+
+
+_QUERY = """
+SELECT a.id, b.id, a.text, c FROM a JOIN b ON a.id = b.id
+JOIN (SELECT MOD(id, 7) AS k, COUNT(DISTINCT text) AS c FROM b GROUP BY MOD(id, 7)) ON MOD(a.id, 7) = k
+"""
+
+
+def _left(backend: str, directory: Path) -> Counter[tuple[object, ...]]:
+    settings = {
+        "state.backend.type": backend,
+        "millstream.engine": "local",
+        "millstream.quiet": "true",
+        "parallelism.default": "2",
+        "execution.checkpointing.interval": "10 ms",
+        "execution.checkpointing.dir": str(directory),
+    }
+    config = Configuration.from_dict(settings)
+    t_env = StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment(config))
+    for name in ("a", "b"):
+        t_env.execute_sql(
+            f"CREATE TABLE {name} (id INT, text AS IF(MOD(id, 5) = 1, NULL, CAST(id AS STRING))) WITH ('connector' = "
+            "'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '2999')"
+        )
+    left: Counter[tuple[object, ...]] = Counter()
+    with t_env.execute_sql(_QUERY).collect() as changes:
+        for row in changes:
+            left[tuple(row)] += 1 if row.get_row_kind().name in ("INSERT", "UPDATE_AFTER") else -1
+    return +left
+
+
+def test_answers_are_the_same_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    class Noted(arrays.InFiles):
+        def make(self, count: int, dtype: object) -> object:  # type: ignore[override]
+            made.append(count)
+            return super().make(count, dtype)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(arrays, "_LARGE", 1)
+    monkeypatch.setattr(arrays, "InFiles", Noted)
+    in_memory = _left("hashmap", tmp_path / "memory")
+    assert not made
+    assert _left("rocksdb", tmp_path / "files") == in_memory
+    assert len(made) > 50
+    assert len(in_memory) == 3000
