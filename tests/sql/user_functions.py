@@ -173,6 +173,19 @@ class Doubled(AsyncScalarFunction):  # type: ignore[misc]
         return None if value is None else value * 2
 
 
+class Flaky(AsyncScalarFunction):  # type: ignore[misc]
+    """Fails three times for one value: as often as it is asked again."""
+
+    def open(self, function_context: Any) -> None:
+        self.failures = 0
+
+    async def eval(self, value: Any) -> Any:
+        if value == 5 and self.failures < 3:
+            self.failures += 1
+            raise ValueError("not now")
+        return value
+
+
 def _mean() -> Any:
     @udaf(result_type=DataTypes.DOUBLE(), func_type="pandas")
     def mean(values: Any) -> Any:
@@ -261,6 +274,25 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
             udf(lambda row: Row(row[0], (row[1] or 0) + row[2]), result_type="ROW<k STRING, s BIGINT>")
         ).alias("k", "s")
     ),
+    "map on pandas": _api(
+        lambda t: t.map(
+            udf(lambda rows: rows[["k", "w"]], result_type="ROW<k STRING, s BIGINT>", func_type="pandas")
+        ).alias("k", "s")
+    ),
+    "aggregate of rows on pandas": _api(
+        lambda t: (
+            t.group_by(col("k"))
+            .aggregate(
+                udaf(
+                    lambda rows: (rows.w.mean(), rows.v.max()),
+                    result_type="ROW<a DOUBLE, b BIGINT>",
+                    func_type="pandas",
+                ).alias("m", "b")
+            )
+            .select(col("k"), col("m"), col("b"))
+        ),
+        True,
+    ),
     "flat map": _api(
         lambda t: t.flat_map(
             udtf(
@@ -271,9 +303,10 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     ),
     "metrics and parameters": _api(lambda t: t.select(col("k"), udf(Counting(), result_type="BIGINT")(col("v")))),
     "async": _api(lambda t: t.select(col("k"), udf(Doubled(), result_type="BIGINT")(col("v")))),
+    "async that fails at first": _api(lambda t: t.select(col("k"), udf(Flaky(), result_type="BIGINT")(col("v")))),
 }
 # In BATCH, and where rows are told at once, their order is not defined.
-UNORDERED = {"pandas in batch", "pandas over in batch"}
+UNORDERED = {"pandas in batch", "pandas over in batch", "aggregate of rows on pandas"}
 
 
 def _shown(value: Any) -> str:

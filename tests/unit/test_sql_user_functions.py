@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from sql.user_functions import PROGRAMS, RECORDED, UNORDERED, Joined, Top2, WeightedAverage, changes, is_batch
 from sql_runs import Bare, batch_of, changes_of
 
+from millstream.common.errors import MillstreamError
 from millstream.operators.base import Operator
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
@@ -18,7 +20,7 @@ from millstream.sql.operators.table_aggregate import TableAggregateOperator
 from millstream.sql.operators.user_aggregates import in_session
 from millstream.table import DataTypes, EnvironmentSettings, TableEnvironment
 from millstream.table.expressions import col, lit
-from millstream.table.udf import AggregateFunction, udaf, udtaf
+from millstream.table.udf import AggregateFunction, AsyncScalarFunction, udaf, udf, udtaf
 from millstream.table.window import Over, Tumble
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
@@ -135,3 +137,77 @@ def test_functions_are_opened_and_closed_with_their_subtask() -> None:
     bare.operator.close()
     assert seen == [0, "closed"]
     assert issubclass(Watched, AggregateFunction)
+
+
+def _asked(function: AsyncScalarFunction, **settings: str) -> list[Any]:
+    t_env = _environment()
+    for key, value in settings.items():
+        t_env.get_config().set(f"table.exec.async-scalar.{key.replace('_', '-')}", value)
+    t_env.execute_sql(
+        "CREATE TABLE ids (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
+        "'fields.n.start' = '1', 'fields.n.end' = '5000')"
+    )
+    called = udf(function, result_type=DataTypes.BIGINT())
+    return [row[0] for row in t_env.from_path("ids").select(called(col("n"))).execute().collect()]
+
+
+def test_what_an_async_function_makes_on_its_loop_lives_as_long_as_it() -> None:
+    """A client is bound to the loop it was made on, and rows come in several batches."""
+
+    class Client(AsyncScalarFunction):
+        loop: Any = None
+
+        async def eval(self, value: int) -> int:
+            self.loop = self.loop or asyncio.get_running_loop()
+            assert self.loop is asyncio.get_running_loop()
+            return -value
+
+    assert _asked(Client()) == [-n for n in range(1, 5001)]
+
+
+def test_so_many_rows_wait_for_an_async_function_at_once() -> None:
+    class Counting(AsyncScalarFunction):
+        now = 0
+
+        async def eval(self, value: int) -> int:
+            self.now += 1
+            await asyncio.sleep(0)
+            found, self.now = self.now, self.now - 1
+            return found
+
+    assert max(_asked(Counting())) == 10
+    assert max(_asked(Counting(), max_concurrent_operations="3")) == 3
+
+
+def test_an_async_function_that_does_not_answer_or_always_fails_fails_the_job() -> None:
+    class Silent(AsyncScalarFunction):
+        async def eval(self, value: int) -> int:
+            await asyncio.get_running_loop().create_future()
+            return value
+
+    class Failing(AsyncScalarFunction):
+        calls = 0
+
+        async def eval(self, value: int) -> int:
+            self.calls += 1
+            raise ValueError(f"call {self.calls}")
+
+    late = r"The async function Silent has not answered within 0.05 s \('table.exec.async-scalar.timeout'\) for the row"
+    with pytest.raises(MillstreamError, match=late):
+        _asked(Silent(), timeout="50 ms")
+    with pytest.raises(MillstreamError, match="ValueError: call 3\n"):
+        _asked(Failing(), max_concurrent_operations="1", max_attempts="2", retry_delay="1 ms")
+    with pytest.raises(MillstreamError, match="ValueError: call 1\n"):
+        _asked(Failing(), max_concurrent_operations="1", retry_strategy="NO_RETRY")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("max_attempts", "often"), ("timeout", "long"), ("retry_strategy", "SOMETIMES")]
+)
+def test_settings_of_async_functions_that_say_nothing_are_refused(key: str, value: str) -> None:
+    class Same(AsyncScalarFunction):
+        async def eval(self, value: int) -> int:
+            return value
+
+    with pytest.raises(MillstreamError, match=f"Could not parse value '{value}' for 'table.exec.async-scalar."):
+        _asked(Same(), **{key: value})

@@ -231,7 +231,7 @@ class UserDefinedFunctionWrapper:
 
     def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
         """Return what is called with columns, in a subtask: the function has been opened."""
-        from millstream.table.user_calls import opened_scalar
+        from millstream.table.async_calls import opened_scalar
 
         return opened_scalar(self, types, result, context)
 

@@ -97,20 +97,25 @@ class PandasAggregateCall(AggregateCall):
 
     def value(self, accumulator: Any) -> Any:
         columns = zip(*accumulator, strict=True) if accumulator else [()] * len(self._types)
-        series = [to_column(list(c), t, self._zone).to_pandas() for c, t in zip(columns, self._types, strict=True)]
+        given = self._pandas([to_column(list(c), t, self._zone) for c, t in zip(columns, self._types, strict=True)])
         try:
-            found = self._whole(series)
+            found = self._whole(given)
         except Exception as e:
             e.add_note(f"in the pandas aggregate function {self.name}, for {len(accumulator)} rows")
             raise
         return _of_pandas(found)
 
-    def _whole(self, series: list[Any]) -> Any:
+    def _whole(self, given: list[Any]) -> Any:
         if self._opened:
             accumulator = self._user.create_accumulator()
-            self._user.accumulate(accumulator, *series)
+            self._user.accumulate(accumulator, *given)
             return self._user.get_value(accumulator)
-        return self._user(*series)
+        return self._user(*given)
+
+    def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+        # A DataFrame of whole rows is made when all of them are there.
+        values = self._values(columns)
+        return list(zip(*values, strict=True)) if values else [()] * count
 
 
 def _of_pandas(value: Any) -> Any:

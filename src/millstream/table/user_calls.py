@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,14 +16,10 @@ from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType, RowType
 from millstream.table.udf import (
     FunctionContext,
-    UserDefinedAsyncScalarFunctionWrapper,
     UserDefinedFunction,
     UserDefinedFunctionWrapper,
     UserDefinedTableFunctionWrapper,
 )
-
-# So many requests of a batch are made at once.
-_MOST_AT_ONCE = 10
 
 
 class UserCallable:
@@ -56,10 +51,22 @@ class UserCallable:
             self._user.close()
 
     def _python(self, columns: Sequence[pa.Array]) -> list[list[Any]]:
-        values = [to_python(c, t, self._zone) for c, t in zip(columns, self._types, strict=True)]
+        values = self._values(columns)
         if not self._takes_row:
             return values
         return [Row.many(self._names, zip(*values, strict=True))]
+
+    def _values(self, columns: Sequence[pa.Array]) -> list[list[Any]]:
+        return [to_python(c, t, self._zone) for c, t in zip(columns, self._types, strict=True)]
+
+    def _pandas(self, columns: Sequence[pa.Array]) -> list[Any]:
+        """Return what a function on pandas is called with: a Series of each column, or a DataFrame of the rows."""
+        series = [c.to_pandas() for c in columns]
+        if not self._takes_row:
+            return series
+        import pandas
+
+        return [pandas.DataFrame(dict(zip(self._names, series, strict=True)))]
 
     def _told(self, error: BaseException, columns: Sequence[list[Any]], row: int) -> None:
         """Say which row an error is about; the user's own traceback comes first."""
@@ -96,35 +103,12 @@ class ScalarCall(UserCallable):
         return result_column(self.name, found, self._result, self._zone)
 
 
-class AsyncScalarCall(ScalarCall):
-    """Awaits a function for each row, some rows at a time."""
-
-    def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
-        given = self._python(columns)
-        found = asyncio.run(self._all(given, rows))
-        return result_column(self.name, found, self._result, self._zone)
-
-    async def _all(self, given: list[list[Any]], rows: int) -> list[Any]:
-        gate = asyncio.Semaphore(_MOST_AT_ONCE)
-
-        async def one(row: int) -> Any:
-            async with gate:
-                try:
-                    waited: Awaitable[Any] = self._call(*(c[row] for c in given))
-                    return await waited
-                except Exception as e:
-                    self._told(e, given, row)
-                    raise
-
-        return await asyncio.gather(*(one(row) for row in range(rows)))
-
-
 class PandasCall(ScalarCall):
     """Calls a function on whole columns, as pandas.Series."""
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
         try:
-            found = self._call(*(c.to_pandas() for c in columns))
+            found = self._call(*self._pandas(columns))
         except Exception as e:
             e.add_note(f"in the pandas function {self.name}, for {rows} rows")
             raise
@@ -236,13 +220,3 @@ class _Parameters(dict[str, str]):
 
     def get(self, key: str, default: Any = None) -> Any:
         return self._runtime.get_job_parameter(key, default)
-
-
-def opened_scalar(
-    function: UserDefinedFunctionWrapper, types: Sequence[DataType], result: DataType, context: EvaluationContext
-) -> ScalarCall:
-    """Return a scalar function that can be called with columns."""
-    if isinstance(function, UserDefinedAsyncScalarFunctionWrapper):
-        return AsyncScalarCall(function, types, result, context)
-    make = PandasCall if function.func_type == "pandas" else ScalarCall
-    return make(function, types, result, context)

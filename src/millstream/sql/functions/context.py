@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -28,6 +28,7 @@ class EvaluationContext:
         watermark: the watermark of the operator, None as long as there is none.
         catalog, database: the current ones.
         runtime_context: what functions of the user's are opened with; None where there is no subtask.
+        options: the configuration.
     """
 
     time_zone: str = "UTC"
@@ -38,6 +39,7 @@ class EvaluationContext:
     catalog: str = "default_catalog"
     database: str = "default_database"
     runtime_context: Any = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     _opened: dict[Any, OpenedFunction] = field(default_factory=dict, repr=False)
     # What is asked for several times: expressions as text, and what computes each once for a batch, see `evaluate`.
     shared: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -41,6 +41,7 @@ class Session:
             catalog=self.catalog,
             database=self.database,
             runtime_context=setup.context,
+            options=self.options,
         )
 
     def flag(self, key: str) -> bool:
