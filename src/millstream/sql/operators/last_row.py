@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
-from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.batch import UPDATE_BEFORE, Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.order import Order, sorted_rows
@@ -37,6 +37,7 @@ class LastRowOperator(KeyedBatchOperator):
         rowtime: int | None = None,
         final_only: bool = False,
         ttl: int = 0,
+        drops_old_halves: bool = False,
     ) -> None:
         """Make one.
 
@@ -48,8 +49,10 @@ class LastRowOperator(KeyedBatchOperator):
             rowtime: the column by which a row is the last, not arrival; None for that.
             final_only: whether only what is there at the end is emitted.
             ttl: how long a row lives that is not touched, in milliseconds; 0 for ever.
+            drops_old_halves: whether rows that say -U are left out: what was there is known.
         """
         self.ttl = ttl
+        self.drops_old_halves = drops_old_halves
         self.keys = tuple(keys)
         self.kinds = list(kinds)
         self.pairs = pairs
@@ -64,6 +67,10 @@ class LastRowOperator(KeyedBatchOperator):
         self._rows: KeyedRows = self.keeps("rows", rows)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
+        if self.drops_old_halves and batch.kinds is not None:
+            batch = batch.filter(batch.kinds != UPDATE_BEFORE)
+            if not len(batch):
+                return
         rows = self._rows
         if self.ttl:
             rows.expire(self.setup.clock() - self.ttl)

@@ -18,7 +18,7 @@ from millstream.sql.plan.rules.join_strategy import choose_strategy
 from millstream.sql.plan.rules.joins import find_equal_keys
 from millstream.sql.plan.rules.lookups import find_lookup_join
 from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
-from millstream.sql.plan.rules.sources import limit_scan, normalize_upserts, share_scans
+from millstream.sql.plan.rules.sources import limit_scan, normalize_changes, share_scans
 from millstream.sql.plan.rules.subqueries import without_subqueries
 from millstream.sql.plan.rules.times import check_times, retimed
 from millstream.sql.plan.rules.window_rows import find_window_join, find_window_rank
@@ -36,7 +36,7 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     node = bottom_up(node, lambda n: limit_scan(filters_into_scan(n)))
     node = bottom_up(node, lambda n: find_equal_keys(n) if batch else find_interval_join(find_equal_keys(n)))
     if not batch:
-        node = bottom_up(node, normalize_upserts)
+        node = bottom_up(node, lambda n: normalize_changes(n, settings))
         node = bottom_up(node, retimed)
     node = _with_calcs(node)
     node = bottom_up(node, lambda n: find_rank(n, batch))

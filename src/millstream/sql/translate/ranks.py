@@ -125,5 +125,6 @@ def normalize(to: Translator, planned: Planned) -> list[StreamEnd]:
         says_equal=planned.traits.state_ttl > 0,
         final_only=to.session.batch,
         ttl=planned.traits.state_ttl,
+        drops_old_halves=Changes.UPDATE_BEFORE in before.traits.changes,
     )
     return to.one(planned, operator, to.by_key(before, node.keys))

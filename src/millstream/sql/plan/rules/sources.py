@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.sql.changes import INSERTS, Changes
@@ -13,23 +13,37 @@ from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.schema import Fields
 
 
-def normalize_upserts(node: n.Node) -> n.Node:
-    """Put a ChangelogNormalize above a source that gives upserts."""
+_DUPLICATES = "table.exec.source.cdc-events-duplicate"
+
+
+def normalize_changes(node: n.Node, settings: Mapping[str, str]) -> n.Node:
+    """Put a ChangelogNormalize above a source that gives upserts, or may give a change twice."""
     if isinstance(node, n.StreamScan) and node.key:
         return n.ChangelogNormalize(node.fields, node, node.key)
     if not isinstance(node, n.Scan):
         return node
     changes = node.source.changes
-    if Changes.UPDATE_AFTER not in changes or Changes.UPDATE_BEFORE in changes:
+    is_upserts = Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes
+    is_twice = changes != INSERTS and settings.get(_DUPLICATES, "false").strip().lower() == "true"
+    if not is_upserts and not is_twice:
         return node
     key = node.table.primary_key
     if not key:
-        raise TableException(
-            f"Table '{'.'.join(node.name)}' produces a changelog stream that contains UPDATE_AFTER but no "
-            "UPDATE_BEFORE, but it has no primary key: declare PRIMARY KEY (..) NOT ENFORCED."
-        )
+        raise TableException(_without_key(".".join(node.name), is_upserts))
     places = tuple(node.fields.names.index(k) for k in key)
     return n.ChangelogNormalize(node.fields, node, places)
+
+
+def _without_key(table: str, is_upserts: bool) -> str:
+    if is_upserts:
+        return (
+            f"Table '{table}' produces a changelog stream that contains UPDATE_AFTER but no UPDATE_BEFORE, but it has "
+            "no primary key: declare PRIMARY KEY (..) NOT ENFORCED."
+        )
+    return (
+        f"Configuration '{_DUPLICATES}' is enabled which requires the changelog sources to define a PRIMARY KEY. "
+        f"However, table '{table}' doesn't have a primary key."
+    )
 
 
 def limit_scan(node: n.Node) -> n.Node:
