@@ -248,6 +248,22 @@ def test_what_cannot_be_read_is_told_with_its_place_or_left_out(kafka: KafkaBrok
     assert rows(batch, "SELECT * FROM u") == [(1,), (3,)]
 
 
+def test_the_option_that_leaves_a_message_out_is_that_of_its_key_or_its_value(kafka: KafkaBroker, topic: str) -> None:
+    send(kafka, topic, {"key": '{"k": 1}', "value": "nonsense"}, {"key": "no key", "value": '{"n": 2}'})
+    send(kafka, topic, {"key": '{"k": 3}', "value": '{"n": 3}'})
+    options = {**BOUNDED, "key.format": "json", "key.fields": "k", "value.format": "json"}
+    options["value.fields-include"] = "EXCEPT_KEY"
+    t_env = local()
+    for name, part in (("t", "value"), ("u", "key")):
+        declare(t_env, kafka, name, "k INT, n INT", topic, options)
+        advice = f"leave such messages out with '{part}.json.ignore-parse-errors' = 'true'"
+        with pytest.raises(MillstreamError, match=advice):
+            rows(t_env, f"SELECT * FROM {name}")
+        options[f"{part}.json.ignore-parse-errors"] = "true"
+    declare(t_env, kafka, "v", "k INT, n INT", topic, options)
+    assert rows(t_env, "SELECT * FROM v") == [(3, 3)]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -277,6 +293,9 @@ def test_what_cannot_be_read_is_told_with_its_place_or_left_out(kafka: KafkaBrok
         ({"topic": "a;b"}, "Metadata column 'topic' must be specified in schema"),
         ({"format": "nope"}, "Could not find any format factory for identifier 'nope'"),
         ({"json.nope": "1"}, "Unsupported options found for 'kafka'"),
+        # Of a format that the table has not; and of one that it has, under another name.
+        ({"csv.null-literal": "-"}, "Unsupported options:\\n\\ncsv.null-literal\\n"),
+        ({"value.json.ignore-parse-errors": "true"}, "Unsupported options:\\n\\nvalue.json.ignore-parse-errors\\n"),
     ],
 )
 def test_options_are_refused_with_flinks_words(options: dict[str, str], words: str) -> None:

@@ -151,6 +151,10 @@ class Connector(ABC):
     required: ClassVar[frozenset[str]] = frozenset()
     optional: ClassVar[frozenset[str]] = frozenset()
 
+    def options(self, given: Mapping[str, str]) -> frozenset[str]:
+        """Return the options that a table may have which is declared with these: not those of formats it has not."""
+        return self.required | self.optional
+
     def table_source(self, context: TableContext) -> TableSource:
         """Return what reads a table."""
         raise NotImplementedError

@@ -24,7 +24,7 @@ from millstream.table.connectors.options import Options
 from millstream.table.connectors.partition_commit import PARTITION_COMMIT_OPTIONS, partition_commits
 from millstream.table.formats.comparisons import comparisons_of
 from millstream.table.formats.contract import FileTableFormat, MessageFormat, TableFormat
-from millstream.table.formats.registry import format_options, made_format
+from millstream.table.formats.registry import format_options, made_format, without_other_formats
 
 _DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 
@@ -164,6 +164,9 @@ class FileSystemConnector(Connector):
             *format_options(),
         ]
     )
+
+    def options(self, given: Mapping[str, str]) -> frozenset[str]:
+        return without_other_formats(super().options(given), format_options(), [(given.get("format"), "")])
 
     def table_source(self, context: TableContext) -> TableSource:
         return _Source(context)

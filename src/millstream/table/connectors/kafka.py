@@ -29,7 +29,7 @@ from millstream.table.connectors.kafka_options import (
 from millstream.table.connectors.kafka_reading import TableMessages, metadata_of
 from millstream.table.connectors.kafka_writing import WRITTEN, BufferFlush, TableWriting, partitioning_of
 from millstream.table.connectors.options import Options
-from millstream.table.formats.registry import message_format_options
+from millstream.table.formats.registry import message_format_options, without_other_formats
 
 _GUARANTEES = {
     "exactly-once": DeliveryGuarantee.EXACTLY_ONCE,
@@ -55,12 +55,18 @@ _COMMON = frozenset(
         "sink.delivery-guarantee",
         "sink.transactional-id-prefix",
         "sink.partitioner",
+        "sink.transaction-naming-strategy",
     ]
 )
 
 
-def _options_of_formats() -> frozenset[str]:
-    return message_format_options() | message_format_options("key.") | message_format_options("value.")
+_OF_FORMATS = message_format_options() | message_format_options("key.") | message_format_options("value.")
+
+
+class _OnKafka(Connector):
+    def options(self, given: Mapping[str, str]) -> frozenset[str]:
+        chosen = [(given.get(f"{prefix}format"), prefix) for prefix in ("", "key.", "value.")]
+        return without_other_formats(super().options(given), _OF_FORMATS, chosen)
 
 
 class _Source(TableSource):
@@ -174,14 +180,14 @@ def _zone(context: TableContext) -> str:
     return "UTC" if zone == "default" else zone
 
 
-class KafkaConnector(Connector):
+class KafkaConnector(_OnKafka):
     """Reads and writes topics; each message is a change of its own."""
 
     identifier = "kafka"
     required = frozenset(["properties.bootstrap.servers"])
     optional = (
         _COMMON
-        | _options_of_formats()
+        | _OF_FORMATS
         | {
             "key.fields",
             "scan.startup.mode",
@@ -208,13 +214,13 @@ class KafkaConnector(Connector):
         return _Sink(context, self._messages(context, topics), topics, upserts=False)
 
 
-class UpsertKafkaConnector(Connector):
+class UpsertKafkaConnector(_OnKafka):
     """Reads and writes topics whose messages say what the row of a key is now; without a value it is gone."""
 
     identifier = "upsert-kafka"
     required = frozenset(["properties.bootstrap.servers", "key.format", "value.format"])
     optional = (
-        (_COMMON - {"format"}) | _options_of_formats() | {"sink.buffer-flush.max-rows", "sink.buffer-flush.interval"}
+        (_COMMON - {"format"}) | _OF_FORMATS | {"sink.buffer-flush.max-rows", "sink.buffer-flush.interval"}
     )
 
     def _messages(self, context: TableContext, topics: Topics) -> Messages:

@@ -164,7 +164,7 @@ def _decoded(
         message = messages[e.place]
         fix = ""
         if "ignore-parse-errors" in found.optional:
-            fix = f" Correct it, or leave such messages out with '{found.identifier}.ignore-parse-errors' = 'true'."
+            fix = f" Correct it, or leave such messages out with '{found.options_begin}ignore-parse-errors' = 'true'."
         raise MillstreamError(
             f"Kafka: the message at offset {message.offset()} of partition {message.partition()} of topic "
             f"{message.topic()!r} cannot be read: {e.reason}.{fix}"

@@ -131,7 +131,7 @@ def _check_options(connector: Connector, options: dict[str, str]) -> None:
         raise ValidationException(
             "One or more required options are missing.\n\nMissing required options are:\n\n" + "\n".join(missing)
         )
-    known = connector.required | connector.optional | _COMMON | {_IDENTIFIER}
+    known = connector.options(options) | _COMMON | {_IDENTIFIER}
     unknown = sorted(key for key in options if not _is_known(key, known))
     if unknown:
         raise ValidationException(

@@ -80,7 +80,15 @@ class Decoded:
 
 
 class MessageFormat(TableFormat):
-    """A format whose rows are messages, in a file each on a line of its own."""
+    """A format whose rows are messages, in a file each on a line of its own.
+
+    Attributes:
+        options_begin: what stands before its options in a declaration.
+    """
+
+    def __init__(self, options: Options, zone: str) -> None:
+        super().__init__(options, zone)
+        self.options_begin = f"{self.identifier}."
 
     @abstractmethod
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 
 from millstream.sql.errors import ValidationException
@@ -64,6 +64,20 @@ def message_format_options(prefix: str = "") -> frozenset[str]:
     return frozenset(f"{prefix}{name}.{o}" for name in _MESSAGES for o in _found(name, _MESSAGES).optional)
 
 
+def without_other_formats(
+    options: frozenset[str], of_formats: frozenset[str], chosen: Iterable[tuple[str | None, str]]
+) -> frozenset[str]:
+    """Return options without those of formats that a table has not.
+
+    Args:
+        options: all that its connector takes.
+        of_formats: those of them that are of formats.
+        chosen: the formats it has, None for none, and what stands before the options of each.
+    """
+    starts = tuple(f"{prefix}{name}." for name, prefix in chosen if name is not None)
+    return frozenset(o for o in options if o not in of_formats or o.startswith(starts))
+
+
 def made_format(identifier: str, options: Mapping[str, str], zone: str) -> TableFormat:
     """Return a format with the options that begin with its name."""
     return format_class(identifier)(Options(options_of(identifier, options)), zone)
@@ -73,6 +87,7 @@ def made_message_format(identifier: str, options: Mapping[str, str], zone: str, 
     """Return a format of messages with the options that begin with a prefix and its name."""
     found = _found(identifier, _MESSAGES)(Options(options_of(identifier, options, prefix)), zone)
     assert isinstance(found, MessageFormat)
+    found.options_begin = f"{prefix}{identifier}."
     return found
 
 
