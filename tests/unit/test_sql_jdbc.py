@@ -257,10 +257,10 @@ def test_what_a_database_refuses_is_told(database: Database) -> None:
     run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
     t_env = local()
     table(t_env, url, "t", "k INT", sink__max_retries="0")
-    with pytest.raises(
-        MillstreamError, match="JDBC: 2 rows for table 't', the first of them .1,., could not be written"
-    ):
+    with pytest.raises(MillstreamError) as told:
         t_env.execute_sql("INSERT INTO t VALUES (1), (1)").wait()
+    # The driver's own traceback would say nothing more.
+    assert str(told.value).startswith("JDBC: 2 rows for table 't', the first of them (1,), could not be written: ")
     assert run("SELECT * FROM t") == []
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sysconfig
 import traceback
 from types import TracebackType
 from typing import Any
@@ -13,6 +15,12 @@ from millstream.common.telling import suggestion
 from millstream.operators.codegen import Site, site_of
 
 _SHOWN = 300
+# Where code is that is not the user's: libraries, Python's own, and ours.
+_LIBRARIES = (
+    *(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
+    os.path.dirname(os.path.dirname(__file__)) + os.sep,
+    "<",
+)
 
 
 @record(frozen=True)
@@ -178,8 +186,8 @@ def _call_again(site: Site, variables: dict[str, Any], error: Exception) -> Exce
 
 
 def user_traceback(error: BaseException) -> str:
-    """Format the traceback without the frames that are ours."""
-    if isinstance(error, MillstreamError) and error.__cause__ is None:
+    """Format the traceback without the frames that are ours; what we say of a library's error is said in our words."""
+    if isinstance(error, MillstreamError) and (error.__cause__ is None or not _is_of_users_code(error)):
         return str(error)
     tb = error.__traceback__
     inner = tb
@@ -190,6 +198,18 @@ def user_traceback(error: BaseException) -> str:
     text = "".join(traceback.format_exception(type(error), error, inner)).rstrip("\n")
     hint = suggestion(error)
     return f"{text if text.endswith(hint) else text + hint}\n"
+
+
+def _is_of_users_code(error: BaseException) -> bool:
+    """Tell whether an error, or what has caused it, has come through code of the user's; without frames it may have."""
+    tb = error.__traceback__
+    if tb is None:
+        return True
+    while tb is not None:
+        if not tb.tb_frame.f_code.co_filename.startswith(_LIBRARIES):
+            return True
+        tb = tb.tb_next
+    return error.__cause__ is not None and _is_of_users_code(error.__cause__)
 
 
 def is_ours(tb: TracebackType) -> bool:
