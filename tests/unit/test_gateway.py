@@ -8,9 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pytest
 
@@ -43,6 +47,16 @@ def eventually(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder; yield where."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -233,14 +247,40 @@ def test_a_script_runs_as_an_application(gateway: Gateway, tmp_path: Path, given
     assert "found" not in {row[0] for row in client.rows("SHOW TABLES")}
 
 
-def test_a_script_that_fails_ends_what_it_has_started(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_script_that_fails_ends_what_it_has_started_and_is_seen(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
     client = Client(gateway)
     text = f"{ENDLESS}; CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole'); INSERT INTO s SELECT n FROM endless;"
-    client.ask(
+    _, told = client.ask(
         f"{client.path}/scripts", "POST", {"script": f"SET 'pipeline.name' = 'begun'; {text} SELECT m FROM endless"}
     )
     eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == "begun"] == ["CANCELED"])
-    assert "statement 5 of 5 failed: SQL validation failed. At line 1, column 8: Column 'm'" in caplog.text
+    why = "Statement 5 of 5 of the script failed: SQL validation failed. At line 1, column 8: Column 'm'"
+    assert why in caplog.text
+    # Whoever has only the id that was answered finds out, too.
+    (script,) = (row for row in client.rows("SHOW JOBS") if row[1] == told["clusterID"])
+    assert script[2] == "FAILED" and script[0] == told["clusterID"].removeprefix("script-")
+    assert client.rows(f"DESCRIBE JOB '{script[0]}'")[0][2] == "FAILED"
+    status, exceptions = client.ask(f"/jobs/{script[0]}/exceptions")
+    assert status == 200 and exceptions["root-exception"].startswith(why)
+    assert client.ask(f"/jobs/{script[0]}")[1]["state"] == "FAILED"
+    assert client.ask(f"/jobs/{script[0]}/config")[0] == 200
+
+
+@pytest.mark.parametrize("protocol", ["http", "memory"])
+def test_a_script_is_read_from_where_it_is(gateway: Gateway, tmp_path: Path, protocol: str) -> None:
+    text = "CREATE TABLE void (n INT) WITH ('connector' = 'blackhole'); INSERT INTO void VALUES (1)"
+    client = Client(gateway)
+    with served(tmp_path) if protocol == "http" else nullcontext("memory://scripts") as base:
+        if protocol == "http":
+            (tmp_path / "a.sql").write_text(text)
+        else:
+            fsspec.filesystem("memory").pipe_file("/scripts/a.sql", text.encode())
+        body = {"scriptUri": f"{base}/a.sql", "executionConfig": {"pipeline.name": f"from {protocol}"}}
+        status, told = client.ask(f"{client.path}/scripts", "POST", body)
+    assert status == 200, told
+    eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == f"from {protocol}"] == ["FINISHED"])
 
 
 @pytest.mark.parametrize(
@@ -251,7 +291,8 @@ def test_a_script_that_fails_ends_what_it_has_started(gateway: Gateway, caplog: 
         ({"script": "-- nothing"}, "The script has no statement."),
         ({"script": "SHOW JOBS; SELEKT 1"}, "SQL parse failed"),
         ({"scriptUri": "/nowhere/a.sql"}, "The script '/nowhere/a.sql' cannot be read"),
-        ({"scriptUri": "s3://bucket/a.sql"}, "not from 's3://bucket/a.sql': send its text"),
+        ({"scriptUri": "nowhere://bucket/a.sql"}, "The script 'nowhere://bucket/a.sql' cannot be read: Protocol not"),
+        ({"scriptUri": "http://127.0.0.1:1/a.sql"}, "The script 'http://127.0.0.1:1/a.sql' cannot be read: <urlopen"),
     ],
 )
 def test_scripts_that_cannot_run_are_refused(gateway: Gateway, body: dict[str, str], why: str) -> None:

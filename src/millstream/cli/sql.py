@@ -13,6 +13,7 @@ from millstream.cli.settings import DEFINES, PARALLELISM, as_settings
 from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.known_keys import check_keys
 from millstream.service.registry import Registry
+from millstream.sql.errors import TableException
 
 if TYPE_CHECKING:
     from millstream.cli.prompt.running import Running
@@ -26,10 +27,8 @@ HISTORY = ".millstream-sql-history"
 @click.option("-m", "--master", help="Spark master; local[*] when not given.")
 @click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
 @DEFINES
-@click.option("-i", "--init", type=click.Path(exists=True, dir_okay=False), help="Statements to run first, unseen.")
-@click.option(
-    "-f", "--file", "file", type=click.Path(exists=True, dir_okay=False), help="Run the statements of a file."
-)
+@click.option("-i", "--init", help="Statements to run first, unseen: a file, or a URL.")
+@click.option("-f", "--file", "file", help="Run the statements of a file, or of one at a URL.")
 @click.option("-e", "--execute", "text", help="Run these statements.")
 @click.option("-hist", "--history", type=click.Path(dir_okay=False), help="The file of what was typed before.")
 def sql(
@@ -56,6 +55,8 @@ def sql(
         settings[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
     settings.setdefault("millstream.quiet", "true")
     check_keys(settings.keys())
+    # Before anything runs.
+    init_text, file_text = (None if at is None else _text_at(at, settings) for at in (init, file))
     jobs = Registry()
 
     def take_up(job: JobMaster) -> Callable[[], None]:
@@ -66,18 +67,27 @@ def sql(
     session = Session(settings, jobs)
     is_typed = file is None and text is None
     running = Running(session, sys.stdout, is_typed and is_screen())
-    if init is not None and not _run(running, Path(init).read_text(), is_shown=False):
+    if init_text is not None and not _run(running, init_text, is_shown=False):
         sys.exit(1)
     if is_typed:
         from millstream.cli.prompt.loop import Loop
 
         Loop(running, session.vocabulary, Path(history) if history else Path.home() / HISTORY).run()
         sys.exit(_end(jobs, running, cancels=True))
-    given = Path(file).read_text() if file is not None else str(text)
+    given = file_text if file_text is not None else str(text)
     if file is not None:
         running.info("Executing SQL from file.\n")
     went_well = _run(running, given, is_shown=file is not None)
     sys.exit(_end(jobs, running, cancels=not went_well) or int(not went_well))
+
+
+def _text_at(uri: str, settings: dict[str, str]) -> str:
+    from millstream.gateway.script_files import script_at
+
+    try:
+        return script_at(uri, settings)
+    except TableException as e:
+        raise click.UsageError(str(e)) from None
 
 
 def _run(running: Running, text: str, is_shown: bool) -> bool:

@@ -17,7 +17,8 @@ from millstream.gateway.completion import candidates
 from millstream.gateway.logical_types import logical_type
 from millstream.gateway.operation import Operation, Piece
 from millstream.gateway.row_formats import ROW_FORMATS, rows_as_json
-from millstream.gateway.scripts import Scripts, script_at
+from millstream.gateway.script_files import script_at
+from millstream.gateway.scripts import Scripts
 from millstream.gateway.server_errors import told_to_client
 from millstream.gateway.session import Outcome
 from millstream.gateway.sessions import OpenSession, Sessions
@@ -162,7 +163,8 @@ class GatewayApi:
                 raise TableException("Please specify script content or uri.")
             if text.strip() and uri:
                 raise TableException("Please specify either the script uri or the script content, but not both.")
-            return self._scripts.deploy(script_at(uri) if uri else text, {**session.session.settings, **only_now})
+            settings = {**session.session.settings, **only_now}
+            return self._scripts.deploy(script_at(uri, settings) if uri else text, settings)
 
         return answer({"clusterID": await self._done(otherwise, deployed)})
 

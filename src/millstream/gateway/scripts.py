@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from concurrent.futures import Future
 
+from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked_text
 from millstream.gateway.script_text import statements_of
 from millstream.gateway.session import Outcome, Session
+from millstream.jobmaster.requests import Request as JobRequest
+from millstream.jobmaster.view import FailureView, JobView
+from millstream.operators.protocol import JobPlan
+from millstream.operators.vertex import JobSettings
+from millstream.service.registry import Registry
 from millstream.sql.errors import TableException
 from millstream.sql.language.statement_grammar import read_statement
 
 log = logging.getLogger("millstream")
+# Before the id of the job that a script is known as when it has failed.
+_PREFIX = "script-"
 
 
 class Scripts:
     """Runs scripts. Any thread may ask it for something."""
 
-    def __init__(self, begin: Callable[[Mapping[str, str]], Session]) -> None:
+    def __init__(self, begin: Callable[[Mapping[str, str]], Session], registry: Registry) -> None:
         """Have no scripts yet.
 
         Args:
             begin: makes a session with these settings.
+            registry: has the jobs, and the scripts that have failed.
         """
         self._begin = begin
+        self._registry = registry
         self._is_stopped = threading.Event()
 
     def deploy(self, text: str, settings: Mapping[str, str]) -> str:
@@ -41,7 +51,7 @@ class Scripts:
             raise TableException("The script has no statement.")
         for statement in statements:
             read_statement(statement)
-        script_id = f"script-{uuid.uuid4().hex}"
+        script_id = f"{_PREFIX}{uuid.uuid4().hex}"
         run = threading.Thread(
             target=self._run, args=(script_id, statements, dict(settings)), name=script_id, daemon=True
         )
@@ -55,6 +65,7 @@ class Scripts:
     def _run(self, script_id: str, statements: list[str], settings: dict[str, str]) -> None:
         """Run statements until one fails: then the jobs that this script has started end, too."""
         log.info("%s: %d statements", script_id, len(statements))
+        began = time.time()
         started: list[Outcome] = []
         for number, statement in enumerate(statements, 1):
             if self._is_stopped.is_set():
@@ -64,7 +75,9 @@ class Scripts:
                     session = self._begin(settings)
                 started.append(_carried_out(session, statement))
             except Exception as e:
-                log.error("%s: statement %d of %d failed: %s", script_id, number, len(statements), masked_text(str(e)))
+                why = f"Statement {number} of {len(statements)} of the script failed: {e}"
+                log.error("%s: %s", script_id, masked_text(why))
+                self._registry.add(FailedScript(script_id, began, why), settings)
                 for outcome in started:
                     if (client := outcome.result.get_job_client()) is not None:
                         client.cancel()
@@ -81,12 +94,31 @@ def _carried_out(session: Session, statement: str) -> Outcome:
     return outcome
 
 
-def script_at(uri: str) -> str:
-    """Return the text of a script that lies on this machine."""
-    parts = urlsplit(uri)
-    if parts.scheme not in ("", "file"):
-        raise TableException(f"A script is read from a file of the gateway's machine, not from {uri!r}: send its text.")
-    try:
-        return Path(unquote(parts.path)).read_text()
-    except (OSError, UnicodeDecodeError) as e:
-        raise TableException(f"The script {uri!r} cannot be read: {e}.") from e
+class FailedScript:
+    """A script that has failed, among the jobs: so that who has sent it finds out, and why."""
+
+    def __init__(self, script_id: str, began: float, why: str) -> None:
+        now = time.time()
+        job_id = script_id.removeprefix(_PREFIX)
+        settings = JobSettings(job_id=job_id, job_name=script_id, attempt=0, batch=False)
+        self.result: Future[None] = Future()
+        self.result.set_exception(TableException(why))
+        self.view = JobView(
+            plan=JobPlan(settings=settings, vertices=[]),
+            status=JobStatus.FAILED,
+            outcome=JobStatus.FAILED,
+            times={JobStatus.INITIALIZING: began, JobStatus.FAILED: now},
+            failures=(FailureView(at=now, message=why, operator=None, restarts_at=None),),
+        )
+
+    def cancel(self) -> None:
+        """It has ended."""
+
+    def leave(self) -> None:
+        """It has ended."""
+
+    def ask(self, request: JobRequest) -> None:
+        request.done.set_exception(TableException("The script has failed."))
+
+    def sample(self, seconds: float) -> None:
+        """It does nothing that could be seen."""

@@ -33,7 +33,7 @@ class Gateway:
         self._begun_with = {k: v for k, v in settings.items() if not k.startswith(_OWN)}
         self.registry = Registry()
         self.sessions = Sessions(self._begin, config)
-        self.scripts = Scripts(self._begin)
+        self.scripts = Scripts(self._begin, self.registry)
         options = _options(config)
         service = service_of(self.registry, settings, options.token, options.refresh_ms, options.keep_seconds)
         self._server = PublicServer(make_app(service, GatewayApi(self.sessions, self.scripts).routes()), options)

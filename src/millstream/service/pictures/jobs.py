@@ -80,7 +80,7 @@ def details(view: JobView, now: float) -> dict[str, Any]:
         "start-time": start,
         "end-time": end,
         "duration": duration,
-        "maxParallelism": max(v.max_parallelism for v in view.plan.vertices),
+        "maxParallelism": max((v.max_parallelism for v in view.plan.vertices), default=-1),
         "now": milliseconds(now),
         "timestamps": {status.name: milliseconds(view.times.get(status, 0.0)) for status in JobStatus},
         "vertices": [vertex_summary(view, v, now) for v in view.plan.vertices],
@@ -136,7 +136,7 @@ def configuration(view: JobView, settings: Mapping[str, str]) -> dict[str, Any]:
         "name": view.job_name,
         "execution-config": {
             "restart-strategy": settings.get("restart-strategy.type", "default"),
-            "job-parallelism": max(v.parallelism for v in view.plan.vertices),
+            "job-parallelism": max((v.parallelism for v in view.plan.vertices), default=0),
             "object-reuse-mode": False,
             "user-config": masked(view.plan.settings.job_parameters),
         },
