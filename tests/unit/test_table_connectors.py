@@ -74,6 +74,15 @@ def test_what_is_wrong_with_a_table_is_told_in_flinks_words(
         t_env.execute_sql("SELECT * FROM bad")
 
 
+def test_secrets_of_a_table_are_not_shown_when_something_is_wrong_with_it(t_env: StreamTableEnvironment) -> None:
+    options = "'connector' = 'jdbc', 'url' = 'jdbc:mysql://h/d?password=abc', 'password' = 'abc', 'no' = 'such'"
+    t_env.execute_sql(f"CREATE TABLE t (id INT) WITH ({options}, 'table-name' = 't')")
+    with pytest.raises(ValidationException) as told:
+        t_env.execute_sql("SELECT * FROM t")
+    assert "'password'='******'" in str(told.value) and "password=******'" in str(told.value)
+    assert "abc" not in str(told.value)
+
+
 def test_a_sink_that_takes_no_updates_refuses_a_query_that_makes_them(t_env: StreamTableEnvironment) -> None:
     sink = ValuesTable(changelog_mode=ChangelogMode.insert_only())
     t_env.execute_sql(f"CREATE TABLE snk (a INT, c BIGINT) WITH {sink.options}")
@@ -333,7 +342,9 @@ def test_changes_that_come_twice_count_once_where_it_is_said(t_env: StreamTableE
     first = [("+I", 1, 5), ("-U", 1, 5), ("+U", 1, 7), ("+I", 2, 1), ("-D", 2, 1)]
     assert changes == [*first, ("-U", 1, 7), ("+U", 1, 8)]
     assert list(t_env.execute_sql("SELECT SUM(p) FROM t").collect())[-1][0] == 8
-    with pytest.raises(TableException, match="table 'default_catalog.default_database.without_key' doesn't have a prim"):
+    with pytest.raises(
+        TableException, match="table 'default_catalog.default_database.without_key' doesn't have a prim"
+    ):
         t_env.execute_sql("SELECT * FROM without_key")
 
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from millstream.common.errors import MillstreamError
+from millstream.common.masking import masked, masked_text
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import quoted
@@ -102,7 +103,8 @@ def _made(context: TableContext, what: str, doing: str, make: Callable[[Connecto
             ) from None
     except MillstreamError as e:
         name = ".".join(context.name)
-        options = "\n".join(f"{quoted(k)}={quoted(v)}" for k, v in sorted(context.table.options.items()))
+        shown = {key: masked_text(value) for key, value in masked(context.table.options).items()}
+        options = "\n".join(f"{quoted(k)}={quoted(v)}" for k, v in sorted(shown.items()))
         raise ValidationException(
             f"Unable to create a {what} for {doing} table '{name}'.\n\nTable options are:\n\n{options}\n\n{e}"
         ) from e
