@@ -219,9 +219,7 @@ class UpsertKafkaConnector(_OnKafka):
 
     identifier = "upsert-kafka"
     required = frozenset(["properties.bootstrap.servers", "key.format", "value.format"])
-    optional = (
-        (_COMMON - {"format"}) | _OF_FORMATS | {"sink.buffer-flush.max-rows", "sink.buffer-flush.interval"}
-    )
+    optional = (_COMMON - {"format"}) | _OF_FORMATS | {"sink.buffer-flush.max-rows", "sink.buffer-flush.interval"}
 
     def _messages(self, context: TableContext, topics: Topics) -> Messages:
         keys = context.table.primary_key

@@ -223,6 +223,8 @@ class CanalJsonFormat(ChangeJsonFormat):
         if kind == "CREATE":
             return
         if kind == "UPDATE":
+            if not isinstance(found.get("old"), list):
+                raise ValueError("the 'old' of an UPDATE is missing")
             for row, old in zip(found["data"], found["old"], strict=True):
                 yield UPDATE_BEFORE, {**row, **old}
                 yield UPDATE_AFTER, row

@@ -19,7 +19,8 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import FIX, Decoded, Malformed, MessageFormat
-from millstream.table.formats.texts import Decimals, parser, plain_texts
+from millstream.table.formats.strict_texts import strict_parser
+from millstream.table.formats.texts import Decimals, plain_texts
 
 _Parse = Callable[[str], Any]
 
@@ -134,7 +135,7 @@ class CsvFormat(MessageFormat):
 
             return parse
         try:
-            return parser(kind, "SQL", self.zone)
+            return strict_parser(kind, "SQL", self.zone, in_csv=True)
         except ValueError:
             raise ValidationException(f"The format 'csv' does not support the type {kind}.") from None
 

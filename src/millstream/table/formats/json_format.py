@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,10 +17,13 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import Decoded, Malformed, MessageFormat
-from millstream.table.formats.texts import Decimals, parser, plain_texts
+from millstream.table.formats.strict_texts import strict_parser
+from millstream.table.formats.texts import Decimals, plain_texts
 
 _Read = Callable[[Any], Any]
 MISSING = object()
+# No integral type has more.
+_MOST_DIGITS = 20
 _NULL_KEYS = ("LITERAL", "FAIL", "DROP")
 
 
@@ -68,25 +72,48 @@ class JsonFormat(MessageFormat):
     # --- reading
 
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
-        objects, places = [], []
+        objects: list[dict[str, Any]] = []
+        places: list[int] = []
+        is_one_each = True
         for place, message in enumerate(messages):
-            found = self.read(message, place) if message and message.strip() else None
-            if found is not None:
+            found = self._loaded(message, place) if message and message.strip() else None
+            if type(found) is dict:
                 objects.append(found)
                 places.append(place)
+            else:
+                is_one_each = False
+                several = self._several(found, message, place) if message and message.strip() else []
+                objects.extend(several)
+                places.extend([place] * len(several))
         batch = Batch(self.columns(objects, fields, places), None, len(objects))
-        return Decoded(batch, None if len(objects) == len(messages) else places)
+        return Decoded(batch, None if is_one_each else places)
+
+    def _several(self, found: Any, message: bytes, place: int) -> list[dict[str, Any]]:
+        """Return the objects of a message that is an array of them, each a row, without those that are left out."""
+        each = found if isinstance(found, list) else [found]
+        if self._lenient:
+            return [one for one in each if isinstance(one, dict)]
+        return [self._as_object(one, message, place) for one in each]
 
     def read(self, message: bytes, place: int) -> dict[str, Any] | None:
         """Return the object of a message; None for one that is left out."""
+        found = self._loaded(message, place)
+        if self._lenient and not isinstance(found, dict):
+            return None
+        return self._as_object(found, message, place)
+
+    def _loaded(self, message: bytes, place: int) -> Any:
+        """Return what a message says; None for one that is left out."""
         try:
-            found = json.loads(message, parse_float=_number)
-            if not isinstance(found, dict):
-                raise ValueError("it is no object")
+            return json.loads(message, parse_float=_number, parse_constant=_no_constant, strict=False)
         except ValueError as e:
             if self._lenient:
                 return None
             raise Malformed(place, f"{_shown(message)} is no JSON object ({e})") from None
+
+    def _as_object(self, found: Any, message: bytes, place: int) -> dict[str, Any]:
+        if not isinstance(found, dict):
+            raise Malformed(place, f"{_shown(message)} is no JSON object (it is no object)")
         return found
 
     def columns(
@@ -117,26 +144,40 @@ class JsonFormat(MessageFormat):
     def reader(self, kind: t.DataType) -> _Read:
         """Return what makes of a JSON value one of a type."""
         if isinstance(kind, t.ArrayType):
-            inner = self.reader(kind.element_type)
-            return lambda value: [None if v is None else inner(v) for v in _list(value)]
+            inner = self._part(kind.element_type)
+            return lambda value: [inner(v) for v in _list(value)]
         if isinstance(kind, (t.MapType, t.MultisetType)):
-            of_value = self.reader(kind.value_type if isinstance(kind, t.MapType) else t.DataTypes.INT())
+            of_value = self._part(kind.value_type if isinstance(kind, t.MapType) else t.DataTypes.INT())
             of_key = self.reader(kind.key_type if isinstance(kind, t.MapType) else kind.element_type)
-            return lambda value: {of_key(k): None if v is None else of_value(v) for k, v in value.items()}
+            return lambda value: {of_key(k): of_value(v) for k, v in _dict(value).items()}
         if isinstance(kind, t.RowType):
-            members = [(f.name, self.reader(f.data_type)) for f in kind.fields]
+            members = [(f.name, self._part(f.data_type)) for f in kind.fields]
             names = tuple(kind.names)
-            return lambda value: Row.of(names, [_member(value, n, read) for n, read in members])
+            return lambda value: Row.of(names, [read(_dict(value).get(n)) for n, read in members])
         return self._plain(kind)
 
+    def _part(self, kind: t.DataType) -> _Read:
+        """Return what reads a value in another: null where it is wrong and that is to be ignored."""
+        read = self.reader(kind)
+        if not self._lenient:
+            return lambda value: None if value is None else read(value)
+
+        def lenient(value: Any) -> Any:
+            try:
+                return None if value is None else read(value)
+            except (ValueError, TypeError):
+                return None
+
+        return lenient
+
     def _plain(self, kind: t.DataType) -> _Read:
-        parse = parser(kind, self._standard, self.zone)
+        parse = strict_parser(kind, self._standard, self.zone, in_csv=False)
         if isinstance(kind, (t.CharType, t.VarCharType)):
             return lambda value: value if isinstance(value, str) else _compact(value)
         if isinstance(kind, t.BooleanType):
             return lambda value: value if isinstance(value, bool) else parse(str(value))
         if isinstance(kind, t.IntegralType):
-            return lambda value: parse(str(value).partition(".")[0] if isinstance(value, _Number) else str(value))
+            return lambda value: parse(_whole_part(value) if isinstance(value, _Number) else str(value))
         return lambda value: parse(_compact(value) if not isinstance(value, str) else value)
 
     # --- writing
@@ -191,6 +232,18 @@ def _number(text: str) -> _Number:
     return _Number(text)
 
 
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _whole_part(number: _Number) -> str:
+    """Return a number without what stands behind its point."""
+    found = decimal.Decimal(number)
+    if found.adjusted() > _MOST_DIGITS:
+        raise ValueError(f"{number} is too large")
+    return str(int(found))
+
+
 def _compact(value: Any) -> str:
     if isinstance(value, _Number):
         return str(value)
@@ -205,9 +258,10 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _member(value: Any, name: str, read: _Read) -> Any:
-    found = value.get(name)
-    return None if found is None else read(found)
+def _dict(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{_shown(value)} is no object")
+    return value
 
 
 def _object(pairs: Any) -> str:

@@ -12,7 +12,6 @@ from millstream.sql.plan import nodes as n
 from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.schema import Fields
 
-
 _DUPLICATES = "table.exec.source.cdc-events-duplicate"
 
 

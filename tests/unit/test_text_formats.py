@@ -1,0 +1,26 @@
+"""JSON and CSV are read as apache-flink reads them, and what it refuses is refused (`tests/sql/text_formats.py`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sql.text_formats import CASES, RECORDED, rows
+
+from millstream.table import StreamTableEnvironment
+from millstream.testing import LocalEnvironment
+
+_FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
+
+
+@pytest.fixture(scope="module")
+def t_env() -> StreamTableEnvironment:
+    found = StreamTableEnvironment.create(LocalEnvironment())
+    found.get_config().set("table.local-time-zone", "UTC")
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_in_flink(name: str, t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    assert rows(name, t_env, tmp_path) == _FLINKS[name]
