@@ -144,6 +144,18 @@ def test_millstream_state_shows_tables(tmp_path: Path) -> None:
     assert rows["groups"] == rows["right"] == len(tables["groups"]) - 1 and rows["left"] == len(tables["left"]) - 1
 
 
+def test_what_aggregates_keep_as_objects_is_shown_as_they_are(tmp_path: Path) -> None:
+    total = "CAST(SUM(CAST(k AS DECIMAL(10, 2))) AS BIGINT)"
+    kept = f"INSERT INTO s SELECT k, {total} FROM a GROUP BY k HAVING LISTAGG(CAST(k AS STRING)) <> ''"
+    path = saved(tmp_path / "s", started(tmp_path, [kept]))
+    inspection = Inspection.open(path)
+    (operator,) = (o for o in inspection.operators() if o.name.startswith("GroupAggregate"))
+    rows = {row.key[0]: list(row.value) for row in inspection.rows(operator, operator.states[0])}
+    # The sum of a decimal is an int without its point, and what is to be joined a list of a mark and of texts.
+    found, count, (mark, texts) = rows[1]
+    assert found == 100 * count and mark == "," and texts == ["1"] * count
+
+
 def _parts(shown: str) -> list[str]:
     parts: list[str] = []
     for line in shown.splitlines():

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millstream.checkpoint.changed_query import parts_of
 from millstream.checkpoint.rows import Address, StateRow
+from millstream.common.pickles import load_leniently
 from millstream.common.types import Row
 from millstream.state.column_table import HASH, RowChange
 
@@ -18,6 +19,8 @@ _NUMBER = "number"
 _INNER = frozenset([HASH, _NUMBER, "mark", "order", "touched"])
 _KEY = re.compile(r"k(\d+)")
 _COLUMN = re.compile(r"c(\d+)")
+# What an int begins with among objects; a pickle never begins so.
+_INT = b"\0"
 _KEYS = ("groupBy", "partitionBy", "key")
 
 
@@ -34,7 +37,7 @@ def column_rows(changes: Iterable[RowChange], names: Mapping[str, str]) -> Itera
             for address in _addresses(change.gone, is_gone=True):
                 found.pop(address, None)
         shown = [n for n in change.rows.schema.names if n not in _INNER]
-        columns = {name: _values(change.rows.column(name)) for name in shown}
+        columns = {name: _values(name, change.rows.column(name)) for name in shown}
         for place, address in enumerate(_addresses(change.rows, is_gone=False)):
             found[address] = {name: values[place] for name, values in columns.items()}
     for address, row in found.items():
@@ -54,9 +57,16 @@ def _addresses(batch: pa.RecordBatch, is_gone: bool) -> list[tuple[Any, ...]]:
     return list(zip(hashes, *keys, strict=True))
 
 
-def _values(column: pa.Array) -> list[Any]:
+def _values(name: str, column: pa.Array) -> list[Any]:
     values: list[Any] = column.to_pylist()
-    return values
+    if not pa.types.is_binary(column.type) or _KEY.fullmatch(name) or _COLUMN.fullmatch(name):
+        return values
+    # What an aggregate keeps of a key is no value of a column, but any object: see `sql.columns.keyed.written`.
+    return [None if body is None else _object(body) for body in values]
+
+
+def _object(body: bytes) -> Any:
+    return int.from_bytes(body[1:], "little", signed=True) if body[:1] == _INT else load_leniently(body)
 
 
 def names_of(operator: str, state: str, columns: Sequence[str]) -> dict[str, str]:

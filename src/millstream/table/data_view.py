@@ -52,6 +52,9 @@ class ListView(DataView, Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(self.get())
 
+    def __repr__(self) -> str:
+        return f"ListView({self._list!r})"
+
 
 class MapView(Generic[K, V]):
     """A map in an accumulator."""
@@ -119,3 +122,6 @@ class MapView(Generic[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.keys())
+
+    def __repr__(self) -> str:
+        return f"MapView({self._dict!r})"
