@@ -1,6 +1,6 @@
 """Fault injection: at every step of the protocol, an exception or a kill -9; the sink must hold exactly the answer.
 
-    python -m tests.faults [--seeds 3] [--only STEP] [--what raise] [--job sql]
+    python -m tests.faults [--seeds 3] [--only STEP] [--what raise] [--job sql] [--local] [--set KEY=VALUE]
 
 The job kafka goes from Kafka to Kafka, on a broker that is started for it and killed too.
 
@@ -14,9 +14,23 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-from tests.faults.cases import JOBS, KAFKA, KILL_BROKER, WHATS, Case, Outcome, cases, kafka_cases, run, run_with_kafka
+from tests.faults.cases import (
+    JOBS,
+    KAFKA,
+    KILL_BROKER,
+    RESCALED,
+    WHATS,
+    Case,
+    Outcome,
+    cases,
+    kafka_cases,
+    local_cases,
+    run,
+    run_with_kafka,
+)
 
 from millstream.testing.kafka import KafkaBroker
 
@@ -25,14 +39,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", help="one step")
-    parser.add_argument("--what", choices=[*WHATS, KILL_BROKER])
+    parser.add_argument("--what", choices=[*WHATS, *RESCALED, KILL_BROKER])
     parser.add_argument("--first", type=int, default=1, help="go on with this case")
     parser.add_argument("--job", choices=[*JOBS, KAFKA], default="stream")
+    parser.add_argument("--local", action="store_true", help="without Spark: exceptions, and the driver's death")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="such as state.backend.type=lmdb"
+    )
     options = parser.parse_args()
     # Every case fails on purpose: its log would hide what counts.
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
-    every = kafka_cases(options.seeds) if options.job == KAFKA else cases(options.seeds, options.job)
+    if options.job == KAFKA:
+        every = kafka_cases(options.seeds)
+    else:
+        every = (local_cases if options.local else cases)(options.seeds, options.job)
     chosen = [c for c in every if options.only in (None, c.step) and options.what in (None, c.what)]
+    chosen = [replace(case, settings=tuple(options.set)) for case in chosen]
     if options.job != KAFKA:
         return _run_all(chosen, options.first, options.seeds, run)
     with KafkaBroker() as broker:
@@ -45,9 +67,8 @@ def _run_all(chosen: list[Case], first: int, seeds: int, run: Callable[[Case], O
         outcome = run(case)
         differences += outcome.differences
         reached += outcome.injected
-        verdict = "exactly once" if not outcome.differences else f"{outcome.differences} DIFFERENCES"
         injected = "" if outcome.injected else " (the step was not reached)"
-        print(f"[{i}/{len(chosen)}] {case}: {verdict}, {outcome.seconds:.1f} s{injected}", flush=True)
+        print(f"[{i}/{len(chosen)}] {case}: {outcome.verdict()}, {outcome.seconds:.1f} s{injected}", flush=True)
     chosen = chosen[first - 1 :]
     points = len({(c.step, c.what) for c in chosen})
     print(

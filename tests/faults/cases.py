@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.faults import job, kafka_job, sql_job
+from tests.faults import job, kafka_job, sql_changes_job, sql_job, sql_joins_job, sql_ranks_job
+from tests.helpers import wait_until
 
 from millstream.common import Configuration
 from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, SETTING, TASK_POINTS, TRANSACTION_POINTS
@@ -24,11 +25,20 @@ ROOT = Path(__file__).resolve().parents[2]
 KILL_BROKER = "kill-broker"
 KAFKA = "kafka"
 # The jobs, each a module; the one with Kafka needs a broker beside it.
-JOBS = {"stream": job, "sql": sql_job}
+JOBS = {
+    "stream": job,
+    "sql": sql_job,
+    "sql-ranks": sql_ranks_job,
+    "sql-joins": sql_joins_job,
+    "sql-changes": sql_changes_job,
+}
+# A job goes on elsewhere, with so many subtasks: after the driver's death from what is kept, or from a savepoint.
+RESTART_POINTS = ("restart.from-checkpoint", "restart.from-savepoint")
+RESCALED = {"to-1": 1, "to-3": 3}
 WHATS = ("raise", "kill-worker", "kill-executor", "kill-driver")
 
 # How often a step is reached in a run without faults is not known beforehand, but these are reached at least so often.
-_OFTEN = {"task": 20, "driver": 6}
+_OFTEN = {"task": 20, "driver": 6, "restart": 5}
 _FEW = {
     "driver.before-recover": 1,
     "driver.in-recover": 1,
@@ -51,6 +61,10 @@ class Case:
     cluster: bool = False
     # Which of the jobs.
     job: str = "stream"
+    # Whether it runs in one process, without Spark: cheap, and all that dies is the driver.
+    local: bool = False
+    # Settings of the job, such as its state backend: KEY=VALUE.
+    settings: tuple[str, ...] = ()
 
     @property
     def time(self) -> int:
@@ -65,18 +79,30 @@ class Case:
         return f"{self.step}|{what}|{self.time}|{directory / 'fault'}"
 
     def __str__(self) -> str:
-        where = " on a cluster" if self.cluster else ""
+        where = " on a cluster" if self.cluster else " without Spark" if self.local else ""
         which = "" if self.job == "stream" else f"{self.job}: "
         return f"{which}{self.step} {self.what}{where} (time {self.time}, seed {self.seed})"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case went: records lost or doubled, whether the fault happened at all."""
+    """How a case went: facts lost or doubled, whether the fault happened at all."""
 
-    differences: int
+    wrong: Counter[Any]
     injected: bool
     seconds: float
+
+    @property
+    def differences(self) -> int:
+        """How many facts are lost or doubled."""
+        return self.wrong.total()
+
+    def verdict(self) -> str:
+        """Say so; and of which kinds they are."""
+        if not self.wrong:
+            return "exactly once"
+        kinds = Counter(fact[0] for fact in self.wrong.elements())
+        return f"{self.differences} DIFFERENCES ({', '.join(f'{kind}: {count}' for kind, count in kinds.items())})"
 
 
 def cases(seeds: int, job: str = "stream") -> Iterator[Case]:
@@ -93,12 +119,22 @@ def cases(seeds: int, job: str = "stream") -> Iterator[Case]:
         for step in RECOVERY_POINTS:
             yield Case(step, "raise", seed, job=job)
             yield Case(step, "kill-driver", seed, job=job)
+        for step in RESTART_POINTS:
+            for what in RESCALED:
+                yield Case(step, what, seed, job=job)
+
+
+def local_cases(seeds: int, job: str) -> Iterator[Case]:
+    """Yield what can happen without Spark."""
+    for case in cases(seeds, job):
+        if case.what in ("raise", "kill-driver", *RESCALED):
+            yield replace(case, local=True)
 
 
 def kafka_cases(seeds: int) -> Iterator[Case]:
     """Yield every step with everything that can happen there, the broker's death too."""
     for case in cases(seeds, KAFKA):
-        if not case.cluster:
+        if not case.cluster and case.step not in RESTART_POINTS:
             yield case
         if case.what == "raise":
             yield replace(case, what=KILL_BROKER)
@@ -118,7 +154,7 @@ def run_with_kafka(case: Case, broker: KafkaBroker) -> Outcome:
             if _needs_drivers(case):
                 _run_as_drivers(case, directory, broker)
             else:
-                config = Configuration().set_string(SETTING, case.setting(directory, broker))
+                config = _config(case).set_string(SETTING, case.setting(directory, broker))
                 kafka_job.build(directory, config).execute(kafka_job.NAME)
             # The broker may have been killed last of all.
             differences = _differences(kafka_job.expected(), kafka_job.found(directory, broker))
@@ -129,8 +165,8 @@ def _needs_drivers(case: Case) -> bool:
     return case.what == "kill-driver" or case.step in RECOVERY_POINTS or case.cluster
 
 
-def _differences(expected: Counter[Any], found: Counter[Any]) -> int:
-    return sum(((expected - found) + (found - expected)).values())
+def _differences(expected: Counter[Any], found: Counter[Any]) -> Counter[Any]:
+    return (expected - found) + (found - expected)
 
 
 def run(case: Case) -> Outcome:
@@ -138,10 +174,12 @@ def run(case: Case) -> Outcome:
     started, module = time.monotonic(), JOBS[case.job]
     with tempfile.TemporaryDirectory(prefix="millstream-faults-") as name:
         directory = Path(name)
-        if _needs_drivers(case):
+        if case.step in RESTART_POINTS:
+            _run_rescaled(case, directory)
+        elif _needs_drivers(case):
             _run_as_drivers(case, directory)
         else:
-            config = Configuration().set_string(SETTING, case.setting(directory))
+            config = _config(case).set_string(SETTING, case.setting(directory))
             module.build(directory, config).execute(module.NAME)
         differences = _differences(module.expected(), module.found(directory))
         return Outcome(differences, (directory / "fault").exists(), time.monotonic() - started)
@@ -162,9 +200,41 @@ def _run_as_drivers(case: Case, directory: Path, broker: KafkaBroker | None = No
     raise AssertionError(f"{case} did not get to its end")
 
 
-def _drive(case: Case, directory: Path, fault: str, latest: bool) -> int:
+def _config(case: Case) -> Configuration:
+    settings = dict(setting.split("=", 1) for setting in case.settings)
+    return Configuration.from_dict(settings | ({"millstream.engine": "local"} if case.local else {}))
+
+
+def _run_rescaled(case: Case, directory: Path) -> None:
+    """Run a job to somewhere in its middle, and then to its end with another number of subtasks."""
+    parallelism, module = RESCALED[case.what], JOBS[case.job]
+    if case.step == "restart.from-checkpoint":
+        fault = f"driver.after-ack|kill-driver|{case.time + 3}|{directory / 'fault'}"
+        assert _drive(case, directory, fault, latest=False) == -signal.SIGKILL
+        assert _drive(case, directory, fault, True, f"parallelism.default={parallelism}") == 0
+        return
+    saved = _saved(case, directory)
+    config = _config(case).set_string("execution.state-recovery.path", saved)
+    config.set_integer("parallelism.default", parallelism)
+    module.build(directory, config).execute(module.NAME)
+
+
+def _saved(case: Case, directory: Path) -> str:
+    """Stop a job in its middle; return where the savepoint is."""
+    module = JOBS[case.job]
+    client = module.build(directory, _config(case)).execute_async(module.NAME)
+    part = len(module.expected()) * case.time // 8
+    wait_until(lambda: len(module.found(directory)) > part)
+    saved = client.stop_with_savepoint(False, str(directory / "savepoints")).result()
+    (directory / "fault").touch()
+    return str(saved)
+
+
+def _drive(case: Case, directory: Path, fault: str, latest: bool, *settings: str) -> int:
     module = kafka_job if case.job == KAFKA else JOBS[case.job]
     command = [sys.executable, "-m", module.__name__, str(directory), "--fault", fault]
+    for key, value in (_config(case).to_dict() | dict(s.split("=") for s in settings)).items():
+        command += ["--set", f"{key}={value}"]
     if case.cluster:
         command += ["--master", "local-cluster[2,2,1024]"]
     done = subprocess.run(

@@ -45,6 +45,15 @@ def test_program(name: str) -> None:
         assert found == expected
 
 
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("flat aggregate")])
+def test_explain_of_a_table_aggregate(name: str) -> None:
+    told = PROGRAMS[name](_environment()).explain()
+    # As Flink says it, but for the function's name.
+    keys = "{}" if "of a table" in name else "{0}"
+    assert f"LogicalTableAggregate(group=[{keys}], tableAggregate=[[" in told
+    assert "GroupTableAggregate(" in told.partition("== Optimized Physical Plan ==")[2]
+
+
 def _operator(function: Any, table: bool = False) -> Operator:
     types = (DataTypes.BIGINT(),) * (2 if isinstance(function, WeightedAverage) else 1)
     user = (udtaf if table else udaf)(function)

@@ -258,6 +258,11 @@ def _grouped(node: Any) -> str:
     return f"LogicalAggregate(group=[{{{keys}}}]{calls})"
 
 
+def _table_grouped(node: n.TableAggregate) -> str:
+    keys = ", ".join(map(str, node.keys))
+    return f"LogicalTableAggregate(group=[{{{keys}}}], tableAggregate=[[{_aggregate(node.call)}]])"
+
+
 def _window_grouped(node: n.WindowAggregate) -> str:
     window = node.window
     size = f"${window.kind.value}(${window.time}, {window.size}:INTERVAL SECOND)"
@@ -327,6 +332,7 @@ _LOGICAL: dict[type, Callable[[Any], str]] = {
     n.Values: _values,
     n.Watermark: _watermark,
     n.Aggregate: _grouped,
+    n.TableAggregate: _table_grouped,
     n.WindowAggregate: _window_grouped,
     n.WindowTable: _window_table,
     n.Expand: lambda node: name_of(node, (), Style.PREFIX).replace("Expand(", "LogicalExpand(", 1),

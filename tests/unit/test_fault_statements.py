@@ -1,0 +1,56 @@
+"""The statements of fault injection: each has the operator that it is there for, and without faults SQLite's answer."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.faults import sql_changes_job, sql_joins_job, sql_ranks_job
+from tests.faults.cases import Case, run
+from tests.faults.sql_statements import SqlJob
+
+from millstream.common.faults import arm
+from millstream.testing import LocalEnvironment
+
+JOBS = {"ranks": sql_ranks_job.JOB, "joins": sql_joins_job.JOB, "changes": sql_changes_job.JOB}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_every_statement_has_its_operator(job: SqlJob, tmp_path: Path) -> None:
+    plans = job.plans(LocalEnvironment(), tmp_path)
+    assert {n for n, s in job.statements.items() if s.operator not in plans[n]} == set()
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_the_answers_are_those_of_sqlite(job: SqlJob, tmp_path: Path) -> None:
+    env = LocalEnvironment()
+    job.add_to(env, tmp_path)
+    env.execute()
+    expected, found = job.expected(), job.found(tmp_path)
+    wrong = Counter(name for name, *_ in ((expected - found) + (found - expected)))
+    assert not wrong
+    # Each of them says something.
+    assert {name for name, *_ in expected} == set(job.statements)
+
+
+# On Spark: tests/spark/test_faults.py; all of them: `make chaos`.
+CASES = [
+    Case("driver.after-commit", "raise", 0, job="sql-joins", local=True),
+    Case("restart.from-savepoint", "to-3", 0, job="sql-ranks", local=True),
+    Case("restart.from-savepoint", "to-1", 0, job="sql-changes", local=True),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_nothing_is_lost_or_doubled(case: Case) -> None:
+    try:
+        outcome = run(case)
+    finally:
+        arm(None)
+    assert outcome.injected
+    assert outcome.verdict() == "exactly once"
