@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql bench-nexmark chaos soak soak-sql clean
+.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate proof bench bench-sql bench-nexmark chaos soak soak-sql clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -93,6 +93,10 @@ format: $(STAMP)
 # Checkpoints, commits and restarts under faults, on a virtual clock; a short form of it is among the tests.
 simulate: $(STAMP)
 	$(BIN)/python -m tests.simulation --seeds 20000
+
+# SQL's stateful operators with epochs cut anywhere, restarts, failures and rescaling; one seed of it is among the tests.
+proof: $(STAMP)
+	MILLSTREAM_TEST_SEEDS=20 $(BIN)/python -m pytest tests/unit/test_sql_proof.py
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py

@@ -29,7 +29,16 @@ from millstream.graph.stream_graph import operator_id_of
 from millstream.operators.carried import decode
 from millstream.state.key_groups import freeze, key_group, owned_groups, owner, thaw
 from millstream.state_processor import Savepoint
-from millstream.testing import CollectSink, LocalJob, ManualClock, save_checkpoint, save_savepoint, start_from
+from millstream.testing import (
+    ABORT,
+    CollectSink,
+    LocalJob,
+    ManualClock,
+    TestingSource,
+    save_checkpoint,
+    save_savepoint,
+    start_from,
+)
 
 Save = Callable[[LocalJob, Path], str]
 SAVES = pytest.mark.parametrize("save", [save_savepoint, save_checkpoint], ids=["savepoint", "checkpoint"])
@@ -641,3 +650,17 @@ def test_each_subtask_of_these_tests_has_keys() -> None:
     for parallelism in (2, 3):
         owners = {owner(key_group(freeze(key_of(i)), 128), parallelism, 128) for i in range(7)}
         assert owners == set(range(parallelism))
+
+
+def test_a_failure_in_the_first_epoch_goes_back_to_the_savepoint(tmp_path: Path) -> None:
+    def program() -> tuple[StreamExecutionEnvironment, CollectSink]:
+        env, sink = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1), CollectSink()
+        words = env.from_source(TestingSource(["a", "a", ABORT, "a"], 9), WatermarkStrategy.no_watermarks(), "words")
+        words.map(lambda word: (word, 1)).key_by(lambda t: t[0]).sum(1).uid("counts").sink_to(sink)
+        return env, sink
+
+    job = LocalJob(program()[0], epoch_sizes=lambda: 2)
+    job.run_epoch()
+    env, sink = program()
+    start_from(env, save_savepoint(job, tmp_path)).run(restarts=1)
+    assert sink.results() == [("a", 3)]

@@ -6,12 +6,15 @@ import contextlib
 import io
 import json
 from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
 from sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, declare, told
 
 from millstream.common import Row, Types
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.sql.columns.expiring import Expiring
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import LocalJob
 
@@ -87,3 +90,43 @@ def test_the_first_of_a_key(found: dict[str, list[str]]) -> None:
 @pytest.mark.parametrize("name", _TOP)
 def test_the_first_of_a_partition_go_together(name: str, found: dict[str, list[str]]) -> None:
     assert " ".join(found[name]) == _TOP[name]
+
+
+def test_what_is_over_is_what_looking_at_everything_finds() -> None:
+    for seed in range(40):
+        rng, expiring, now = np.random.default_rng(seed), Expiring(), 0
+        touched, live = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        for _ in range(60):
+            now += int(rng.integers(1, 2500))
+            last = now - 6000
+            found = expiring.over(last, touched, live)
+            assert found.tolist() == np.flatnonzero(live & (touched <= last)).tolist()
+            # Some are left for another time.
+            goes = rng.random(len(found)) < 0.8
+            live[found[goes]] = False
+            expiring.keep(found[~goes], touched)
+            touched[live & (rng.random(len(live)) < 0.2)] = now
+            new = int(rng.integers(0, 9))
+            touched, live = np.append(touched, np.full(new, now)), np.append(live, np.ones(new, np.bool_))
+
+
+class _Counted(np.ndarray):
+    """Counts how many values are asked for."""
+
+    asked = 0
+
+    def __getitem__(self, places: Any) -> Any:
+        _Counted.asked += np.size(places) if isinstance(places, np.ndarray) else 1
+        return super().__getitem__(places)
+
+
+def test_what_is_not_due_is_not_looked_at() -> None:
+    """Of a thousand batches each row lives for half: it is looked at a few times, not with each batch."""
+    expiring, batches, each = Expiring(), 1000, 10
+    touched = (np.arange(batches * each) // each * 1024).astype(np.int64)
+    live = np.ones(len(touched), np.bool_)
+    for batch in range(1, batches):
+        now = batch * 1024
+        found = expiring.over(now - batches // 2 * 1024, touched[: batch * each].view(_Counted), live[: batch * each])
+        live[np.asarray(found)] = False
+    assert len(touched) < _Counted.asked < 10 * len(touched)

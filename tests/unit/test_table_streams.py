@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millstream.common import Row, RowKind, Types, WatermarkStrategy
+from millstream.common import Instant, Row, RowKind, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import DataStream, ProcessFunction
@@ -94,6 +94,15 @@ def test_a_table_is_a_stream_of_rows(env: LocalEnvironment, t_env: StreamTableEn
     stream = t_env.to_data_stream(table).map(lambda r: Row(r.id + 1, r["name"] + "!"), NAMED)
     assert values(stream) == [(2, "a!"), (3, "b!")]
     assert values(t_env.to_data_stream(table)) == [(1, "a"), (2, "b")]
+
+
+def test_points_in_time_are_instants_in_streams(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    table = t_env.sql_query(
+        "SELECT CAST(TO_TIMESTAMP_LTZ(1500, 3) AS TIMESTAMP_LTZ(9)), ARRAY[TO_TIMESTAMP_LTZ(-1, 3)], CAST(NULL AS "
+        "TIMESTAMP_LTZ(6))"
+    )
+    moments = (Instant(1, 500_000_000), [Instant(-1, 999_000_000)], None)
+    assert values(t_env.to_data_stream(table)) == [moments]
 
 
 def test_changes_are_rows_with_kinds(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:

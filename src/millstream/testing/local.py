@@ -97,10 +97,13 @@ class LocalJob:
         self.storage = storage or MemoryStorage()
         self.progress = Progress()
         self._slots = LocalSlots(self.plan, self.storage, self._clock)
-        self._begin(Start() if snapshot is None else restore(snapshot, self.plan, ""))
+        self._begin(snapshot)
         self.output = Output(self.plan)
 
-    def _begin(self, start: Start) -> None:
+    def _begin(self, snapshot: Snapshot | None) -> None:
+        # Until an epoch has counted, it is the cut.
+        self._given = snapshot
+        start = Start() if snapshot is None else restore(snapshot, self.plan, "")
         self.execution = Execution(self.plan, start)
         self._sources = Sources(self.plan, start.sources)
         self.restart_slots()
@@ -148,7 +151,7 @@ class LocalJob:
 
     def go_on_from(self, snapshot: Snapshot) -> None:
         """Start anew from an earlier cut of this job, as after a failure."""
-        self._begin(restore(snapshot, self.plan, ""))
+        self._begin(snapshot)
 
     def run_epoch(self, flush: bool = False, keep: bool = True) -> int:
         """Run one epoch, with whatever the sources have; return how many shares they had.
@@ -174,6 +177,7 @@ class LocalJob:
         """Run an epoch of these tasks; all it did counts."""
         reports = merged(self._slots.run(tasks, "0"))
         self.execution.acknowledge(reports)
+        self._given = None
         self.progress = self.progress.after(reports)
         staged: dict[str, list[tuple[int, Any]]] = {}
         for report in (r for slot in reports for r in slot.subtasks):
@@ -192,7 +196,9 @@ class LocalJob:
         return self.execution.savepoint(self._sources.positions())
 
     def snapshot(self) -> Snapshot:
-        """Return the cut after the last epoch, as a checkpoint would have it."""
+        """Return the cut after the last epoch, as a checkpoint would have it; before one, what it goes on from."""
+        if self._given is not None:
+            return self._given
         return decode_manifest("local", encode_manifest(Manifest("checkpoint", 1, 0, self.cut(), ""))).snapshot
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from millstream.common.records import record
+from millstream.sql.columns.expiring import Expiring
 from millstream.sql.columns.growing import GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
@@ -90,6 +91,8 @@ class KeyedColumns:
         self._columns = {k.name: Growing(k.dtype, self._arrays) for k in self._kept}
         self._live = Growing(np.bool_, self._arrays)
         self._dead = 0
+        # Of each column of times by which keys expire.
+        self._expiring: dict[str, Expiring] = {}
         # Numbers in the order in which keys have come; None while slots are.
         self._order: Growing | None = None
         self._next_order = 0
@@ -170,8 +173,11 @@ class KeyedColumns:
 
     def expire(self, name: str, last: int) -> None:
         """Forget the keys that were last touched then or before, by a column of times."""
-        slots = np.flatnonzero(self._live.values)
-        self.remove(slots[self.column(name)[slots] <= last])
+        self.remove(self.expired(name, last))
+
+    def expired(self, name: str, last: int) -> Slots:
+        """Return the slots that were last touched then or before, to be removed; times of the column only grow."""
+        return self._expiring.setdefault(name, Expiring()).over(last, self.column(name), self._live.values)
 
     def keys_at(self, slots: Slots) -> list[pa.Array]:
         """Return the keys of slots."""
@@ -203,6 +209,7 @@ class KeyedColumns:
         for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
             one.replace(one.values[left].copy())
         self._dead = 0
+        self._expiring.clear()
         self.when_compacted(left)
 
     # --- files

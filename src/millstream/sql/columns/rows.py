@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.expiring import Expiring
 from millstream.sql.columns.growing import GrowingColumn, take_all
 from millstream.sql.columns.index import index_for
 from millstream.sql.columns.keys import hashes, stable_order
@@ -86,6 +87,7 @@ class KeyedRows:
         self._mark, self._touched = self._longs(), self._longs()
         self._live, self._changed, self._saved = self._flags(), self._flags(), self._flags()
         self._dead = 0
+        self._expiring = Expiring()
         # Other numbers that are in the order in which rows have come; None while the rows' own are.
         self._order: Growing | None = None
         self._next_order = 0
@@ -127,13 +129,17 @@ class KeyedRows:
             self._touched.values[rows] = self._clock()
 
     def expired(self, last: int) -> Ints:
-        """Return the rows that were last touched then or before."""
-        rows = np.flatnonzero(self._live.values)
-        return rows[self._touched.values[rows] <= last]
+        """Return the rows that were last touched then or before; whoever asks may leave them."""
+        found = self._over(last)
+        self._expiring.keep(found, self._touched.values)
+        return found
+
+    def _over(self, last: int) -> Ints:
+        return self._expiring.over(last, self._touched.values, self._live.values)
 
     def expire(self, last: int) -> None:
         """Remove the rows that were last touched then or before."""
-        self.remove(self.expired(last))
+        self.remove(self._over(last))
 
     def all_rows(self) -> Ints:
         """Return all rows, in the order they came."""

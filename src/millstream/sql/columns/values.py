@@ -241,13 +241,13 @@ _INTO: dict[type[t.DataType], Callable[[t.DataType, str], _Convert | None]] = {
 _FEW = 1 << 10
 
 
-def to_python(column: pa.Array, kind: t.DataType, zone: str = "UTC") -> list[Any]:
+def to_python(column: pa.Array, kind: t.DataType, zone: str | None = "UTC") -> list[Any]:
     """Return the Python values of a column: what `collect()` and the user's functions get.
 
     Args:
         column: of the Arrow type of `kind`.
         kind: its type.
-        zone: in which points in time are told.
+        zone: in which points in time are told, as datetimes; None for Instants, which streams have.
 
     Example:
         >>> to_python(pa.array([1, None], pa.int32()), t.DataTypes.INT())
@@ -292,7 +292,7 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _from(kind: t.DataType, zone: str) -> _Convert | None:
+def _from(kind: t.DataType, zone: str | None) -> _Convert | None:
     make = _FROM.get(type(kind))
     if make is not None:
         return make(kind, zone)
@@ -301,7 +301,7 @@ def _from(kind: t.DataType, zone: str) -> _Convert | None:
     return None
 
 
-def _from_timestamp(kind: t.DataType, zone: str) -> _Convert:
+def _from_timestamp(kind: t.DataType, zone: str | None) -> _Convert:
     assert isinstance(kind, t.TimestampType)
     unit = _microseconds_of(kind.precision)
     return lambda value: _EPOCH + dt.timedelta(microseconds=unit(value))
@@ -313,19 +313,22 @@ def _microseconds_of(precision: int) -> Callable[[int], int]:
     return (lambda value: value) if precision <= 6 else (lambda value: value // 1000)
 
 
-def _from_instant(kind: t.DataType, zone: str) -> _Convert:
+def _from_instant(kind: t.DataType, zone: str | None) -> _Convert:
     assert isinstance(kind, t.LocalZonedTimestampType)
+    if zone is None:
+        size = 10 ** (3 if kind.precision <= 3 else 6 if kind.precision <= 6 else 9)
+        return lambda value: Instant(value // size, value % size * (1_000_000_000 // size))
     unit = _microseconds_of(kind.precision)
     session = zone_named(zone)
     start = _EPOCH.replace(tzinfo=_UTC)
     return lambda value: (start + dt.timedelta(microseconds=unit(value))).astimezone(session)
 
 
-def _from_length(kind: t.DataType, zone: str) -> _Convert:
+def _from_length(kind: t.DataType, zone: str | None) -> _Convert:
     return lambda value: dt.timedelta(milliseconds=value)
 
 
-def _from_list(kind: t.DataType, zone: str) -> _Convert | None:
+def _from_list(kind: t.DataType, zone: str | None) -> _Convert | None:
     assert isinstance(kind, t.ArrayType)
     inner = _from(kind.element_type, zone)
     if inner is None:
@@ -333,17 +336,17 @@ def _from_list(kind: t.DataType, zone: str) -> _Convert | None:
     return lambda value: [None if v is None else inner(v) for v in value]
 
 
-def _from_map(kind: t.DataType, zone: str) -> _Convert:
+def _from_map(kind: t.DataType, zone: str | None) -> _Convert:
     assert isinstance(kind, t.MapType)
     return _dictionary(_key(kind.key_type, zone), _from(kind.value_type, zone) or _same)
 
 
-def _from_multiset(kind: t.DataType, zone: str) -> _Convert:
+def _from_multiset(kind: t.DataType, zone: str | None) -> _Convert:
     assert isinstance(kind, t.MultisetType)
     return _dictionary(_key(kind.element_type, zone), _same)
 
 
-def _key(kind: t.DataType, zone: str) -> _Convert:
+def _key(kind: t.DataType, zone: str | None) -> _Convert:
     """Return what makes keys of a dict; arrays are tuples there, since lists cannot be keys."""
     convert = _from(kind, zone) or _same
     return (lambda value: tuple(convert(value))) if isinstance(kind, t.ArrayType) else convert
@@ -353,7 +356,7 @@ def _dictionary(of_key: _Convert, of_value: _Convert) -> _Convert:
     return lambda pairs: {of_key(k): None if v is None else of_value(v) for k, v in pairs}
 
 
-def _from_row(kind: t.DataType, zone: str) -> _Convert:
+def _from_row(kind: t.DataType, zone: str | None) -> _Convert:
     assert isinstance(kind, t.RowType)
     inner = [_from(f, zone) or _same for f in kind.field_types()]
     names = tuple(kind.names)
@@ -364,7 +367,7 @@ def _from_row(kind: t.DataType, zone: str) -> _Convert:
     return convert
 
 
-_FROM: dict[type[t.DataType], Callable[[t.DataType, str], _Convert | None]] = {
+_FROM: dict[type[t.DataType], Callable[[t.DataType, str | None], _Convert | None]] = {
     t.TimestampType: _from_timestamp,
     t.LocalZonedTimestampType: _from_instant,
     t.DayTimeIntervalType: _from_length,

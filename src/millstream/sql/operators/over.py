@@ -224,8 +224,7 @@ class OverOperator(KeyedBatchOperator):
 
     def _expire(self) -> None:
         now, state = self.setup.clock(), self._state
-        slots = state.slots()
-        over = slots[state.column(TOUCHED)[slots] <= now - self.ttl]
+        over = state.expired(TOUCHED, now - self.ttl)
         if len(over):
             self._remove(over)
         self.aggregates.expire(now, self.ttl)

@@ -96,17 +96,19 @@ class Partitions:
         self._peers = np.cumsum(np.append(0, changes))
         self._first, self._last = starts_of(keys), ends_of(keys)
 
-    def results(self) -> list[pa.Array]:
-        """Return the aggregates, each a column."""
+    def results(self, wanted: Ints | None = None) -> list[pa.Array]:
+        """Return the aggregates, each a column, of some rows or of all."""
         frames: tuple[Ints, Ints] | None = None
         found = []
         for call in self._over.calls:
-            special = _RANKS.get(call.function)
+            special = _OF_PARTITION.get(call.function)
             if special is not None:
-                found.append(special(self, call))
+                column = special(self, call)
+                found.append(column if wanted is None else column.take(pa.array(wanted)))
                 continue
             if frames is None:
-                frames = self._frames()
+                low, high = self._frames()
+                frames = (low, high) if wanted is None else (low[wanted], high[wanted])
             found.append(self._aggregate(call, *frames))
         return found
 
@@ -208,7 +210,7 @@ class Partitions:
         return shifted(values, self._keys, places, by, default).cast(arrow_type(call.type))
 
 
-_RANKS = {
+_OF_PARTITION = {
     "ROW_NUMBER": Partitions._row_number,
     "RANK": Partitions._rank,
     "DENSE_RANK": Partitions._dense_rank,
@@ -218,6 +220,8 @@ _RANKS = {
     "LAG": Partitions._shifted,
     "LEAD": Partitions._shifted,
 }
+# What looks at the partition, not at a frame.
+OF_PARTITION = frozenset(_OF_PARTITION)
 
 
 def _split(rows: Ints, sizes: Ints) -> Iterator[Ints]:

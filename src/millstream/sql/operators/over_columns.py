@@ -1,8 +1,8 @@
-"""OVER by columns that are no time: a row that comes in somewhere changes those behind it, which is told of each."""
+"""OVER by columns that are no time: a row that comes in somewhere changes those around it, which is told of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
+from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.order import sorted_rows
-from millstream.sql.columns.rows import Ints, KeyedRows, equal_values
+from millstream.sql.columns.rows import Ints, KeyedRows, Mask, equal_values
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.sql.operators.over_batch import Partitions
+from millstream.sql.operators.surroundings import Surrounded, surroundings
 from millstream.sql.plan.nodes import OverSpec
 
 _COUNTS = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK"])
@@ -27,13 +29,17 @@ def streamed(over: OverSpec) -> OverSpec:
 
 
 class ColumnOverOperator(KeyedBatchOperator):
-    """The input's columns, then the aggregates of the rows of its partition up to each row."""
+    """The input's columns, then the aggregates of the rows of its partition that are in the frame of each row.
+
+    A batch is taken as one: the rows around each one that comes or goes are laid out for all of them, with it and
+    without it, and the aggregates of all that are there computed by vectors. What differs is told.
+    """
 
     def __init__(self, over: OverSpec, kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
         """Make one.
 
         Args:
-            over: the partition, the order and the aggregates; frames begin with the partition and end with the row.
+            over: the partition, the order, the frame and the aggregates.
             kinds: the Arrow types of the input's columns.
             ttl: how long a partition lives that nothing comes for, in milliseconds; 0 for ever.
         """
@@ -48,99 +54,112 @@ class ColumnOverOperator(KeyedBatchOperator):
         rows = KeyedRows(self.kinds, self.over.partition, clock=clock)
         self._rows: KeyedRows = self.keeps("rows", rows)
 
-    def process(self, batch: Batch) -> Iterable[Batch]:
+    def process(self, batch: Batch) -> Iterator[Batch]:
         rows = self._rows
         if self.ttl:
             rows.expire(self.setup.clock() - self.ttl)
         rows.compact()
         keys = rows.find_or_add([batch.columns[k] for k in self.over.partition], len(batch))
+        distinct = np.unique(keys)
+        places, there = rows.pairs(distinct)
         if self.ttl:
             # A partition lives and goes as one.
-            rows.changed(rows.pairs(np.unique(keys))[1])
-        known: dict[int, _Ordered] = {}
-        for place, (key, kind) in enumerate(zip(keys.tolist(), batch.all_kinds().tolist(), strict=True)):
-            mine = known.get(key)
-            if mine is None:
-                mine = known[key] = self._ordered(key)
-            one = Batch(batch.slice(place, place + 1).columns, None, 1)
-            if kind in (INSERT, UPDATE_AFTER):
-                number = rows.add(keys[place : place + 1], one.columns)
-                yield mine.with_row(one, int(number[0]), kind)
-                continue
-            at = mine.find(one)
-            if at is not None:
-                rows.remove(mine.numbers[at : at + 1])
-                yield mine.without_row(at)
-
-    def _ordered(self, key: int) -> _Ordered:
-        _, there = self._rows.pairs(np.array([key]))
-        columns = [self._rows.take(i, there) for i in range(len(self.kinds))]
-        order = sorted_rows(columns, self.over.order, len(there))
-        return _Ordered(Batch(columns, None, len(there)).take(order), there[order], self.over)
+            rows.changed(there)
+        adds = np.isin(batch.all_kinds(), (INSERT, UPDATE_AFTER))
+        # What goes is deleted, also where something comes in its stead.
+        kinds = np.where(adds, batch.all_kinds(), DELETE).astype(np.int64)
+        added = np.flatnonzero(adds)
+        new = batch.take(added).columns
+        numbers = np.concatenate([there, rows.add(keys[added], new)])
+        # All rows that are there before or at some time in between.
+        every = Batch(
+            [pa.concat_arrays([o, n]) for o, n in zip(rows.batch(there).columns, new, strict=True)], None, len(numbers)
+        )
+        of_key = np.concatenate([distinct[places], keys[added]])
+        touched = _touched(every, len(there), batch, adds)
+        rows.remove(numbers[touched[~adds & (touched >= 0)]])
+        known = touched >= 0
+        changes = _Changes(every, of_key, len(there), self.over)
+        yield from changes.told(touched[known], kinds[known])
 
 
-class _Ordered:
-    """The rows of a partition in order, with their aggregates."""
+def _touched(every: Batch, before: int, batch: Batch, adds: Mask) -> Ints:
+    """Return which row each change is about: one that goes is the last that is equal; -1 where there is none.
 
-    def __init__(self, rows: Batch, numbers: Ints, over: OverSpec) -> None:
-        self.rows = rows
-        self.numbers = numbers
-        self._over = over
-        self._results = self._told()
+    Args:
+        every: all rows: those from before, then those that come in a batch.
+        before: how many were there before.
+        batch: the changes.
+        adds: which of them are rows that come.
+    """
+    found = np.full(len(batch), -1, np.int64)
+    found[adds] = np.arange(before, len(every))
+    goes = np.flatnonzero(~adds)
+    if not len(goes):
+        return found
+    gone = batch.take(goes)
+    columns = [pa.concat_arrays([a, b]) for a, b in zip(every.columns, gone.columns, strict=True)]
+    codes = grouped(columns, len(every) + len(goes)).codes
+    of_gone = codes[len(every) :]
+    # Of rows that are equal to one that goes: those that are there, the last one last.
+    equal: dict[int, list[int]] = {code: [] for code in of_gone.tolist()}
+    for row in np.flatnonzero(np.isin(codes[:before], of_gone)).tolist():
+        equal[int(codes[row])].append(row)
+    of_change = np.empty(len(batch), np.int64)
+    of_change[adds], of_change[goes] = codes[before : len(every)], of_gone
+    for change in np.flatnonzero(np.isin(of_change, of_gone)).tolist():
+        rows = equal[int(of_change[change])]
+        if adds[change]:
+            rows.append(int(found[change]))
+        elif rows:
+            found[change] = rows.pop()
+    return found
 
-    def _told(self) -> Batch:
-        if not len(self.rows):
-            return Batch([], None, 0)
-        return Batch(Partitions(self.rows, np.zeros(len(self.rows), np.int64), self._over).results())
 
-    def find(self, row: Batch) -> int | None:
-        """Return the place of the last row that is equal to one."""
-        equal = np.ones(len(self.rows), np.bool_)
-        for column, value in zip(self.rows.columns, row.columns, strict=True):
-            equal &= equal_values(column, value.take(pa.array(np.zeros(len(self.rows), np.int64))))
-        found = np.flatnonzero(equal)
-        return int(found[-1]) if len(found) else None
+class _Changes:
+    """What rows that come and go, one after the other, change around them.
 
-    def with_row(self, row: Batch, number: int, kind: int) -> Batch:
-        """Add a row behind those that are equal in order; return what changes."""
-        before, count = self._results, len(self.rows)
-        both = Batch.concatenated([self.rows, row]) if count else row
-        order = sorted_rows(both.columns, self._over.order, count + 1)
-        self.rows, self.numbers = both.take(order), np.append(self.numbers, number)[order]
-        self._results = self._told()
-        place = int(np.flatnonzero(order == count)[0])
-        old = np.insert(np.arange(count), place, -1)
-        return self._changes(self.rows, old, before, np.arange(count + 1), self._results, place, kind)
+    Args:
+        every: all rows: those from before, then those that come.
+        keys: the partition of each.
+        before: how many were there before.
+        over: the OVER.
+    """
 
-    def without_row(self, place: int) -> Batch:
-        """Remove a row; return what changes."""
-        before, rows, count = self._results, self.rows, len(self.rows)
-        left = np.delete(np.arange(count), place)
-        self.rows, self.numbers = rows.take(left), self.numbers[left]
-        self._results = self._told()
-        new = np.insert(np.arange(count - 1), place, -1)
-        return self._changes(rows, np.arange(count), before, new, self._results, place, DELETE)
+    def __init__(self, every: Batch, keys: Ints, before: int, over: OverSpec) -> None:
+        by_key = [pa.array(keys), *every.columns]
+        order = sorted_rows(by_key, [(0, False, True), *((c + 1, d, n) for c, d, n in over.order)], len(every))
+        self._rows, self._keys, self._over = every.take(order), keys[order], over
+        self._place = np.empty(len(order), np.int64)
+        self._place[order] = np.arange(len(order))
+        self._before = np.sort(self._place[:before])
 
-    def _changes(self, rows: Batch, old: Ints, before: Batch, new: Ints, after: Batch, place: int, kind: int) -> Batch:
-        """Return what is said of rows whose aggregates were at some places before and are at others after."""
-        there = (old >= 0) & (new >= 0)
-        differs = np.zeros(len(rows), np.bool_)
-        for one, other in zip(before.columns, after.columns, strict=False):
-            a, b = one.take(pa.array(old[there])), other.take(pa.array(new[there]))
-            differs[there] |= ~equal_values(a, b)
-        said = differs.astype(np.int64) * 2
-        said[place] = 1
-        at = np.repeat(np.arange(len(rows)), said)
+    def told(self, touched: Ints, kinds: Ints) -> Iterator[Batch]:
+        """Yield what is told of each change, in order; `touched` is the row that it is about."""
+        for one in surroundings(self._before, self._keys, self._place[touched], kinds != DELETE, self._over):
+            yield self._told(one, kinds[one.first : one.last])
+
+    def _told(self, around: Surrounded, kinds: Ints) -> Batch:
+        rows, is_it, change = around.rows, around.is_it, around.change
+        beside = ~is_it
+        layout = np.concatenate([rows, rows[beside]])
+        keys = np.concatenate([change, change[beside] + len(kinds)])
+        wanted = np.flatnonzero(np.concatenate([around.wanted, around.wanted[beside]]))
+        results = Partitions(self._rows.take(layout), keys, self._over).results(wanted)
+        # Those with the row stand before those without it; the row itself has only the former.
+        mine = np.flatnonzero(around.wanted)
+        rows, is_it, change = rows[mine], is_it[mine], change[mine]
+        with_it = np.arange(len(mine))
+        without = np.where(is_it, 0, len(mine) + np.cumsum(~is_it) - 1)
+        comes = (kinds != DELETE)[change]
+        differs = np.zeros(len(mine), np.bool_)
+        for column in results:
+            pairs = column.take(pa.array(with_it[~is_it])), column.take(pa.array(without[~is_it]))
+            differs[~is_it] |= ~equal_values(*pairs)
+        at = np.repeat(with_it, np.where(is_it, 1, differs * 2))
         second = np.append(False, at[1:] == at[:-1])
-        kinds = np.where(second, UPDATE_AFTER, UPDATE_BEFORE)
-        kinds[at == place] = kind
-        is_old = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
-        is_old[at == place] = kind == DELETE
-        found = [c.take(pa.array(at)) for c in rows.columns]
-        width = len(self._over.calls)
-        for i in range(width):
-            parts = [b.columns[i] for b in (before, after) if len(b)]
-            whole = pa.concat_arrays(parts)
-            shift = len(before)
-            found.append(whole.take(pa.array(np.where(is_old, old[at], new[at] + shift))))
-        return Batch(found, kinds.astype(np.int8) if kinds.any() else None, len(at))
+        said = np.where(is_it[at], kinds[change[at]], np.where(second, UPDATE_AFTER, UPDATE_BEFORE))
+        has_it = is_it[at] | (comes[at] == second)
+        shown = pa.array(np.where(has_it, with_it[at], without[at]))
+        columns = [*self._rows.take(rows[at]).columns, *(column.take(shown) for column in results)]
+        return Batch(columns, said.astype(np.int8) if said.any() else None, len(at))

@@ -246,7 +246,7 @@ class CountWindowOperator(RowWindowOperator):
         self._forget(np.unique(keys[full]))
 
     def _forget(self, keys: Ints) -> None:
-        """Remove rows that are in no window that is to come."""
+        """Remove rows that are in no window to come, but for the newest of a key: it says how many there were."""
         places, there = self._rows.pairs(keys)
         if not len(there):
             return
@@ -255,4 +255,4 @@ class CountWindowOperator(RowWindowOperator):
         np.maximum.at(newest, places, number + 1)
         # The next window that is not full begins here.
         begins = ((newest - self.size) // self.slide + 1) * self.slide
-        self._rows.remove(there[number < np.maximum(begins, 0)[places]])
+        self._rows.remove(there[number < np.clip(begins, 0, newest - 1)[places]])

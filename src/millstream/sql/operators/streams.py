@@ -144,21 +144,17 @@ class ToRowsOperator(Operator):
 
     takes_batches = True
 
-    def __init__(
-        self, fields: Fields, event_time: int | None, zone: str, wrap: Callable[[Row], Any] | None = None
-    ) -> None:
+    def __init__(self, fields: Fields, event_time: int | None, wrap: Callable[[Row], Any] | None = None) -> None:
         """Make one.
 
         Args:
             fields: the columns.
             event_time: the column that is the row's timestamp, None without one.
-            zone: in which points in time are told.
             wrap: what becomes of a row.
         """
         self._names = tuple(fields.names)
         self._types = fields.types
         self._event_time = event_time
-        self._zone = zone
         self._wrap = wrap
         self.assigns_timestamps = event_time is not None
 
@@ -174,7 +170,7 @@ class ToRowsOperator(Operator):
             downstream(Var(row, stamp, detached=True))
 
     def _rows(self, batch: Batch) -> Iterator[Any]:
-        columns = [to_python(c, t, self._zone) for c, t in zip(batch.columns, self._types, strict=True)]
+        columns = [to_python(c, t, None) for c, t in zip(batch.columns, self._types, strict=True)]
         rows = Row.many(self._names, zip(*columns, strict=True))
         if batch.kinds is not None:
             for row, kind in zip(rows, batch.kinds.tolist(), strict=True):

@@ -124,8 +124,9 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         self._versions.changed(self._versions.pairs(keys[keys >= 0])[1])
 
     def _expire(self) -> None:
-        over, rows = self._versions.expired(self.setup.clock() - self.ttl), self._waiting.all_rows()
-        if len(over) and len(rows):
+        over = self._versions.expired(self.setup.clock() - self.ttl)
+        rows = self._waiting.all_rows() if len(over) else over
+        if len(rows):
             wanted = self._versions.find([self._waiting.take(k, rows) for k in self.left.keys], len(rows))
             over = over[~np.isin(self._versions.keys_of(over), wanted)]
         self._versions.remove(over)

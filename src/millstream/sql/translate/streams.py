@@ -22,4 +22,4 @@ def stream_scan(to: Translator, planned: Planned) -> list[StreamEnd]:
 def to_stream(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.ToStream)
-    return to.behind(planned, ToRowsOperator(before.node.fields, node.event_time, to.session.time_zone))
+    return to.behind(planned, ToRowsOperator(before.node.fields, node.event_time))

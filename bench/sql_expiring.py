@@ -1,0 +1,60 @@
+"""What a time to live costs: batches of 1,000 rows for operators that keep a million rows.
+
+    python bench/sql_expiring.py
+
+CPU time of one core for each batch, with the clock going on so that as many rows expire as come.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests")]
+
+from sql_runs import Bare  # noqa: E402 - its path is set above
+
+from millstream.operators.base import Operator  # noqa: E402
+from millstream.sql.columns.batch import Batch  # noqa: E402
+from millstream.sql.operators.group_aggregate import GroupAggregateOperator  # noqa: E402
+from millstream.sql.operators.last_row import LastRowOperator  # noqa: E402
+
+KEPT, ROWS, BATCHES = 1_000_000, 1_000, 200
+_KINDS = [pa.int64(), pa.int64()]
+# A batch every 10 ms: as many batches as hold what is kept are its time.
+_EVERY = 10
+_TTL = KEPT // ROWS * _EVERY
+
+
+def _batch(first: int, rows: int) -> Batch:
+    numbers = pa.array(np.arange(first, first + rows))
+    return Batch([numbers, numbers], None, rows)
+
+
+def _milliseconds(operator: Operator) -> float:
+    now = [0]
+    bare, first = Bare(operator, lambda: now[0]), 0
+    for _ in range(KEPT // ROWS):
+        bare.take(_batch(first, ROWS))
+        now[0] += _EVERY
+        first += ROWS
+    bare.out.clear()
+    started = time.process_time()
+    for _ in range(BATCHES):
+        bare.take(_batch(first, ROWS))
+        bare.out.clear()
+        now[0] += _EVERY
+        first += ROWS
+    return (time.process_time() - started) / BATCHES * 1000
+
+
+if __name__ == "__main__":
+    for name, operator in (
+        ("last row", LastRowOperator([0], _KINDS, ttl=_TTL)),
+        ("distinct", GroupAggregateOperator([0], [], _KINDS, ttl=_TTL)),
+    ):
+        print(f"{name}: {_milliseconds(operator):.2f} ms a batch of {ROWS:,} rows, {KEPT:,} kept", flush=True)
