@@ -237,3 +237,36 @@ def test_storage_that_is_reached_by_url(tmp_path: Path) -> None:
     assert storage.list("") == ["shared"]
     with pytest.raises(InvalidProgramError, match="nowhere"):
         open_storage("nowhere://x")
+
+
+def _in_memory(path: Path) -> bool:
+    """Tell whether the system has a file's first page in memory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _can_leave_memory(directory: Path) -> bool:
+    """Tell whether files there are anywhere but in memory, and whether the system tells."""
+    path = directory / "tried"
+    with path.open("wb") as file:
+        file.write(b"x" * 100_000)
+        file.flush()
+        os.fsync(file.fileno())
+        was_there = _in_memory(path)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return was_there and not _in_memory(path)
+
+
+def test_files_of_state_leave_memory_when_they_are_on_disk(tmp_path: Path) -> None:
+    if not _can_leave_memory(tmp_path):
+        pytest.skip("this file system has its files in memory")
+    storage = DirectoryStorage(str(tmp_path))
+    storage.write("state", [b"x" * 100_000])
+    storage.make_durable(["state"])
+    assert not _in_memory(tmp_path / "state")
+    assert bytes(storage.read("state")) == b"x" * 100_000

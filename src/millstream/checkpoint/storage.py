@@ -216,13 +216,17 @@ class DirectoryStorage:
 
     def make_durable(self, names: Iterable[str]) -> None:
         for name in names:
-            self._sync(self._path(name))
+            self._sync(self._path(name), is_read_again=False)
         self._sync(self.url)
 
-    def _sync(self, path: str) -> None:
+    def _sync(self, path: str, is_read_again: bool = True) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+            if not is_read_again and hasattr(os, "posix_fadvise"):
+                # Files of state are read after a failure only. The memory they take as long as nobody says so is what
+                # the next one is written to.
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
 
