@@ -36,6 +36,8 @@ _LATE = {
     f"{_EMIT}.late-fire.delay": "0 s",
     f"{_EMIT}.allow-lateness": "4 s",
 }
+_EARLY_BY_CLOCK = {**_EARLY, f"{_EMIT}.early-fire.delay": "250 ms"}
+_LATE_BY_CLOCK = {**_LATE, f"{_EMIT}.late-fire.delay": "350 ms"}
 _TTL = {"table.exec.state.ttl": "1300 ms"}
 _MINI = {
     "table.exec.mini-batch.enabled": "true",
@@ -113,6 +115,7 @@ SQL = {
     "windows that cumulate": _functions(f"CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '0.5' SECOND, {_SECOND})"),
     "sessions": _functions("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '0.3' SECOND)"),
     "windows of a group": _windows(f"TUMBLE(ts, {_SECOND})"),
+    "windows of a group, longer": _windows("TUMBLE(ts, INTERVAL '3' SECOND)"),
     "sessions of a group": _windows("SESSION(ts, INTERVAL '0.3' SECOND)"),
     # Of the wall clock.
     "over, clock": _over("p ROWS UNBOUNDED PRECEDING"),
@@ -268,6 +271,23 @@ FUNCTIONS = {
     "windows, fired late": Case(_windows(f"TUMBLE(ts, {_SECOND})"), _LATE, late=True),
     "windows that overlap, fired early and late": Case(
         _windows(f"HOP(ts, INTERVAL '0.5' SECOND, {_SECOND})"), {**_EARLY, **_LATE}, late=True
+    ),
+    "windows, fired early by the clock": Case(
+        _windows("TUMBLE(ts, INTERVAL '3' SECOND)"), _EARLY_BY_CLOCK, clock=True, unlike="windows of a group, longer"
+    ),
+    "windows, fired late by the clock": Case(
+        _windows(f"TUMBLE(ts, {_SECOND})"),
+        _LATE_BY_CLOCK,
+        clock=True,
+        late=True,
+        unlike="windows of a group, rows late",
+    ),
+    "windows that overlap, fired early and late by the clock": Case(
+        _windows(f"HOP(ts, INTERVAL '0.5' SECOND, {_SECOND})"),
+        {**_EARLY_BY_CLOCK, **_LATE_BY_CLOCK},
+        clock=True,
+        late=True,
+        unlike="windows that overlap, fired early and late",
     ),
 }  # fmt: skip
 

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.records import record
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.columns.rows import Ints, Mask
+from millstream.sql.columns.rows import Mask
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
@@ -24,7 +26,25 @@ from millstream.sql.operators.window_aggregate import WindowTimes, property_colu
 from millstream.sql.operators.windowing import Times, Windowing
 from millstream.sql.plan.nodes import Fires
 
-_END, _SAID = "end", "said"
+# The end of a slot's window, and whether it has been told.
+END, SAID = "end", "said"
+
+
+@record(frozen=True)
+class Placed:
+    """Rows with the ends of their windows, the keys of those (the last is the end), and their slots."""
+
+    batch: Batch
+    ends: Times
+    keys: list[pa.Array]
+    slots: Slots
+
+    def filter(self, mask: Mask) -> Placed:
+        """Return some of the rows."""
+        if mask.all():
+            return self
+        keys = [k.filter(pa.array(mask)) for k in self.keys]
+        return Placed(self.batch.filter(mask), self.ends[mask], keys, self.slots[mask])
 
 
 class FiringWindowOperator(KeyedBatchOperator):
@@ -72,57 +92,61 @@ class FiringWindowOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64()]
-        kept = [Kept(_END, np.int64), Kept(_SAID, np.bool_, False), *self.aggregates.kept]
         owners = len(self.keys)
-        self._state: KeyedColumns = self.keeps("windows", KeyedColumns(kinds, kept, owners))
+        columns = KeyedColumns(kinds, [*self._about_windows(), *self.aggregates.kept], owners)
+        self._state: KeyedColumns = self.keeps("windows", columns)
         self.aggregates.open(kinds, self.keeps, owners)
         assert setup.state is not None
         setup.state.when_loaded(self._look)
         self._next = MAX_WATERMARK
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
+    def _about_windows(self) -> list[Kept]:
+        """Return what is kept of a window besides its aggregates."""
+        return [Kept(END, np.int64), Kept(SAID, np.bool_, False)]
+
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows, ends = self.windowing.all_ends(self.times.of(batch, self.setup.clock()))
-        triggers = self.times.triggers(ends)
-        kept = triggers + self.fires.lateness > self.watermark
+        kept = self.times.triggers(ends) + self.fires.lateness > self.watermark
         if not kept.all():
             self._late.inc(int((~kept).sum()))
-            rows, ends, triggers = rows[kept], ends[kept], triggers[kept]
+            rows, ends = rows[kept], ends[kept]
         if not len(rows):
             return ()
-        batch = batch.take(rows)
-        in_time = triggers > self.watermark
         self._state.compact()
-        now = ~in_time | self.fires.early
-        if not now.all():
-            self._fold(batch.filter(~now), ends[~now])
-        return (self._told(batch.filter(now), ends[now]),) if now.any() else ()
+        placed, first_new = self._placed(batch.take(rows), ends)
+        at_once = self._are_told_at_once(placed)
+        if not at_once.all():
+            self._fold(placed.filter(~at_once))
+        return (self._told(placed.filter(at_once), first_new),) if at_once.any() else ()
 
-    def _slots(self, batch: Batch, ends: Times) -> tuple[list[pa.Array], Ints, int]:
+    def _placed(self, batch: Batch, ends: Times) -> tuple[Placed, int]:
+        """Return rows with the slots of their windows, and which is the first slot that is new."""
         keys = [*(batch.columns[k] for k in self.keys), pa.array(ends)]
         first_new = self._state.bound
         slots, new = self._state.find_or_add(keys, len(batch))
         if len(new):
-            self._state.column(_END)[first_new:] = ends[new]
-            triggers = self.times.triggers(ends[new])
-            waits = np.where(triggers > self.watermark, triggers, triggers + self.fires.lateness)
-            self._next = min(self._next, int(waits.min()))
-        return keys, slots, first_new
+            self._state.column(END)[first_new:] = ends[new]
+            self._next = min(self._next, int(self._waits(self.times.triggers(ends[new])).min()))
+        return Placed(batch, ends, keys, slots), first_new
 
-    def _fold(self, batch: Batch, ends: Times) -> None:
-        """Take rows of windows that are told at their end."""
-        keys, slots, _ = self._slots(batch, ends)
-        self.aggregates.fold(batch, keys, slots, self._state)
-        self._state.changed(slots)
+    def _are_told_at_once(self, placed: Placed) -> Mask:
+        """Tell which rows tell their windows."""
+        in_time = self.times.triggers(placed.ends) > self.watermark
+        return ~in_time | self.fires.early
 
-    def _told(self, batch: Batch, ends: Times) -> Batch:
+    def _fold(self, placed: Placed) -> None:
+        """Take rows of windows that are told later."""
+        self.aggregates.fold(placed.batch, placed.keys, placed.slots, self._state)
+        self._state.changed(placed.slots)
+
+    def _told(self, placed: Placed, first_new: int) -> Batch:
         """Take rows of windows that are told at once; return what changes."""
-        state = self._state
-        keys, slots, first_new = self._slots(batch, ends)
-        segments = Segments.of(slots, first_new, state.bound, signs_of(batch))
-        said = state.column(_SAID)[segments.slots].copy()
-        running = self.aggregates.run(batch, keys, segments, state)
-        state.column(_SAID)[segments.slots] = True
+        state, batch = self._state, placed.batch
+        segments = Segments.of(placed.slots, first_new, state.bound, signs_of(batch))
+        said = state.column(SAID)[segments.slots].copy()
+        running = self.aggregates.run(batch, placed.keys, segments, state)
+        state.column(SAID)[segments.slots] = True
         state.changed(segments.slots)
         before, after = segments.before, np.arange(segments.rows)
         there_before: Mask = np.ones(segments.rows, np.bool_)
@@ -134,9 +158,9 @@ class FiringWindowOperator(KeyedBatchOperator):
         changes = changes.in_order(np.argsort(segments.order))
         places = changes.chosen(before[changes.order], after[changes.order])
         at = changes.chosen(changes.places, changes.places)
-        columns = [k.take(pa.array(at)) for k in keys[:-1]]
+        columns = [k.take(pa.array(at)) for k in placed.keys[:-1]]
         columns += [r.take(places) for r in running]
-        return Batch([*columns, *self._properties(ends[at])], changes.kinds, len(at))
+        return Batch([*columns, *self._properties(placed.ends[at])], changes.kinds, len(at))
 
     def _properties(self, ends: Times) -> list[pa.Array]:
         starts = self.windowing.starts(ends)
@@ -144,13 +168,15 @@ class FiringWindowOperator(KeyedBatchOperator):
 
     # --- time
 
+    def _waits(self, triggers: Times) -> Times:
+        """Return when there is next something to do about windows: at their end, or when nobody can be late."""
+        return np.where(triggers > self.watermark, triggers, triggers + self.fires.lateness)
+
     def _look(self) -> None:
-        state, slots = self._state, self._state.slots()
+        slots = self._state.slots()
         self._next = MAX_WATERMARK
         if len(slots):
-            triggers = self.times.triggers(state.column(_END)[slots])
-            waits = np.where(triggers > self.watermark, triggers, triggers + self.fires.lateness)
-            self._next = int(waits.min())
+            self._next = int(self._waits(self.times.triggers(self._state.column(END)[slots])).min())
 
     def waiting(self) -> Iterable[tuple[str, int, int]]:
         if MIN_WATERMARK < self._next < MAX_WATERMARK:
@@ -168,16 +194,19 @@ class FiringWindowOperator(KeyedBatchOperator):
     def _fire(self, watermark: int) -> None:
         """Tell windows that end now and have not been told; forget those that nobody can be late for any more."""
         state, slots = self._state, self._state.slots()
-        ends = state.column(_END)[slots]
+        ends = state.column(END)[slots]
         triggers = self.times.triggers(ends)
-        due = (triggers <= watermark) & ~state.column(_SAID)[slots]
+        due = (triggers <= watermark) & ~state.column(SAID)[slots]
         order = np.argsort(ends[due], kind="stable")
         shown, their_ends = slots[due][order], ends[due][order]
         columns = state.keys_at(shown)[: len(self.keys)] + self.aggregates.results(state, shown)
         self.emit(pieces([*columns, *self._properties(their_ends)], len(shown)))
-        state.column(_SAID)[shown] = True
+        state.column(SAID)[shown] = True
         state.changed(shown)
-        over = slots[triggers + self.fires.lateness <= watermark]
-        state.remove(over)
+        self._forget(slots[triggers + self.fires.lateness <= watermark], watermark)
+
+    def _forget(self, slots: Slots, watermark: int) -> None:
+        """Forget windows that nobody can be late for any more."""
+        self._state.remove(slots)
         lateness = self.fires.lateness
         self.aggregates.forget(len(self.keys), lambda e: self.times.triggers(e) + lateness <= watermark)

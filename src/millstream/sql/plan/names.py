@@ -250,7 +250,17 @@ def _window_aggregate(node: n.WindowAggregate, inputs: Any, style: Style) -> str
         window = f"{kind}('w$, {below[node.window.time]}, {node.counts[0]})"
     else:
         window = window_text(node.window, below, node.has_window)
-    return f"WindowAggregate({group}window=[{window}], select=[{_join([*keys, *calls, *properties])}])"
+    # Without a delay nothing is said: state is found by this name, too.
+    emit = f", emit=[{_fires_text(node.fires)}]" if isinstance(node.fires, n.PeriodicFires) else ""
+    return f"WindowAggregate({group}window=[{window}], select=[{_join([*keys, *calls, *properties])}]{emit})"
+
+
+def _fires_text(fires: n.PeriodicFires) -> str:
+    def delay(side: str, milliseconds: int) -> str:
+        return f"{side} delay {milliseconds} millisecond" if milliseconds else f"{side} no delay"
+
+    early = [delay("early", fires.early_delay)] if fires.early or fires.early_delay else []
+    return _join([*early, *([delay("late", fires.late_delay)] if fires.lateness else [])])
 
 
 def order_text(order: Order, names: Sequence[str]) -> str:

@@ -345,6 +345,20 @@ class Fires:
 
 
 @record(frozen=True)
+class PeriodicFires(Fires):
+    """When windows are told by the clock; apart from `Fires`, by whose form state of jobs without a delay is found.
+
+    Attributes:
+        early_delay: how long after a window's first row it is told before its end, and how often from then on, in
+            milliseconds; 0 for never: then `early` counts.
+        late_delay: the same of rows behind its end; 0 where each of them tells the window anew.
+    """
+
+    early_delay: int
+    late_delay: int
+
+
+@record(frozen=True)
 class WindowAggregate(Single):
     """One row a group and window, when the window ends: keys, aggregates, then the window's properties.
 

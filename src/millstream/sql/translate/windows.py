@@ -18,6 +18,7 @@ from millstream.sql.operators.window_aggregate import (
     WindowTimes,
 )
 from millstream.sql.operators.window_firing import FiringWindowOperator
+from millstream.sql.operators.window_periodic import PeriodicWindowOperator
 from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan import nodes
@@ -47,7 +48,8 @@ def window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
         else:
             operator = SessionWindowOperator(spec.size, times, partition, node.keys, calls, kinds, properties, batch)
     elif node.fires is not None:
-        operator = FiringWindowOperator(
+        by_clock = isinstance(node.fires, nodes.PeriodicFires)
+        operator = (PeriodicWindowOperator if by_clock else FiringWindowOperator)(
             Windowing.of(spec),
             times,
             node.keys,
