@@ -12,7 +12,7 @@ from sql.firing import COLUMNS, QUERIES, RECORDED, ROWS, declare, told
 from sql_runs import Bare
 from sql_transcript import shown
 
-from millstream.common import Row, Types
+from millstream.common import Row, RowKind, Types
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.columns.batch import Batch
@@ -24,7 +24,7 @@ from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan.nodes import PeriodicFires, WindowKind
 from millstream.sql.types import DataTypes
 from millstream.table import Schema, StreamTableEnvironment
-from millstream.testing import LocalJob, ManualClock
+from millstream.testing import CollectSink, LocalJob, ManualClock
 
 _FLINKS: dict[str, dict[str, list[str]]] = json.loads(RECORDED.read_text())
 
@@ -229,3 +229,58 @@ def test_explain_says_the_delays() -> None:
 def test_what_flink_refuses(settings: dict[str, str], message: str) -> None:
     with pytest.raises(TableException, match=message):
         _explained(settings)
+
+
+_I, _D = RowKind.INSERT, RowKind.DELETE
+_TAKEN_BACK = [
+    *[(_I, "a", 1, 1000), (_D, "a", 1, 1000), (_I, "b", 2, 2000), (_I, "a", 5, 3000), (_D, "b", 2, 2000)],
+    *[(_I, "b", 7, 2000), (_D, "a", 5, 3000), (_I, "c", 1, 4000), (_D, "c", 1, 4000), (_I, "b", 1, 12000)],
+    *[(_D, "b", 7, 2000), (_I, "a", 9, 13000), (_D, "a", 9, 13000)],
+]
+
+
+def _taken_back(delay: str, what: str, restarts: bool) -> list[str]:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    t_env = StreamTableEnvironment.create(env)
+    settings = {f"{what}-fire.enabled": "true", f"{what}-fire.delay": delay}
+    for option, value in (settings | ({"allow-lateness": "1 h"} if what == "late" else {})).items():
+        t_env.get_config().set(f"table.exec.emit.{option}", value)
+    rows = []
+    for kind, *values in _TAKEN_BACK:
+        rows.append(Row(*values))
+        rows[-1].set_row_kind(kind)
+    changes = env.from_collection(rows, Types.ROW_NAMED(["k", "v", "ms"], [Types.STRING(), Types.LONG(), Types.LONG()]))
+    schema = Schema.new_builder().column("k", "STRING").column("v", "BIGINT").column("ms", "BIGINT")
+    schema = schema.column_by_expression("ts", "TO_TIMESTAMP_LTZ(ms, 3)").watermark("ts", "ts")
+    t_env.create_temporary_view("c", t_env.from_changelog_stream(changes, schema.build()))
+    table = t_env.sql_query("SELECT k, SUM(v), COUNT(*) FROM c GROUP BY k, TUMBLE(ts, INTERVAL '10' SECOND)")
+    sink = CollectSink()
+    t_env.to_changelog_stream(table).sink_to(sink)
+    clock = ManualClock()
+    job = LocalJob(env, clock=clock, epoch_sizes=lambda: 1)
+    while not job.is_finished:
+        clock.advance(600)
+        job.run_epoch()
+        if restarts:
+            job.restart_slots()
+    return [f"{r.get_row_kind()} {r[0]} {r[1]}" for r in sink.results()]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("what", "delay", "changes"),
+    [
+        # Without a delay it is what Flink 2.3 says.
+        (
+            "early",
+            "0 ms",
+            "+I a 1, -D a 1, +I b 2, +I a 5, -D b 2, +I b 7, -D a 5, +I c 1, -D c 1, +I b 1, +I a 9, -D a 9",
+        ),
+        ("late", "0 ms", "+I b 7, -D b 7, +I b 1"),
+        ("early", "1 s", "+I a 5, +I b 2, -U b 2, +U b 7, -D a 5, +I b 1"),
+        ("late", "1 s", "+I b 7, -D b 7, +I b 1"),
+    ],
+)
+def test_a_window_that_loses_all_its_rows_is_taken_back(what: str, delay: str, changes: str, restarts: bool) -> None:
+    assert ", ".join(_taken_back(delay, what, restarts)) == changes

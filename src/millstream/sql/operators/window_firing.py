@@ -26,8 +26,8 @@ from millstream.sql.operators.window_aggregate import WindowTimes, property_colu
 from millstream.sql.operators.windowing import Times, Windowing
 from millstream.sql.plan.nodes import Fires
 
-# The end of a slot's window, and whether it has been told.
-END, SAID = "end", "said"
+# The end of a slot's window, whether it has been told, and how many rows it has, where rows may be taken back.
+END, SAID, _ROWS = "end", "said", "rows"
 
 
 @record(frozen=True)
@@ -85,6 +85,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         self.kinds = list(kinds)
         self.properties = list(properties)
         self.fires = fires
+        self.retracts = retracts
         self.pairs = pairs
         self.aggregates = Aggregates(calls, kinds, retracts)
         times.are_points = kinds[times.column].tz is not None
@@ -103,7 +104,12 @@ class FiringWindowOperator(KeyedBatchOperator):
 
     def _about_windows(self) -> list[Kept]:
         """Return what is kept of a window besides its aggregates."""
-        return [Kept(END, np.int64), Kept(SAID, np.bool_, False)]
+        about = [Kept(END, np.int64), Kept(SAID, np.bool_, False)]
+        return [*about, Kept(_ROWS, np.int64)] if self.retracts else about
+
+    def _have_rows(self, slots: Slots) -> Mask:
+        """Tell of windows whether there is something to be told."""
+        return self._state.column(_ROWS)[slots] > 0 if self.retracts else np.ones(len(slots), np.bool_)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows, ends = self.windowing.all_ends(self.times.of(batch, self.setup.clock()))
@@ -137,6 +143,9 @@ class FiringWindowOperator(KeyedBatchOperator):
 
     def _fold(self, placed: Placed) -> None:
         """Take rows of windows that are told later."""
+        if self.retracts:
+            signs = signs_of(placed.batch)
+            np.add.at(self._state.column(_ROWS), placed.slots, 1 if signs is None else signs)
         self.aggregates.fold(placed.batch, placed.keys, placed.slots, self._state)
         self._state.changed(placed.slots)
 
@@ -146,21 +155,32 @@ class FiringWindowOperator(KeyedBatchOperator):
         segments = Segments.of(placed.slots, first_new, state.bound, signs_of(batch))
         said = state.column(SAID)[segments.slots].copy()
         running = self.aggregates.run(batch, placed.keys, segments, state)
-        state.column(SAID)[segments.slots] = True
+        there_after = self._counted(segments)
+        state.column(SAID)[segments.slots] = there_after[segments.ends]
         state.changed(segments.slots)
         before, after = segments.before, np.arange(segments.rows)
-        there_before: Mask = np.ones(segments.rows, np.bool_)
+        there_before: Mask = np.append(False, there_after[:-1])
         there_before[segments.starts] = said
         differs = np.zeros(segments.rows, np.bool_)
         for one in running:
             differs |= one.differs(before, after)
-        changes = Changelog.of(there_before, np.ones(segments.rows, np.bool_), differs, self.pairs)
+        changes = Changelog.of(there_before, there_after, differs, self.pairs)
         changes = changes.in_order(np.argsort(segments.order))
         places = changes.chosen(before[changes.order], after[changes.order])
         at = changes.chosen(changes.places, changes.places)
         columns = [k.take(pa.array(at)) for k in placed.keys[:-1]]
         columns += [r.take(places) for r in running]
         return Batch([*columns, *self._properties(placed.ends[at])], changes.kinds, len(at))
+
+    def _counted(self, segments: Segments) -> Mask:
+        """Count the rows of windows; tell whether there are any behind each."""
+        if not self.retracts:
+            return np.ones(segments.rows, np.bool_)
+        column = self._state.column(_ROWS)
+        signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
+        running = segments.sums(signs, segments.begins(column, 0))
+        segments.leave(column, running)
+        return running > 0
 
     def _properties(self, ends: Times) -> list[pa.Array]:
         starts = self.windowing.starts(ends)
@@ -196,7 +216,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         state, slots = self._state, self._state.slots()
         ends = state.column(END)[slots]
         triggers = self.times.triggers(ends)
-        due = (triggers <= watermark) & ~state.column(SAID)[slots]
+        due = (triggers <= watermark) & ~state.column(SAID)[slots] & self._have_rows(slots)
         order = np.argsort(ends[due], kind="stable")
         shown, their_ends = slots[due][order], ends[due][order]
         columns = state.keys_at(shown)[: len(self.keys)] + self.aggregates.results(state, shown)

@@ -93,14 +93,15 @@ class PeriodicWindowOperator(FiringWindowOperator):
         differs = np.zeros(count, np.bool_)
         for old, new in zip(before, results, strict=True):
             differs |= ~equal_values(old, new)
-        changes = Changelog.of(said, np.ones(count, np.bool_), differs, self.pairs)
+        are_there = self._have_rows(slots)
+        changes = Changelog.of(said, are_there, differs, self.pairs)
         at = changes.chosen(changes.places, changes.places)
         places = pa.array(changes.chosen(changes.places, changes.places + count))
         columns = [k.take(pa.array(at)) for k in keys[:-1]]
         columns += [pa.concat_arrays(both).take(places) for both in zip(before, results, strict=True)]
         self.emit(pieces([*columns, *self._properties(state.column(END)[slots][at])], len(at), changes.kinds))
         self._before.remove(known[known >= 0])
-        state.column(SAID)[slots], state.column(_CHANGED)[slots] = True, False
+        state.column(SAID)[slots], state.column(_CHANGED)[slots] = are_there, False
         state.changed(slots)
 
     def _rows_before(self, keys: list[pa.Array], count: int) -> Ints:
