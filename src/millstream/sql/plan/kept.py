@@ -126,7 +126,7 @@ def _window_aggregate(node: n.WindowAggregate, planned: n.Planned) -> Kept:
     keys = _names(node, range(len(node.keys)))
     if node.counts is not None:
         what = f"the last {node.counts[0]} rows{f' for every value of {keys}' if keys else ''}"
-        bound = "rows: a window goes when it is full, and stays for as long as it is not"
+        bound = "rows: a window goes when it is full, but for its newest row, and stays for as long as it is not"
         return Kept(what, keys, bound, ("windows of fewer rows", "fewer keys"))
     window = _window(node.window)
     what = f"accumulators for {f'every value of {keys} in ' if keys else ''}{window} that is open"
