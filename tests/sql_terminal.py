@@ -34,6 +34,8 @@ class Terminal:
         if self.pid == 0:
             os.environ |= {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
             os.chdir(folder)
+            # Who runs tests behind a shell's back has Ctrl-C ignored, and so would have the prompt.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execv(sys.executable, [sys.executable, "-m", "millstream", "sql", *options, "-hist", "history"])
         self.told = ""
 

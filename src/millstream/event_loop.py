@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import threading
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -31,6 +32,8 @@ class Requests:
         self._capacity = capacity
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
+        # Also when whoever has it is simply forgotten, after a failure: the loop has sockets.
+        weakref.finalize(self, _close, self._loop).atexit = False
         self._thread: threading.Thread | None = None
         # Touched by the loop's thread alone.
         self._waiting: deque[Request] = deque()
@@ -139,3 +142,8 @@ class Requests:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         self._loop.stop()
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    if not loop.is_running():
+        loop.close()

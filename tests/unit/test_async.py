@@ -579,3 +579,11 @@ def test_random_epochs_restarts_and_parallelisms_lose_and_double_nothing() -> No
         assert job.job.is_finished, seed
         names = [x for x in got if not isinstance(x, int)]
         assert sorted(names) == sorted(f"r{i + 1}" for i in range(sent)), seed
+
+
+def test_a_loop_that_nobody_closes_is_closed() -> None:
+    requests = Requests(1)
+    loop = asyncio.get_event_loop_policy().get_event_loop()
+    assert not loop.is_closed()
+    del requests
+    assert loop.is_closed()
