@@ -70,3 +70,15 @@ def test_old_names_still_warn_at_the_line_of_the_program(tmp_path: Path) -> None
     program.write_text("import millstream.pyflink\nfrom pyflink.datastream import ExternalizedCheckpointCleanup\n")
     said = run(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')", tmp_path)
     assert f"{program}:2: DeprecationWarning" in said
+
+
+def test_shell_and_exceptions_of_pyflink_are_importable(tmp_path: Path) -> None:
+    code = """
+import millstream.pyflink
+from pyflink.shell import s_env, st_env, DataTypes, MapFunction, Tumble, ObjectPath
+from pyflink.util.exceptions import JavaException, TableException, TableNotExistException
+from millstream.sql.errors import TableException as ours
+assert ours is TableException and issubclass(TableNotExistException, JavaException)
+print(st_env.from_elements([(1,)], DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT())])).get_resolved_schema())
+"""
+    assert run(code, tmp_path) == "(\n  `a` INT\n)\n"

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
-
 from millstream.common.configuration import Configuration
 from millstream.common.missing import JAVA, missing_class, missing_function
 from millstream.common.records import record
 from millstream.sql.catalog import memory, models
+from millstream.sql.catalog.errors import (
+    DatabaseAlreadyExistException,
+    DatabaseNotEmptyException,
+    DatabaseNotExistException,
+    FunctionAlreadyExistException,
+    FunctionNotExistException,
+    ModelAlreadyExistException,
+    ModelNotExistException,
+    TableAlreadyExistException,
+    TableNotExistException,
+)
 from millstream.sql.catalog.memory import GenericInMemoryCatalog
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException
+from millstream.table.catalog_entries import CatalogBaseTable, CatalogDatabase, CatalogFunction, CatalogModel
 from millstream.table.catalog_partitions import (
     CatalogColumnStatistics,
     CatalogPartition,
@@ -29,8 +39,6 @@ from millstream.table.resolved_schema import (
     UniqueConstraint,
     WatermarkSpec,
 )
-from millstream.table.schema import Schema
-from millstream.table.table_schema import TableSchema
 
 __all__ = [
     "Catalog",
@@ -60,160 +68,6 @@ __all__ = [
 ]
 
 _PROCEDURES = "procedures are objects of catalogs in Java"
-
-
-@record(frozen=True)
-class CatalogDatabase:
-    """A database: its properties, and what is said of it."""
-
-    properties: dict[str, str] = field(default_factory=dict)
-    comment: str | None = None
-
-    @staticmethod
-    def create_instance(properties: dict[str, str], comment: str | None = None) -> CatalogDatabase:
-        """Return a database with properties."""
-        return CatalogDatabase(dict(properties), comment)
-
-    def get_properties(self) -> dict[str, str]:
-        """Return its properties."""
-        return dict(self.properties)
-
-    def get_comment(self) -> str | None:
-        """Return what is said of it."""
-        return self.comment
-
-    def copy(self) -> CatalogDatabase:
-        """Return another that is equal."""
-        return replace(self)
-
-    def get_description(self) -> str | None:
-        """Return what is said of it."""
-        return self.comment
-
-    def get_detailed_description(self) -> str | None:
-        """Return what is said of it."""
-        return self.comment
-
-
-class CatalogBaseTable:
-    """A table or a view of a catalog."""
-
-    def __init__(self, table: CatalogTable) -> None:
-        self._table = table
-
-    @staticmethod
-    def create_table(
-        schema: TableSchema,
-        partition_keys: list[str] | None = None,
-        properties: dict[str, str] | None = None,
-        comment: str | None = None,
-    ) -> CatalogBaseTable:
-        """Return a table."""
-        columns = Schema.new_builder().from_row_data_type(schema.to_row_data_type()).build()
-        return CatalogBaseTable(columns.as_table(dict(properties or {}), partition_keys or (), comment))
-
-    @staticmethod
-    def create_view(
-        original_query: str,
-        expanded_query: str,
-        schema: TableSchema,
-        properties: dict[str, str],
-        comment: str | None = None,
-    ) -> CatalogBaseTable:
-        """Return a view."""
-        columns = Schema.new_builder().from_row_data_type(schema.to_row_data_type()).build()
-        table = columns.as_table(dict(properties), (), comment)
-        return CatalogBaseTable(replace(table, query=expanded_query, original_query=original_query))
-
-    def get_options(self) -> dict[str, str]:
-        """Return its options."""
-        return dict(self._table.options)
-
-    def get_unresolved_schema(self) -> Schema:
-        """Return its schema."""
-        return Schema.of_table(self._table)
-
-    def get_comment(self) -> str | None:
-        """Return what is said of it."""
-        return self._table.comment
-
-    def copy(self) -> CatalogBaseTable:
-        """Return another that is equal."""
-        return CatalogBaseTable(self._table)
-
-    def get_description(self) -> str | None:
-        """Return what is said of it."""
-        return self._table.comment
-
-    def get_detailed_description(self) -> str | None:
-        """Return what is said of it."""
-        return self._table.comment
-
-
-class CatalogFunction:
-    """A function by the name of what implements it."""
-
-    def __init__(self, function: memory.CatalogFunction) -> None:
-        self._function = function
-
-    @staticmethod
-    def create_instance(class_name: str, function_language: str = "Python") -> CatalogFunction:
-        """Return a function: `module.object` in Python."""
-        return CatalogFunction(memory.CatalogFunction(class_name, function_language.upper()))
-
-    def get_class_name(self) -> str:
-        """Return the name of what implements it."""
-        return self._function.implementation
-
-    def copy(self) -> CatalogFunction:
-        """Return another that is equal."""
-        return CatalogFunction(self._function)
-
-    def get_description(self) -> str | None:
-        """Return what is said of it."""
-        return "This is a user-defined function"
-
-    def get_detailed_description(self) -> str | None:
-        """Return what is said of it."""
-        return "This is a user-defined function"
-
-    def get_function_language(self) -> str:
-        """Return its language."""
-        return self._function.language
-
-    def get_options(self) -> dict[str, str]:
-        """Return its options, of which there are none."""
-        return {}
-
-
-class CatalogModel:
-    """A model: what goes in, what comes out, and where it is."""
-
-    def __init__(self, model: models.CatalogModel) -> None:
-        self._model = model
-
-    @staticmethod
-    def create_model(
-        input_schema: Schema,
-        output_schema: Schema,
-        options: dict[str, str] | None = None,
-        comment: str | None = None,
-    ) -> CatalogModel:
-        """Return a model."""
-        inputs, outputs = (schema.as_table({}).columns for schema in (input_schema, output_schema))
-        return CatalogModel(models.CatalogModel(inputs, outputs, dict(options or {}), comment))
-
-    def copy(self) -> CatalogModel:
-        """Return another that is equal."""
-        return CatalogModel(self._model)
-
-    def get_comment(self) -> str | None:
-        """Return what is said of it."""
-        return self._model.comment
-
-    def get_options(self) -> dict[str, str]:
-        """Return its options."""
-        return dict(self._model.options)
 
 
 Procedure = missing_class(__name__, "Procedure", _PROCEDURES)
@@ -268,7 +122,7 @@ class Catalog(PartitionsAndStatistics):
         """Return a database."""
         found = self._store.databases().get(database_name)
         if found is None:
-            raise CatalogException(f"Database {database_name} does not exist.")
+            raise DatabaseNotExistException.of(database_name, self._store.name)
         return CatalogDatabase(dict(found.options), found.comment)
 
     def database_exists(self, database_name: str) -> bool:
@@ -280,22 +134,24 @@ class Catalog(PartitionsAndStatistics):
         if self.database_exists(name):
             if ignore_if_exists:
                 return
-            raise CatalogException(f"Database {name} already exists.")
+            raise DatabaseAlreadyExistException.of(name, self._store.name)
         self._store.put_database(name, memory.Database(database.get_properties(), database.comment))
 
     def drop_database(self, name: str, ignore_if_exists: bool) -> None:
-        """Forget a database."""
+        """Forget a database, which must have no tables and no functions."""
         if self.database_exists(name):
+            if self._store.tables(name) or self._store.functions(name):
+                raise DatabaseNotEmptyException.of(name, self._store.name)
             self._store.drop_database(name)
         elif not ignore_if_exists:
-            raise CatalogException(f"Database {name} does not exist.")
+            raise DatabaseNotExistException.of(name, self._store.name)
 
     def alter_database(self, name: str, new_database: CatalogDatabase, ignore_if_not_exists: bool) -> None:
         """Give a database other properties."""
         if self.database_exists(name):
             self._store.put_database(name, memory.Database(new_database.get_properties(), new_database.comment))
         elif not ignore_if_not_exists:
-            raise CatalogException(f"Database {name} does not exist.")
+            raise DatabaseNotExistException.of(name, self._store.name)
 
     # --- tables
 
@@ -315,7 +171,7 @@ class Catalog(PartitionsAndStatistics):
         """Return a table or view."""
         found = self._table(table_path)
         if found is None:
-            raise CatalogException(f"Table (or view) {table_path} does not exist.")
+            raise TableNotExistException.of(table_path, self._store.name)
         return CatalogBaseTable(found)
 
     def _table(self, path: ObjectPath) -> CatalogTable | None:
@@ -332,32 +188,39 @@ class Catalog(PartitionsAndStatistics):
         if self.table_exists(table_path):
             self._store.drop_table(table_path.get_database_name(), table_path.get_object_name())
         elif not ignore_if_not_exists:
-            raise CatalogException(f"Table (or view) {table_path} does not exist.")
+            raise TableNotExistException.of(table_path, self._store.name)
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool) -> None:
         """Give a table or view another name."""
         found = self._table(table_path)
         if found is not None:
-            database = table_path.get_database_name()
-            self._store.drop_table(database, table_path.get_object_name())
-            self._store.put_table(database, new_table_name, found)
+            new_path = ObjectPath(table_path.get_database_name(), new_table_name)
+            if self.table_exists(new_path):
+                raise TableAlreadyExistException.of(new_path, self._store.name)
+            self._store.rename_table(table_path.get_database_name(), table_path.get_object_name(), new_table_name)
         elif not ignore_if_not_exists:
-            raise CatalogException(f"Table (or view) {table_path} does not exist.")
+            raise TableNotExistException.of(table_path, self._store.name)
 
     def create_table(self, table_path: ObjectPath, table: CatalogBaseTable, ignore_if_exists: bool) -> None:
         """Add a table or view."""
         if self.table_exists(table_path):
             if ignore_if_exists:
                 return
-            raise CatalogException(f"Table (or view) {table_path} already exists.")
-        self._store.put_table(table_path.get_database_name(), table_path.get_object_name(), table._table)
+            raise TableAlreadyExistException.of(table_path, self._store.name)
+        self._store.put_table(table_path.get_database_name(), table_path.get_object_name(), table.table)
 
     def alter_table(self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool) -> None:
-        """Put a table or view in the place of one."""
-        if self.table_exists(table_path):
-            self._store.put_table(table_path.get_database_name(), table_path.get_object_name(), new_table._table)
+        """Put a table or view in the place of one of the same kind."""
+        found = self._table(table_path)
+        if found is not None:
+            if found.is_view != new_table.table.is_view:
+                kinds = ["VIEW" if t.is_view else "TABLE" for t in (found, new_table.table)]
+                raise CatalogException(
+                    f"Table types don't match. Existing table is '{kinds[0]}' and new table is '{kinds[1]}'."
+                )
+            self._store.put_table(table_path.get_database_name(), table_path.get_object_name(), new_table.table)
         elif not ignore_if_not_exists:
-            raise CatalogException(f"Table (or view) {table_path} does not exist.")
+            raise TableNotExistException.of(table_path, self._store.name)
 
     # --- functions
 
@@ -369,7 +232,7 @@ class Catalog(PartitionsAndStatistics):
         """Return a function."""
         found = self._function(function_path)
         if found is None:
-            raise CatalogException(f"Function {function_path} does not exist.")
+            raise FunctionNotExistException.of(function_path, self._store.name)
         return CatalogFunction(found)
 
     def _function(self, path: ObjectPath) -> memory.CatalogFunction | None:
@@ -386,11 +249,11 @@ class Catalog(PartitionsAndStatistics):
         if self.function_exists(function_path):
             if ignore_if_exists:
                 return
-            raise CatalogException(f"Function {function_path} already exists.")
+            raise FunctionAlreadyExistException.of(function_path, self._store.name)
         self._put_function(function_path, function)
 
     def _put_function(self, path: ObjectPath, function: CatalogFunction) -> None:
-        self._store.put_function(path.get_database_name(), path.get_object_name(), function._function)
+        self._store.put_function(path.get_database_name(), path.get_object_name(), function.function)
 
     def alter_function(
         self, function_path: ObjectPath, new_function: CatalogFunction, ignore_if_not_exists: bool
@@ -399,14 +262,14 @@ class Catalog(PartitionsAndStatistics):
         if self.function_exists(function_path):
             self._put_function(function_path, new_function)
         elif not ignore_if_not_exists:
-            raise CatalogException(f"Function {function_path} does not exist.")
+            raise FunctionNotExistException.of(function_path, self._store.name)
 
     def drop_function(self, function_path: ObjectPath, ignore_if_not_exists: bool) -> None:
         """Forget a function."""
         if self.function_exists(function_path):
             self._store.drop_function(function_path.get_database_name(), function_path.get_object_name())
         elif not ignore_if_not_exists:
-            raise CatalogException(f"Function {function_path} does not exist.")
+            raise FunctionNotExistException.of(function_path, self._store.name)
 
     def list_procedures(self, database_name: str) -> list[str]:
         """Return the names of procedures, of which there are none."""
@@ -428,7 +291,7 @@ class Catalog(PartitionsAndStatistics):
         """Return a model."""
         found = self._models(model_path).get(model_path.get_object_name())
         if found is None:
-            raise CatalogException(f"Model {model_path} does not exist.")
+            raise ModelNotExistException.of(model_path, self._store.name)
         return CatalogModel(found)
 
     def model_exists(self, model_path: ObjectPath) -> bool:
@@ -442,7 +305,7 @@ class Catalog(PartitionsAndStatistics):
 
     def _has_model(self, path: ObjectPath, if_exists: bool) -> bool:
         if not self.model_exists(path) and not if_exists:
-            raise CatalogException(f"Model {path} does not exist.")
+            raise ModelNotExistException.of(path, self._store.name)
         return self.model_exists(path)
 
     def rename_model(self, model_path: ObjectPath, new_model_name: str, ignore_if_not_exists: bool) -> None:
@@ -450,20 +313,21 @@ class Catalog(PartitionsAndStatistics):
         if self._has_model(model_path, ignore_if_not_exists):
             kept = self._models(model_path)
             if new_model_name in kept:
-                raise CatalogException(f"Model {model_path.get_database_name()}.{new_model_name} already exists.")
+                path = ObjectPath(model_path.get_database_name(), new_model_name)
+                raise ModelAlreadyExistException.of(path, self._store.name)
             kept[new_model_name] = kept.pop(model_path.get_object_name())
 
     def create_model(self, model_path: ObjectPath, model: CatalogModel, ignore_if_exists: bool) -> None:
         """Add a model."""
         if not self.model_exists(model_path):
-            self._store.models(model_path.get_database_name())[model_path.get_object_name()] = model._model
+            self._store.models(model_path.get_database_name())[model_path.get_object_name()] = model.model
         elif not ignore_if_exists:
-            raise CatalogException(f"Model {model_path} already exists.")
+            raise ModelAlreadyExistException.of(model_path, self._store.name)
 
     def alter_model(self, model_path: ObjectPath, new_model: CatalogModel, ignore_if_not_exists: bool) -> None:
         """Put a model in the place of one."""
         if self._has_model(model_path, ignore_if_not_exists):
-            self._models(model_path)[model_path.get_object_name()] = new_model._model
+            self._models(model_path)[model_path.get_object_name()] = new_model.model
 
 
 class JdbcCatalog(Catalog):

@@ -8,9 +8,15 @@ from typing import Any
 
 from millstream.common.records import record
 from millstream.sql.catalog import memory
+from millstream.sql.catalog.errors import (
+    PartitionAlreadyExistsException,
+    PartitionNotExistException,
+    PartitionSpecInvalidException,
+    TableNotExistException,
+    TableNotPartitionedException,
+)
 from millstream.sql.catalog.memory import Notes, PartitionKey
 from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.errors import CatalogException
 from millstream.table.object_identifier import ObjectPath
 
 __all__ = ["CatalogColumnStatistics", "CatalogPartition", "CatalogPartitionSpec", "CatalogTableStatistics"]
@@ -154,9 +160,9 @@ class PartitionsAndStatistics:
 
     def get_partition(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> CatalogPartition:
         """Return what is said of a partition."""
-        found: CatalogPartition | None = self._notes(table_path).partitions.get(self._key(table_path, partition_spec))
-        if found is None:
+        if not self.partition_exists(table_path, partition_spec):
             raise self._no_partition(table_path, partition_spec)
+        found: CatalogPartition = self._notes(table_path).partitions[self._key(table_path, partition_spec)]
         return found
 
     def partition_exists(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> bool:
@@ -178,7 +184,8 @@ class PartitionsAndStatistics:
         if key not in self._notes(table_path).partitions:
             self._notes(table_path).partitions[key] = partition
         elif not ignore_if_exists:
-            raise CatalogException(f"Partition {partition_spec} of table {table_path} already exists.")
+            name = f"{partition_spec} of table {table_path}"
+            raise PartitionAlreadyExistsException.of(name, self._store.name)
 
     def drop_partition(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec, ignore_if_not_exists: bool
@@ -278,24 +285,23 @@ class PartitionsAndStatistics:
 
     def _notes(self, path: ObjectPath) -> Notes:
         if self._table(path) is None:
-            raise CatalogException(f"Table (or view) {path} does not exist.")
+            raise TableNotExistException.of(path, self._store.name)
         return self._store.notes(path.get_database_name(), path.get_object_name())
 
     def _partitioned(self, path: ObjectPath) -> CatalogTable:
         table = self._table(path)
         if table is None:
-            raise CatalogException(f"Table (or view) {path} does not exist.")
+            raise TableNotExistException.of(path, self._store.name)
         if not table.partition:
-            raise CatalogException(f"Table {path} is not partitioned.")
+            raise TableNotPartitionedException.of(path, self._store.name)
         return table
 
     def _key(self, path: ObjectPath, spec: CatalogPartitionSpec) -> PartitionKey:
         """Return a partition's columns and values, in the order of the table's."""
         values, columns = spec.get_partition_spec(), self._partitioned(path).partition
         if values.keys() != set(columns):
-            raise CatalogException(
-                f"PartitionSpec {spec} does not match partition keys [{', '.join(columns)}] of table {path}."
-            )
+            mismatch = f"{spec} does not match partition keys [{', '.join(columns)}] of table {path}"
+            raise PartitionSpecInvalidException.of(mismatch, self._store.name)
         return tuple((c, values[c]) for c in columns)
 
     def _there(self, path: ObjectPath, specs: Sequence[CatalogPartitionSpec]) -> list[PartitionKey]:
@@ -306,7 +312,7 @@ class PartitionsAndStatistics:
 
     def _has_table(self, path: ObjectPath, ignore: bool) -> bool:
         if self._table(path) is None and not ignore:
-            raise CatalogException(f"Table (or view) {path} does not exist.")
+            raise TableNotExistException.of(path, self._store.name)
         return self._table(path) is not None
 
     def _has(self, path: ObjectPath, spec: CatalogPartitionSpec, ignore: bool) -> bool:
@@ -315,5 +321,5 @@ class PartitionsAndStatistics:
             raise self._no_partition(path, spec)
         return found
 
-    def _no_partition(self, path: ObjectPath, spec: CatalogPartitionSpec) -> CatalogException:
-        return CatalogException(f"Partition {spec} of table {path} does not exist.")
+    def _no_partition(self, path: ObjectPath, spec: CatalogPartitionSpec) -> PartitionNotExistException:
+        return PartitionNotExistException.of(f"{spec} of table {path}", self._store.name)

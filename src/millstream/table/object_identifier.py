@@ -49,17 +49,17 @@ class ObjectPath:
         mine, theirs = self.get_full_name(), other.get_full_name()
         return (mine > theirs) - (mine < theirs)
 
-    def __lt__(self, other: ObjectPath) -> bool:
-        return self.compare_to(other) < 0
+    def __lt__(self, other: object) -> bool:
+        return self.compare_to(other) < 0 if isinstance(other, ObjectPath) else NotImplemented
 
-    def __le__(self, other: ObjectPath) -> bool:
-        return self.compare_to(other) <= 0
+    def __le__(self, other: object) -> bool:
+        return self.compare_to(other) <= 0 if isinstance(other, ObjectPath) else NotImplemented
 
-    def __gt__(self, other: ObjectPath) -> bool:
-        return self.compare_to(other) > 0
+    def __gt__(self, other: object) -> bool:
+        return self.compare_to(other) > 0 if isinstance(other, ObjectPath) else NotImplemented
 
-    def __ge__(self, other: ObjectPath) -> bool:
-        return self.compare_to(other) >= 0
+    def __ge__(self, other: object) -> bool:
+        return self.compare_to(other) >= 0 if isinstance(other, ObjectPath) else NotImplemented
 
     @staticmethod
     def from_string(full_name: str) -> ObjectPath:

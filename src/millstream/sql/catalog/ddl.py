@@ -158,8 +158,6 @@ class Ddl:
             self._catalogs.drop_temporary(path)
             self._catalogs.create_temporary(new, found)
             return
-        kept = self._catalogs.permanent(path)
-        assert kept is not None
         if path[:2] != new[:2]:
             raise ValidationException("Only a name in the same database can be given by RENAME TO")
         if self._catalogs.permanent(new) is not None:
@@ -167,9 +165,7 @@ class Ddl:
                 f"Could not execute ALTER TABLE {'.'.join(path)} RENAME TO {'.'.join(new)}. Table (or view) "
                 f"{new[1]}.{new[2]} already exists in Catalog {new[0]}."
             )
-        catalog = self._catalogs.catalog(path[0])
-        catalog.drop_table(path[1], path[2])
-        catalog.put_table(new[1], new[2], kept)
+        self._catalogs.catalog(path[0]).rename_table(path[1], path[2], new[2])
 
     def _drop(self, d: s.Drop) -> Result:
         if d.what in ("TABLE", "VIEW"):

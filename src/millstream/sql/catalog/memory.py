@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.records import record
+from millstream.sql.catalog.errors import DatabaseNotExistException
 from millstream.sql.catalog.models import CatalogModel
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException
@@ -53,7 +54,13 @@ class Notes:
 
 
 class Catalog(ABC):
-    """Where declarations are kept."""
+    """Where declarations are kept.
+
+    Attributes:
+        name: of the catalog.
+    """
+
+    name: str
 
     @abstractmethod
     def databases(self) -> dict[str, Database]:
@@ -78,6 +85,12 @@ class Catalog(ABC):
     @abstractmethod
     def drop_table(self, database: str, name: str) -> None:
         """Forget a table or view."""
+
+    def rename_table(self, database: str, name: str, new_name: str) -> None:
+        """Keep a table or view, and what is known of it, under another name."""
+        table = self.tables(database)[name]
+        self.drop_table(database, name)
+        self.put_table(database, new_name, table)
 
     @abstractmethod
     def functions(self, database: str) -> dict[str, CatalogFunction]:
@@ -141,6 +154,12 @@ class GenericInMemoryCatalog(Catalog):
         del self._tables[database][name]
         self._notes.pop((database, name), None)
 
+    def rename_table(self, database: str, name: str, new_name: str) -> None:
+        notes = self._notes.get((database, name))
+        super().rename_table(database, name, new_name)
+        if notes is not None:
+            self._notes[database, new_name] = notes
+
     def notes(self, database: str, table: str) -> Notes:
         return self._notes.setdefault((database, table), Notes())
 
@@ -161,7 +180,7 @@ class GenericInMemoryCatalog(Catalog):
 
     def _need(self, database: str) -> None:
         if database not in self._databases:
-            raise CatalogException(f"Database {database} does not exist in Catalog {self.name}.")
+            raise DatabaseNotExistException.of(database, self.name)
 
     def options(self) -> dict[str, str]:
         return {"type": "generic_in_memory", "default-database": self.default_database}

@@ -1,0 +1,1 @@
+"""What PyFlink has in its package `util` that programs import."""

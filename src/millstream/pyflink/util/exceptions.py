@@ -1,0 +1,45 @@
+"""The exceptions that PyFlink programs catch. They are Millstream's own: every error of Java's is one of ours here."""
+
+from __future__ import annotations
+
+from millstream.common.errors import MillstreamError
+from millstream.common.missing import JAVA, missing_function
+from millstream.sql.catalog.errors import (
+    DatabaseAlreadyExistException,
+    DatabaseNotEmptyException,
+    DatabaseNotExistException,
+    FunctionAlreadyExistException,
+    FunctionNotExistException,
+    ModelAlreadyExistException,
+    ModelNotExistException,
+    PartitionAlreadyExistsException,
+    PartitionNotExistException,
+    PartitionSpecInvalidException,
+    TableAlreadyExistException,
+    TableNotExistException,
+    TableNotPartitionedException,
+)
+from millstream.sql.errors import CatalogException, TableException
+
+__all__ = [
+    "CatalogException",
+    "DatabaseAlreadyExistException",
+    "DatabaseNotEmptyException",
+    "DatabaseNotExistException",
+    "FunctionAlreadyExistException",
+    "FunctionNotExistException",
+    "JavaException",
+    "ModelAlreadyExistException",
+    "ModelNotExistException",
+    "PartitionAlreadyExistsException",
+    "PartitionNotExistException",
+    "PartitionSpecInvalidException",
+    "TableAlreadyExistException",
+    "TableException",
+    "TableNotExistException",
+    "TableNotPartitionedException",
+]
+
+JavaException = MillstreamError
+
+convert_py4j_exception = missing_function("convert_py4j_exception", JAVA)
