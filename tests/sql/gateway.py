@@ -55,10 +55,11 @@ STATEMENTS = [
 ]
 
 
-def ask(base: str, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
+def ask(base: str, path: str, method: str = "GET", body: Any = None, token: str | None = None) -> tuple[int, Any]:
     """Return the status and the body of an answer."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(base + path, data, {"Content-Type": "application/json"}, method=method)
+    headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
+    request = urllib.request.Request(base + path, data, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=120) as found:
             return found.status, json.load(found)
@@ -66,15 +67,15 @@ def ask(base: str, path: str, method: str = "GET", body: Any = None) -> tuple[in
         return e.code, json.load(e)
 
 
-def answer_to(base: str, session: str, statement: str, row_format: str) -> dict[str, Any]:
+def answer_to(base: str, session: str, statement: str, row_format: str, token: str | None = None) -> dict[str, Any]:
     """Return what a statement comes to: its columns and all its rows, or its last cause."""
-    _, begun = ask(base, f"/v2/sessions/{session}/statements", "POST", {"statement": statement})
+    _, begun = ask(base, f"/v2/sessions/{session}/statements", "POST", {"statement": statement}, token)
     uri = f"/v2/sessions/{session}/operations/{begun['operationHandle']}/result/0?rowFormat={row_format}"
     rows: list[Any] = []
     end = time.monotonic() + 120
     while True:
         assert time.monotonic() < end, statement
-        status, piece = ask(base, uri)
+        status, piece = ask(base, uri, token=token)
         if status != 200:
             return {"status": status, "cause": last_cause("\n".join(piece["errors"]))}
         if piece["resultType"] != "NOT_READY":
@@ -93,10 +94,11 @@ def last_cause(told: str) -> str:
     return causes[-1].split("\n")[0]
 
 
-def answers(base: str) -> list[dict[str, Any]]:
+def answers(base: str, token: str | None = None) -> list[dict[str, Any]]:
     """Send all statements to a gateway, in one session."""
-    session = ask(base, "/v2/sessions", "POST", {"properties": {"table.local-time-zone": "UTC"}})[1]["sessionHandle"]
-    return [answer_to(base, session, *statement) for statement in STATEMENTS]
+    properties = {"properties": {"table.local-time-zone": "UTC"}}
+    session = ask(base, "/v2/sessions", "POST", properties, token)[1]["sessionHandle"]
+    return [answer_to(base, session, *statement, token) for statement in STATEMENTS]
 
 
 if __name__ == "__main__":

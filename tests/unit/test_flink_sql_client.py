@@ -41,14 +41,17 @@ def gateway() -> Iterator[Gateway]:
     gateway.stop()
 
 
-def java(jars: list[Path], *words: str, cwd: Path) -> str:
+def java(jars: list[Path], gateway: Gateway, *words: str, cwd: Path) -> str:
     opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util", "net", "nio", "time")]
     path = ":".join(map(str, jars))
     (cwd / "config.yaml").touch()
     done = subprocess.run(
         [find_java().path, "-Xmx256m", *opens, f"-Duser.home={cwd}", "-cp", path, *words],
         capture_output=True, text=True, timeout=200, check=False, cwd=cwd,
-        env={**os.environ, "FLINK_CONF_DIR": str(cwd)},
+        env={
+            **os.environ, "FLINK_CONF_DIR": str(cwd),
+            "FLINK_REST_CLIENT_HEADERS": f"Authorization:Bearer {gateway.token}",
+        },
     )  # fmt: skip
     return done.stdout + done.stderr
 
@@ -71,7 +74,7 @@ def test_flinks_sql_client(gateway: Gateway, tmp_path: Path) -> None:
     jars = [*libraries(), *(folder / "opt").glob("flink-sql-client*.jar"), jar]
     address = gateway.url.removeprefix("http://")
     words = ["org.apache.flink.table.client.SqlClient", "gateway", "--endpoint", address, "-f", str(script)]
-    told = java(jars, *words, cwd=tmp_path)
+    told = java(jars, gateway, *words, cwd=tmp_path)
     assert "|          s |\n|          t |\n+------------+\n2 rows in set" in told, told
     assert (
         "| op |           a |                    c |\n+----+-------------+----------------------+\n"
@@ -95,7 +98,7 @@ def test_flinks_sql_client_deploys_a_script(gateway: Gateway, tmp_path: Path) ->
     jars = [*libraries(), *(folder / "opt").glob("flink-sql-client*.jar"), jar]
     words = ["org.apache.flink.table.client.SqlClient", "gateway", "-e", gateway.url.removeprefix("http://")]
     words += ["-Dexecution.target=kubernetes-application", "-f", str(script)]
-    told = java(jars, *words, cwd=tmp_path)
+    told = java(jars, gateway, *words, cwd=tmp_path)
     assert re.search("Cluster ID: script-[0-9a-f]{32}", told), told
     end = time.monotonic() + 60
     while [e.view.status.name for e in gateway.registry.entries()] != ["FINISHED"]:
@@ -111,7 +114,7 @@ def test_flinks_jdbc_driver(gateway: Gateway, tmp_path: Path) -> None:
     source = str(ROOT / "tests" / "sql" / "flink" / "AskJdbc.java")
     values = "SELECT TIMESTAMP '2024-01-02 03:04:05.1' ts, CAST(1.5 AS DECIMAL(38, 18)) de, CAST(NULL AS INT) nu"
     statements = [SOURCE, SINK, "SELECT a, a * 2 AS d FROM t", values, "INSERT INTO s SELECT a FROM t", "SHOW JOBS"]
-    told = java([driver, *logging], source, gateway.url.removeprefix("http://"), *statements, cwd=tmp_path)
+    told = java([driver, *logging], gateway, source, gateway.url.removeprefix("http://"), *statements, cwd=tmp_path)
     lines = [line for line in told.splitlines() if line.startswith(("[", "OK", "default"))]
     assert lines[:6] == [
         "default_catalog.default_database", "OK", "OK", "[a=1, d=2]", "[a=2, d=4]", "[a=3, d=6]",

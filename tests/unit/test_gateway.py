@@ -71,13 +71,13 @@ class Client:
     """A client with a session of its own."""
 
     def __init__(self, gateway: Gateway, **properties: str) -> None:
-        self.url = gateway.url
+        self.url, self.token = gateway.url, gateway.token
         status, opened = self.ask("/v4/sessions", "POST", {"properties": properties})
         assert status == 200
         self.path = f"/v4/sessions/{opened['sessionHandle']}"
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
-        return flinks.ask(self.url, path, method, body)
+        return flinks.ask(self.url, path, method, body, self.token)
 
     def begin(self, statement: str, **more: Any) -> str:
         _, begun = self.ask(f"{self.path}/statements", "POST", {"statement": statement, **more})
@@ -105,7 +105,9 @@ class Client:
 
 def test_statements_are_answered_as_flinks_gateway_does(gateway: Gateway) -> None:
     expected = json.loads(flinks.RECORDED.read_text())
-    for (statement, _), ours, theirs in zip(flinks.STATEMENTS, flinks.answers(gateway.url), expected, strict=True):
+    for (statement, _), ours, theirs in zip(
+        flinks.STATEMENTS, flinks.answers(gateway.url, gateway.token), expected, strict=True
+    ):
         assert ours == theirs, statement
 
 

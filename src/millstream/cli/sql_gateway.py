@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 
@@ -33,5 +34,10 @@ def sql_gateway(parallelism: int | None, master: str | None, local: bool, define
         signal.signal(number, lambda *_: is_over.set())
     gateway.start()
     click.echo(f"The SQL gateway is at {gateway.url}.")
+    if gateway.token_file is not None:
+        click.echo(
+            f"Its token is in {gateway.token_file}. For Flink's SQL client and JDBC driver:\n"
+            f'export FLINK_REST_CLIENT_HEADERS="Authorization:Bearer $(cat {shlex.quote(gateway.token_file)})"'
+        )
     is_over.wait()
     gateway.stop()

@@ -42,6 +42,7 @@ OWN = (
     "millstream.rest.tls.certificate",
     "millstream.rest.tls.key",
     "millstream.rest.token",
+    "millstream.rest.token-file",
     "millstream.spark.class-archive",
     "millstream.spark.log-level",
     "millstream.testing.fault",

@@ -1,10 +1,20 @@
-"""Serves a SQL gateway: sessions and statements beside the jobs they start, at one address."""
+"""Serves a SQL gateway: sessions and statements beside the jobs they start, at one address.
+
+A statement reads and writes whatever files its user can, and may restore state, which runs code. So clients show a
+token, also on this machine alone, where other users could connect: the one of the settings, else one that is made here
+and stands in a file that only this user can read.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 from millstream.common.configuration import Configuration
+from millstream.common.private_files import make_private_directory, runtime_directory, write_private
 from millstream.common.setting import TextSetting
 from millstream.datastream.command_line import stop_watching, watch_jobs
 from millstream.gateway.api import GatewayApi
@@ -35,6 +45,10 @@ class Gateway:
         self.sessions = Sessions(self._begin, config)
         self.scripts = Scripts(self._begin, self.registry)
         options = _options(config)
+        # Whether the token is one that was made here, and stands in a file.
+        self._has_token_file = options.token is None
+        self.token = options.token or secrets.token_urlsafe(32)
+        options = replace(options, token=self.token)
         service = service_of(self.registry, settings, options.token, options.refresh_ms, options.keep_seconds)
         self._server = PublicServer(make_app(service, GatewayApi(self.sessions, self.scripts).routes()), options)
         self._sampler = Sampler(self.registry)
@@ -43,6 +57,12 @@ class Gateway:
     def url(self) -> str:
         """Where it is."""
         return self._server.url
+
+    @property
+    def token_file(self) -> str | None:
+        """The file that holds its token; None where settings have said the token."""
+        port = self.url.rpartition(":")[2]
+        return os.path.join(runtime_directory(), f"sql-gateway-{port}.token") if self._has_token_file else None
 
     def _begin(self, properties: Mapping[str, str]) -> Session:
         return Session({**self._begun_with, **properties}, self.registry)
@@ -53,6 +73,9 @@ class Gateway:
 
     def start(self) -> None:
         """Serve, on threads of its own."""
+        if self.token_file is not None:
+            make_private_directory(os.path.dirname(self.token_file))
+            write_private(self.token_file, self.token.encode())
         watch_jobs(self._take_up)
         self._sampler.start()
         self.sessions.start()
@@ -60,6 +83,9 @@ class Gateway:
 
     def stop(self) -> None:
         """Close all sessions and end what runs, scripts and jobs."""
+        if self.token_file is not None:
+            with suppress(FileNotFoundError):
+                os.remove(self.token_file)
         stop_watching(self._take_up)
         self.scripts.stop()
         self.sessions.stop()

@@ -23,6 +23,7 @@ from millstream.common import pyflink_names
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked
+from millstream.common.private_files import write_private
 from millstream.common.records import record
 from millstream.common.setting import TextSetting
 from millstream.operators.chain import ChainNode, ChainOutput, is_encoded
@@ -132,14 +133,6 @@ def _own(directory: str) -> None:
     about = os.stat(directory)
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
         raise MillstreamError(f"others can write to {directory}: set {DIRECTORY.key} to a directory of your own")
-
-
-def write_private(path: str, data: bytes) -> None:
-    """Write a file that only this user can read; it is there completely or not at all."""
-    descriptor, unfinished = tempfile.mkstemp(dir=os.path.dirname(path))  # with mode 0600
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    os.replace(unfinished, path)
 
 
 def _forget(directory: str, prefix: str, most: int) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.private_files import read_private
 from millstream.common.setting import DurationSetting, FlagSetting, IntegerSetting, TextSetting, at_least
 
 PORT = TextSetting("rest.bind-port", None, ("rest.port", "web.port", "jobmanager.web.port"))
@@ -16,6 +17,8 @@ ADDRESS = TextSetting("rest.bind-address", None, ("web.address", "jobmanager.web
 # Where clients look for it, and so where it is served unless that is said.
 OWN_ADDRESS = TextSetting("rest.address", None, ("jobmanager.rpc.address",))
 TOKEN = TextSetting("millstream.rest.token", None)
+# Other users see what stands in a command line, and not what stands in a file.
+TOKEN_FILE = TextSetting("millstream.rest.token-file", None)
 CERTIFICATE = TextSetting("millstream.rest.tls.certificate", None)
 KEY = TextSetting("millstream.rest.tls.key", None)
 SUBMIT = FlagSetting("web.submit.enable", True, ("jobmanager.web.submit.enable",))
@@ -65,7 +68,7 @@ class ServiceOptions:
         options = ServiceOptions(
             tuple(_ports(given)),
             ADDRESS.read(config) or OWN_ADDRESS.read(config) or "127.0.0.1",
-            TOKEN.read(config),
+            _token(config),
             CERTIFICATE.read(config),
             KEY.read(config),
             REFRESH.read(config),
@@ -79,7 +82,8 @@ class ServiceOptions:
         if not self.is_loopback and not self.token:
             raise InvalidProgramError(
                 f"{ADDRESS.key} is {self.address}, which others can reach, and who reaches the service can stop jobs: "
-                f"set {TOKEN.key} to a secret that clients must show, or leave the address at 127.0.0.1."
+                f"set {TOKEN.key} to a secret that clients must show, or {TOKEN_FILE.key} to a file that holds it, or "
+                "leave the address at 127.0.0.1."
             )
         if (self.certificate is None) != (self.key is None):
             raise InvalidProgramError(f"TLS needs both {CERTIFICATE.key} and {KEY.key}: give the other one too.")
@@ -100,6 +104,22 @@ class ServiceOptions:
         if not self.is_loopback:
             return None
         return frozenset(name.lower() for name in (self.address, self.called) if name is not None)
+
+
+def _token(config: Configuration) -> str | None:
+    """Return what clients must show, from a setting or from a file; None for nothing."""
+    token, path = TOKEN.read(config), TOKEN_FILE.read(config)
+    if path is None:
+        return token
+    if token is not None:
+        raise InvalidProgramError(f"{TOKEN.key} and {TOKEN_FILE.key} are both set: leave out one of them.")
+    try:
+        found = read_private(path).decode().strip()
+    except OSError as e:
+        raise InvalidProgramError(f"{TOKEN_FILE.key} is {path}, which cannot be read: {e.strerror}.") from None
+    if not found:
+        raise InvalidProgramError(f"{TOKEN_FILE.key} is {path}, which is empty: write the token to it.")
+    return found
 
 
 def _ports(given: str) -> Iterator[int]:

@@ -6,20 +6,18 @@ import atexit
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from millstream.checkpoint.owner import is_alive, this_process
-
-
-def _directory() -> str:
-    """Return the user's own directory for such files."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
-        return os.path.join(runtime, "millstream")
-    return os.path.join(tempfile.gettempdir(), f"millstream-run-{os.getuid()}")
+from millstream.common.private_files import (
+    NotPrivateError,
+    check_private,
+    make_private_directory,
+    runtime_directory,
+    write_private,
+)
 
 
 @dataclass(frozen=True)
@@ -73,16 +71,11 @@ class RunFile:
         self._kind = kind
         self._leavings = list(leavings)
         self._log = log
-        self._path = os.path.join(_directory(), f"{os.getpid()}.json")
+        self._path = os.path.join(runtime_directory(), f"{os.getpid()}.json")
 
     def write(self) -> None:
         """Say where the service is, to this user alone; the file goes with the process."""
-        directory = os.path.dirname(self._path)
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        about = os.stat(directory)
-        if about.st_uid != os.getuid() or about.st_mode & 0o077:
-            # Somebody else's, or open to others: a token has no place there.
-            return
+        make_private_directory(os.path.dirname(self._path))
         text = json.dumps(
             {
                 "url": self._url,
@@ -93,11 +86,7 @@ class RunFile:
                 "log": self._log,
             }
         )
-        # Another name first: nobody reads half of it.
-        descriptor = os.open(f"{self._path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.replace(f"{self._path}.new", self._path)
+        write_private(self._path, text.encode())
         atexit.register(self.remove)
 
     def remove(self) -> None:
@@ -112,9 +101,15 @@ def running_services(gone: list[Gone] | None = None) -> Iterator[Found]:
 
     Args:
         gone: gets those.
+
+    Raises:
+        NotPrivateError: the directory for run files is not this user's alone.
     """
-    directory = _directory()
-    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    directory = runtime_directory()
+    if not os.path.lexists(directory):
+        return
+    check_private(directory)
+    names = sorted(os.listdir(directory))
     for name in (n for n in names if n.endswith(".json")):
         path = os.path.join(directory, name)
         try:
@@ -139,5 +134,8 @@ def running_services(gone: list[Gone] | None = None) -> Iterator[Found]:
 
 def _clear(directory: str) -> None:
     """Delete a directory that a process has left behind, if it is one of ours."""
-    if os.path.basename(directory).startswith("millstream-") and not os.path.islink(directory):
+    if not os.path.basename(directory).startswith("millstream-"):
+        return
+    with suppress(FileNotFoundError, NotPrivateError):
+        check_private(directory)
         shutil.rmtree(directory, ignore_errors=True)

@@ -104,8 +104,9 @@ class PublicServer:
         self._run_file = RunFile(self.url, self._token, kind, leavings, log)
 
     def start(self) -> None:
-        self._server.start()
+        # Who comes before the server is ready waits: it listens already.
         self._run_file.write()
+        self._server.start()
 
     def become(self, kind: str, leavings: Sequence[str] = (), log: str | None = None) -> None:
         """Tell who looks for it that it is something else now."""

@@ -1,0 +1,90 @@
+"""Files and directories of this user's alone: made so, and not believed when somebody else could have made them.
+
+In a temporary directory that all users share, anybody can make a name first. What is found under such a name counts
+only if this user owns it and nobody else may write there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+
+from millstream.common.errors import MillstreamError
+
+RUNTIME_VARIABLE = "XDG_RUNTIME_DIR"
+
+
+class NotPrivateError(MillstreamError):
+    """A file or directory that must be this user's alone is not."""
+
+
+def runtime_directory() -> str:
+    """Return where run files and tokens of this user's processes are; it need not exist yet.
+
+    That is below XDG_RUNTIME_DIR where this user owns that, and else in the temporary directory.
+    """
+    runtime = os.environ.get(RUNTIME_VARIABLE)
+    # After `su`, it may still be another user's.
+    if runtime and os.path.isdir(runtime) and os.stat(runtime).st_uid == os.geteuid() and os.access(runtime, os.W_OK):
+        return os.path.join(runtime, "millstream")
+    return os.path.join(tempfile.gettempdir(), f"millstream-run-{os.geteuid()}")
+
+
+def make_private_directory(path: str) -> None:
+    """Make a directory that only this user can look into, or check that it is one.
+
+    Raises:
+        NotPrivateError: another user owns it, or may look into it.
+    """
+    # makedirs itself would give parents the mode that others may look into.
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        check_private(path)
+
+
+def check_private(path: str) -> None:
+    """Check that a directory is this user's alone.
+
+    Raises:
+        NotPrivateError: it is a link, another user owns it, or others may look into it.
+    """
+    about = os.lstat(path)
+    if not stat.S_ISDIR(about.st_mode):
+        reason = "is not a directory"
+    elif about.st_uid != os.geteuid():
+        reason = f"belongs to user {about.st_uid}"
+    elif about.st_mode & 0o077:
+        reason = f"is open to others (mode {stat.S_IMODE(about.st_mode):o})"
+    else:
+        return
+    raise NotPrivateError(
+        f"{path} {reason}, so what is in it is not believed: remove it, or set {RUNTIME_VARIABLE} to a directory of "
+        "your own."
+    )
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Write a file that only this user can read; it is there completely or not at all."""
+    descriptor, unfinished = tempfile.mkstemp(dir=os.path.dirname(path))  # with mode 0600
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    os.replace(unfinished, path)
+
+
+def read_private(path: str) -> bytes:
+    """Read a file that only this user can have written and can read.
+
+    Raises:
+        NotPrivateError: another user owns it, or may read or write it.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        about = os.fstat(file.fileno())
+        if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+            raise NotPrivateError(
+                f"{path} belongs to user {about.st_uid} with mode {stat.S_IMODE(about.st_mode):o}: it must be yours, "
+                "with mode 600."
+            )
+        return file.read()

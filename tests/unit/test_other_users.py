@@ -1,0 +1,189 @@
+"""What another user of the machine can do: as `nobody`, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.cli.main import main
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.private_files import NotPrivateError, make_private_directory, runtime_directory
+from millstream.gateway.server import Gateway
+from millstream.service.client import services
+from millstream.service.options import ServiceOptions
+from millstream.service.run_file import RunFile, running_services
+
+SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "sql-gateway.endpoint.rest.port": "auto"}
+NOBODY = 65534
+
+as_nobody = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a process as another user")
+
+
+def run_as_nobody(code: str, *words: str) -> str:
+    """Run Python code as another user; return what it prints."""
+    done = subprocess.run(
+        ["/usr/bin/env", "python3", "-I", "-c", code, *words],
+        user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, cwd="/", timeout=60, check=False,
+        env={"PATH": os.environ["PATH"] + ":/usr/bin"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary directory that all users share, and no runtime directory."""
+    shared = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
+    shared.chmod(0o1777)
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    yield shared
+    subprocess.run(["rm", "-rf", str(shared)], check=True)
+
+
+# --- run files
+
+_PLANT = """
+import json, os, sys
+directory, url, leaving, owner = sys.argv[1:]
+os.mkdir(directory)
+os.chmod(directory, 0o755)
+told = {"url": url, "token": None, "kind": "cluster", "owner": json.loads(owner), "leavings": [leaving], "log": None}
+for name, at in (("1.json", owner), ("2.json", None)):
+    about = {**told, "owner": json.loads(owner) if at else {**json.loads(owner), "pid": 2**22 - 1}}
+    with open(os.path.join(directory, name), "w") as file:
+        json.dump(about, file)
+"""
+
+
+def _plant(shared: Path, victim: Path) -> None:
+    from millstream.checkpoint.owner import this_process
+
+    where = shared / f"millstream-run-{os.geteuid()}"
+    run_as_nobody(_PLANT, str(where), "http://127.0.0.1:9", str(victim), json.dumps(this_process("service")))
+
+
+@as_nobody
+def test_run_files_refuse_directory_of_another_user(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "millstream-victim"
+    victim.mkdir(0o700)
+    _plant(shared, victim)
+    with pytest.raises(NotPrivateError, match=f"belongs to user {NOBODY}, .*set XDG_RUNTIME_DIR"):
+        list(running_services())
+    with pytest.raises(NotPrivateError):
+        list(services(None, None))
+    with pytest.raises(NotPrivateError):
+        RunFile("http://127.0.0.1:1", "secret").write()
+    assert victim.exists()
+    monkeypatch.setattr("sys.argv", ["millstream", "list"])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert f"belongs to user {NOBODY}" in capsys.readouterr().err
+
+
+@as_nobody
+def test_runtime_directory_ignores_xdg_of_another_user(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = shared / "foreign"
+    foreign.mkdir()
+    os.chown(foreign, NOBODY, NOBODY)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(foreign))
+    assert runtime_directory() == str(shared / f"millstream-run-{os.geteuid()}")
+
+
+@pytest.mark.parametrize("how", ["link", "mode"])
+def test_private_directory_refuses_link_or_open_mode(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "run"
+    if how == "link":
+        (tmp_path / "target").mkdir(0o700)
+        path.symlink_to(tmp_path / "target")
+    else:
+        path.mkdir()
+        path.chmod(0o750)
+    with pytest.raises(NotPrivateError, match="is not a directory" if how == "link" else r"mode 750"):
+        make_private_directory(str(path))
+
+
+def test_run_file_of_dead_process_deletes_only_private_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    ours, open_to_others = tmp_path / "millstream-ours", tmp_path / "millstream-open"
+    ours.mkdir(0o700)
+    open_to_others.mkdir()
+    open_to_others.chmod(0o777)
+    RunFile("http://127.0.0.1:1", None, leavings=[str(ours), str(open_to_others)]).write()
+    (written,) = (tmp_path / "millstream").iterdir()
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    about = json.loads(written.read_text())
+    about["owner"]["pid"] = 2**22 - 1
+    written.write_text(json.dumps(about))
+    assert list(running_services()) == []
+    assert (ours.exists(), open_to_others.exists()) == (False, True)
+
+
+# --- the SQL gateway
+
+_ASK = """
+import sys, urllib.error, urllib.request
+url, token_file = sys.argv[1:]
+try:
+    print(urllib.request.urlopen(urllib.request.Request(url + "/v2/sessions", b"{}"), timeout=30).status)
+except urllib.error.HTTPError as e:
+    print(e.code)
+try:
+    print(open(token_file).read())
+except PermissionError:
+    print("PermissionError")
+"""
+
+
+@as_nobody
+def test_gateway_refuses_other_user_on_loopback(shared: Path) -> None:
+    gateway = Gateway(SETTINGS)
+    gateway.start()
+    try:
+        assert gateway.token_file is not None
+        path = Path(gateway.token_file)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_text() == gateway.token
+        assert run_as_nobody(_ASK, gateway.url, str(path)).split() == ["401", "PermissionError"]
+        # Who owns it finds it.
+        (found,) = running_services()
+        assert (found.url, found.token) == (gateway.url, gateway.token)
+        (client,) = services(None, None)
+        assert client.jobs() == []
+    finally:
+        gateway.stop()
+    assert not path.exists()
+
+
+def test_service_options_read_token_from_private_file(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("secret\n")
+    settings = {"rest.port": "auto", "rest.bind-address": "0.0.0.0", "millstream.rest.token-file": str(path)}
+    path.chmod(0o640)
+    with pytest.raises(NotPrivateError, match="mode 640"):
+        _options(settings)
+    path.chmod(0o600)
+    assert _options(settings).token == "secret"
+    with pytest.raises(InvalidProgramError, match="both set"):
+        _options({**settings, "millstream.rest.token": "other"})
+    path.write_text("")
+    with pytest.raises(InvalidProgramError, match="is empty"):
+        _options(settings)
+    path.unlink()
+    with pytest.raises(InvalidProgramError, match="cannot be read"):
+        _options(settings)
+
+
+def _options(settings: dict[str, str]) -> Any:
+    return ServiceOptions.read(Configuration.from_dict(settings))
