@@ -178,8 +178,28 @@ def test_records_without_timestamps_are_written_with_the_time_of_writing(kafka: 
     assert written(FlinkKafkaProducer(topic, SimpleStringSchema(), where), 9)[9] >= before
     old = FlinkKafkaProducer(topic, SimpleStringSchema(), where)
     assert written(old.set_write_timestamp_to_kafka(True), 10)[10] == 10
+    # The largest point in time, in the year 9999, and what is none.
+    assert written(sink, 253_402_300_800_000)[253_402_300_800_000] >= before
     with pytest.raises(Exception, match=f"Invalid timestamp of b.{before + 10**10}.*after.max.ms"):
         written(sink, before + 10**10)
+
+
+@pytest.mark.parametrize("what", ["timestamp", "size"])
+def test_sink_fails_job_for_good_when_kafka_refuses_a_record(kafka: KafkaBroker, topic: str, what: str) -> None:
+    env = LocalEnvironment()
+    env.enable_checkpointing(1000)
+    value = str(int(time.time() * 1000) + 10**10) if what == "timestamp" else "1" * 2_000_000
+    stream = env.from_collection([value])
+    if what == "timestamp":
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
+        stream = stream.assign_timestamps_and_watermarks(strategy)
+    stream.sink_to(writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE))
+    client = env.execute_async()
+    with pytest.raises(
+        Exception, match="Invalid timestamp of" if what == "timestamp" else "a record of 2,000,000 byte"
+    ):
+        client.get_job_execution_result().result(60)
+    assert client._job.view.restarts == 0
 
 
 def here(source: KafkaSourceBuilder) -> list[Any]:

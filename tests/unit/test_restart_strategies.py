@@ -176,7 +176,10 @@ def configured(settings: dict[str, str], checkpointing: bool = True) -> RestartS
 
 def test_the_default_depends_on_checkpoints() -> None:
     assert configured({}, checkpointing=False) == NoRestart()
-    assert configured({}, checkpointing=True) == FixedDelay(UNLIMITED, 1.0)
+    # Flink 2.3: RestartBackoffTimeStrategyFactoryLoader.getDefaultRestartStrategyFactory.
+    default = configured({}, checkpointing=True)
+    assert isinstance(default, ExponentialDelay)
+    assert default == ExponentialDelay(1.0, 60.0, 1.5, 3600.0, 0.1, UNLIMITED, default.jitter)
 
 
 @pytest.mark.parametrize(

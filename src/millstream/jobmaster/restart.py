@@ -53,7 +53,7 @@ def restart_strategy(
     """Return the strategy of a job.
 
     Where the configuration names none, a job without checkpoints fails at once, since it would begin from nothing,
-    and a job with them starts again after a second, as often as it takes.
+    and a job with them starts again as often as it takes, after delays that grow: both as in Flink 2.
 
     Args:
         config: the job's settings.
@@ -61,13 +61,11 @@ def restart_strategy(
         jitter: returns a random number from 0 to 1.
 
     Example:
-        >>> restart_strategy(Configuration(), checkpointing=True).describe()
-        'restart strategy fixed-delay (attempts unlimited, delay 1 s)'
+        >>> restart_strategy(Configuration(), checkpointing=True).describe().partition(",")[0]
+        'restart strategy exponential-delay (from 1 s to 1 min'
     """
     kind = strategy_type(config)
-    if kind is None:
-        return FixedDelay(UNLIMITED, 1.0) if checkpointing else NoRestart()
-    if kind == "none":
+    if kind == "none" or (kind is None and not checkpointing):
         return NoRestart()
     if kind == "fixed-delay":
         return FixedDelay(FIXED_DELAY_ATTEMPTS.read(config), FIXED_DELAY_DELAY.read(config) / 1000)

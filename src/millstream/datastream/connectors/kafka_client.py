@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -29,6 +29,19 @@ _JAAS = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 class KafkaFailure(MillstreamError):
     """Kafka could not do what it was asked to."""
+
+
+class RefusedRecordError(KafkaFailure, IncurableError):
+    """Kafka does not take a record, however often it is sent."""
+
+
+# What is wrong with a record, and not with the brokers or the way to them.
+_OF_THE_RECORD = frozenset({"INVALID_TIMESTAMP", "MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG_SIZE"})
+
+
+def is_of_record(error: Any) -> bool:
+    """Tell whether an error of the client library's is the record's: it would be refused again."""
+    return error.name() in _OF_THE_RECORD
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from millstream.datastream.connectors.kafka_client import TIMEOUT, KafkaFailure, library, reason, said
+from millstream.datastream.connectors.kafka_client import (
+    TIMEOUT,
+    KafkaFailure,
+    RefusedRecordError,
+    is_of_record,
+    library,
+    reason,
+    said,
+)
 from millstream.datastream.connectors.kafka_protocol import Address, Coordinators
 from millstream.datastream.connectors.kafka_sink_settings import SinkSettings
 from millstream.operators.failures import shorten
@@ -32,13 +40,19 @@ class _Reports:
 
     def __init__(self) -> None:
         self.failure: str | None = None
+        # Whether it is the record's own.
+        self.is_of_record = False
         # What the client has said last that may pass by itself.
         self.trouble = ""
 
     def delivered(self, error: Any, message: Any) -> None:
         if error is None:
             return
+        if self.is_of_record:
+            # What comes behind it fails because of it.
+            return
         self.failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
+        self.is_of_record = is_of_record(error)
         if error.name() == "INVALID_TIMESTAMP":
             self.failure += (
                 f" of {shorten(message.value())} or one beside it: the topic's message.timestamp.after.max.ms and "
@@ -106,7 +120,8 @@ class KafkaProducer:
         """Take what the library has to report."""
         self._producer.poll(seconds)
         if self._reports.failure is not None:
-            raise KafkaFailure(f"KafkaSink: {self._reports.failure}.")
+            kind = RefusedRecordError if self._reports.is_of_record else KafkaFailure
+            raise kind(f"KafkaSink: {self._reports.failure}.")
 
     def flush(self) -> None:
         """Wait until all that was handed over has been taken by Kafka."""

@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.datastream.connectors.base import DeliveryGuarantee, SinkWriter
-from millstream.datastream.connectors.kafka_client import KafkaFailure, library, reason
+from millstream.datastream.connectors.kafka_client import (
+    KafkaFailure,
+    RefusedRecordError,
+    is_of_record,
+    library,
+    reason,
+)
 from millstream.datastream.connectors.kafka_producer import KafkaProducer, Transaction, Transactions
 from millstream.datastream.connectors.kafka_serialization import (
     KafkaBatchSerializationSchema,
@@ -17,6 +22,9 @@ from millstream.datastream.connectors.kafka_serialization import (
     SinkPlace,
 )
 from millstream.datastream.connectors.kafka_sink_settings import SinkSettings
+
+# The last millisecond of the year 9999: what is beyond is no point in time, but the end of a window without end.
+_LAST_TIME = 253_402_300_799_999
 
 
 class KafkaWriter(SinkWriter):
@@ -60,9 +68,9 @@ class KafkaWriter(SinkWriter):
     def write_at(self, value: Any, timestamp: int | None) -> None:
         selector, key = self._selector, self._key
         topic = self._topic if selector is None else selector(value)
-        # One before 1970 counts as none, as in Flink, and so does that of a window without end, which no broker would
-        # take. To the client 0 is "now": the nearest that is not.
-        stamp = (timestamp or 1) if timestamp is not None and 0 <= timestamp < MAX_WATERMARK else 0
+        # One before 1970 counts as none, as in Flink, and so does what is no point in time, which no broker would take.
+        # To the client 0 is "now": the nearest that is not.
+        stamp = (timestamp or 1) if timestamp is not None and 0 <= timestamp <= _LAST_TIME else 0
         try:
             self._produce(topic, self._value(value), None if key is None else key(value), -1, None, None, stamp)
         except BufferError:
@@ -70,7 +78,8 @@ class KafkaWriter(SinkWriter):
             self._produce_with_patience(*about, timestamp=stamp)
         except self._refused as e:
             size = len(self._value(value)) + (0 if key is None else len(key(value) or b""))
-            raise KafkaFailure(
+            kind = RefusedRecordError if is_of_record(e.args[0]) else KafkaFailure
+            raise kind(
                 f"KafkaSink: a record of {size:,} bytes for topic {topic!r} cannot be written: {reason(e)}. Where it "
                 "is too large, set_property('message.max.bytes', ...), and the topic's max.message.bytes."
             ) from e
@@ -201,7 +210,8 @@ class KafkaBatchWriter(KafkaWriter):
                 self._produce_with_patience(*about, **more)
             except self._refused as e:
                 size = len(message.value or b"") + len(message.key or b"")
-                raise KafkaFailure(
+                kind = RefusedRecordError if is_of_record(e.args[0]) else KafkaFailure
+                raise kind(
                     f"KafkaSink: a record of {size:,} bytes for topic {message.topic!r} cannot be written: "
                     f"{reason(e)}. Where it is too large, set 'properties.message.max.bytes', and the topic's "
                     "max.message.bytes."
