@@ -22,6 +22,7 @@ from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.regions import operators_in
 from millstream.jobmaster.slot_watch import SlotWatch
 from millstream.jobmaster.view import JobView
+from millstream.jobmaster.watchdog import EpochWatchdog
 from millstream.operators.protocol import JobPlan
 
 from .scene import Scene
@@ -133,6 +134,13 @@ class ToldOfSlots(SlotWatch):
         pass
 
 
+class NeverOverdue(EpochWatchdog):
+    """Virtual time passes for nobody who waits for real."""
+
+    def begin(self, seconds: float) -> None:
+        pass
+
+
 class VirtualInbox:
     """Events come, and manifests are written, while virtual time passes; follows `Inbox`."""
 
@@ -189,5 +197,6 @@ def make_master(
         clock=clock,
         inbox=inbox or VirtualInbox(scene, storage),
         watch=ToldOfSlots,
+        watchdog=NeverOverdue,
         **about,
     )

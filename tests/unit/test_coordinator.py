@@ -215,3 +215,15 @@ def test_state_files_go_when_nobody_needs_them() -> None:
     carry_out(coordinator, [discard])
     assert coordinator.delete_unneeded({"3.base"}) == [i.DeleteState(names=frozenset({"1.base", "2.delta"}))]
     assert coordinator.delete_unneeded({"3.base"}) == []
+
+
+def test_patience_lets_an_epoch_run_until_more_checkpoints_have_expired_than_may() -> None:
+    coordinator = Coordinator(OPTIONS, now=0.0)
+    # None is under way: the next is due at 10 and would expire at 70.
+    assert coordinator.patience(4.0) == 66.0
+    coordinator.trigger(12.0)
+    assert coordinator.patience(12.0) == 60.0
+    tolerant = Coordinator(replace(OPTIONS, tolerable_failures=2), now=0.0)
+    tolerant.trigger(12.0)
+    assert tolerant.patience(12.0) == 180.0
+    assert Coordinator(CheckpointOptions(), 0.0).patience(1.0) == math.inf

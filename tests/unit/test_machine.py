@@ -17,7 +17,8 @@ from millstream.common.job_status import JobStatus
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
-from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.coordinator import CheckpointStatus
+from millstream.jobmaster.engine import EpochFailed, EpochOverdue
 from millstream.jobmaster.flow import QUICK, SHUFFLED
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
@@ -33,6 +34,7 @@ from millstream.jobmaster.restart import FixedDelay
 from millstream.jobmaster.scaling_options import ScalingOptions
 from millstream.operators.carried import encode
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
+from millstream.service.explain import explanations
 from millstream.testing import CollectSink, LocalJob
 
 EVERY_EPOCH = CheckpointOptions(enabled=True, interval=0.0, timeout=60.0)
@@ -990,3 +992,23 @@ def test_bounds_are_taken_while_the_job_runs_and_rescaling_by_hand_is_refused() 
     assert "follows the slots there are" in str(told.until(i.Refuse).error)
     refused = told.tell(e.Requested(request=wrong))
     assert isinstance(refused[0], i.Refuse) and "name every vertex" in str(refused[0].error)
+
+
+def test_machine_fails_with_the_checkpoint_timeout_when_an_epoch_does_not_end() -> None:
+    told = Told()
+    told.start()
+    told.epoch("output")
+    told.until(i.PollSources)
+    told.now += 1000.0
+    run = told.poll()
+    timeout = told.machine._options.checkpoints.timeout
+    assert run.patience == timeout
+    told.now += timeout
+    [hanging] = [x for x in explanations(told.machine.view, {}, told.now) if x.kind == "hanging epoch"]
+    assert hanging.title == f"Epoch 2 has been running for {timeout:.0f} s"
+    told.tell(e.StepFailed(error=EpochOverdue("Epoch 2 has not ended within a while")))
+    finish = told.until(i.Finish)
+    assert "so checkpoints exceed execution.checkpointing.timeout" in str(finish.error)
+    last = told.machine.view.checkpoints.history[-1]
+    assert last.status is CheckpointStatus.FAILED and "it took longer than" in str(last.failure)
+    assert not [x for x in explanations(told.machine.view, {}, told.now) if x.kind == "hanging epoch"]

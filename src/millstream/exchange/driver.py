@@ -199,6 +199,8 @@ class Exchange:
             caller.is_host = True
             self._hang_ups.add(link.socket.fileno())
             self._close_door_behind_last()
+        elif frame.kind is Kind.FROZEN and caller.is_host:
+            self._handle(p.SlotFroze(frame.payload.decode()))
         elif frame.kind is Kind.HELLO and slot is None:
             self._take_hello(link, caller, frame)
         elif frame.kind is Kind.FAILED:
@@ -234,12 +236,20 @@ class Exchange:
 
     def _lose(self, link: Link, caller: _Caller) -> None:
         self._others.pop(link, None)
+        if caller.slot is not None:
+            self._hear_hosts()
         if caller.is_host or caller.slot is not None:
             who = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
             self._handle(p.LinkBroke(f"{who} is gone {link.reason}".rstrip()))
         elif link.reason:
             self._refusal = f"a caller was refused: {link.reason}"
             log.warning("%s", self._refusal)
+
+    def _hear_hosts(self) -> None:
+        """Take what hosts have said before a slot was lost: perhaps why."""
+        for link, caller in list(self._others.items()):
+            for frame in link.receive() if caller.is_host and not link.closed else ():
+                self._take(link, caller, frame)
 
     # --- instructions
 

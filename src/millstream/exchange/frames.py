@@ -32,7 +32,8 @@ class Kind(IntEnum):
     REPORT = 3
     FAILED = 4
     LOST = 5
-    # From the process that holds slots to the driver: this connection is their lifeline.
+    # From the process that holds slots to the driver: this connection is their lifeline; one of them is frozen and is
+    # killed (at the end of this list).
     HOLD = 6
     # From the driver to a slot: where the others are; an epoch; the end.
     ROSTER = 7
@@ -43,6 +44,7 @@ class Kind(IntEnum):
     DATA = 11
     END = 12
     CUT_OFF = 13
+    FROZEN = 14
 
 
 class Frame(NamedTuple):

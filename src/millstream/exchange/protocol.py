@@ -38,6 +38,8 @@ class Trouble(Enum):
     RAISED = auto()
     # A process is gone, or a connection to it.
     DIED = auto()
+    # A process sends no heartbeat.
+    FROZEN = auto()
     # Spark has ended the job that holds the slots.
     SPARK = auto()
     # The slots did not all come.
@@ -100,6 +102,13 @@ class LinkBroke:
 
 
 @dataclass(frozen=True)
+class SlotFroze:
+    """A slot has sent no heartbeat for too long, and is killed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class SlotCutOff:
     """A slot could not connect to another."""
 
@@ -140,6 +149,7 @@ Event = (
     | SlotReported
     | SlotFailed
     | LinkBroke
+    | SlotFroze
     | SlotCutOff
     | RulesBroken
     | SparkEnded
@@ -278,6 +288,9 @@ class ExchangeMachine:
     def _broke(self, event: LinkBroke) -> Instructions:
         return self._fail(Trouble.DIED, event.who)
 
+    def _froze(self, event: SlotFroze) -> Instructions:
+        return self._fail(Trouble.FROZEN, event.text)
+
     def _cut_off(self, event: SlotCutOff) -> Instructions:
         return self._fail(Trouble.CUT_OFF, event.text)
 
@@ -313,6 +326,7 @@ class ExchangeMachine:
         SlotReported: _reported,
         SlotFailed: _failed,
         LinkBroke: _broke,
+        SlotFroze: _froze,
         SlotCutOff: _cut_off,
         RulesBroken: _rules_broken,
         SparkEnded: _spark_ended,

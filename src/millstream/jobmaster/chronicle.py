@@ -39,6 +39,8 @@ class Chronicle:
         # How often in a row it has failed in the same way, with no epoch that ended between, and in which.
         self._alike = 0
         self._way = ""
+        # Since when an epoch runs, if one does.
+        self._epoch_since: float | None = None
         # How many subtasks each vertex may have, where that follows the slots there are.
         self.bounds: Mapping[int, Bounds] | None = None
         # How the job will have ended, once that is decided.
@@ -53,6 +55,7 @@ class Chronicle:
             outcome=self.outcome,
             times=self._times,
             epoch=self._epoch,
+            epoch_since=self._epoch_since,
             attempt=self._attempt,
             restarts=self.restarts,
             tasks=self._tasks.views,
@@ -88,8 +91,12 @@ class Chronicle:
         self._tasks.opened(now)
         self.become(JobStatus.RUNNING, now)
 
+    def epoch_begins(self, now: float) -> None:
+        self._epoch_since = now
+
     def epoch_finished(self, epoch: int, reports: list[SlotReport], ended: frozenset[int], now: float) -> None:
         self._epoch = epoch
+        self._epoch_since = None
         self._alike = 0
         self._progress = self._progress.after(reports)
         self._tasks.reported(reports, ended, now)
@@ -104,6 +111,7 @@ class Chronicle:
         """The execution has failed; the job starts again after a delay, or not at all. Return which failure it is."""
         located = error if isinstance(error, EpochFailed) else None
         # The same but for numbers: of epochs, processes, addresses.
+        self._epoch_since = None
         way = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
         self._alike = self._alike + 1 if way == self._way else 1
         self._way = way

@@ -163,6 +163,19 @@ class Coordinator:
         """Return when the first of the checkpoints that are under way has taken too long."""
         return min((c.triggered_at + self._options.timeout for c in self._pending.values()), default=math.inf)
 
+    def patience(self, now: float) -> float:
+        """Return for how long an epoch that begins now may take: then more checkpoints have expired than may.
+
+        Where it is not a checkpoint's, the next one would be triggered while it runs.
+        """
+        options = self._options
+        if not options.enabled:
+            return math.inf
+        begun = [c.triggered_at for c in self._pending.values() if c.status is CheckpointStatus.PENDING]
+        first = min(begun, default=max(now, self._last_trigger + options.interval))
+        tolerated = max(0, options.tolerable_failures - self._failures_in_a_row)
+        return first - now + options.timeout + tolerated * max(options.interval, options.timeout)
+
     def trigger(self, now: float) -> Checkpoint:
         """Begin a checkpoint: it is taken with the epoch that starts now."""
         checkpoint = Checkpoint(self._next_id, now)
@@ -219,6 +232,11 @@ class Coordinator:
     def is_writing(self) -> bool:
         """Whether a manifest is being written, or may be."""
         return bool(self._writing)
+
+    def delayed(self, checkpoint: Checkpoint, now: float) -> None:
+        """The time until now was not the checkpoint's: there were no slots yet."""
+        if checkpoint.id in self._pending:
+            checkpoint.triggered_at = now
 
     def written(self, checkpoint_id: int, location: str, now: float) -> list[Instruction]:
         """The manifest is safely written: the checkpoint is complete, unless it was given up meanwhile."""

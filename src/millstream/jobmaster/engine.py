@@ -61,6 +61,10 @@ class EpochFailed(JobExecutionError):
         )
 
 
+class EpochOverdue(EpochFailed):
+    """An epoch was broken off because it had taken longer than checkpoints may."""
+
+
 class EpochRunner(Protocol):
     """Runs the epochs of one execution on an engine.
 

@@ -5,6 +5,7 @@ Where an instruction has an answer, its docstring names the event. One that cann
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import field
 from typing import Any
@@ -88,9 +89,10 @@ class NotePositions:
 
 @record(frozen=True, kw_only=True)
 class RunEpoch:
-    """Run the levels of one epoch: EpochFinished."""
+    """Run the levels of one epoch, within so many seconds: EpochFinished."""
 
     tasks: list[LevelTask]
+    patience: float = math.inf
 
 
 @record(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from millstream.jobmaster import events as e
 from millstream.jobmaster import hearsay
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.clock import JobClock
-from millstream.jobmaster.engine import Engine, EpochRunner
+from millstream.jobmaster.engine import Engine, EpochOverdue, EpochRunner
 from millstream.jobmaster.inbox import Inbox, ThreadInbox, patience
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
@@ -32,8 +32,9 @@ from millstream.jobmaster.requests import Request, RequestFailedError, Savepoint
 from millstream.jobmaster.slot_watch import SlotWatch
 from millstream.jobmaster.sources import Sources
 from millstream.jobmaster.view import JobView
+from millstream.jobmaster.watchdog import EpochWatchdog
 from millstream.operators.logs import pass_on
-from millstream.operators.protocol import JobPlan
+from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 
 log = logging.getLogger("millstream")
 
@@ -54,6 +55,7 @@ class JobMaster:
         clock: JobClock | None = None,
         inbox: Inbox | None = None,
         watch: type[SlotWatch] = SlotWatch,
+        watchdog: type[EpochWatchdog] = EpochWatchdog,
     ) -> None:
         """Take a job, to be started.
 
@@ -68,6 +70,7 @@ class JobMaster:
             clock: the job's clock.
             inbox: where events from outside come in.
             watch: how slots are counted, where their number matters.
+            watchdog: how epochs that do not end are broken off.
         """
         self.result: Future[JobExecutionResult] = Future()
         # Whoever waits for it may give up waiting, but cannot take it away.
@@ -91,6 +94,7 @@ class JobMaster:
         self._runner: EpochRunner | None = None
         self._sources: Sources | None = None
         self._output: Output | None = None
+        self._watchdog = watchdog(self._break_off)
         self._watch = watch(engine.slots, lambda slots: self._inbox.put(e.SlotsCounted(slots=slots)))
 
     # --- from other threads
@@ -166,6 +170,7 @@ class JobMaster:
             self._refuse(i.Refuse(request=request, error=_as_exception(error)))
         self._refuse_late()
         self._watch.stop()
+        self._watchdog.stop()
         try:
             self._release_slots(i.ReleaseSlots())
         finally:
@@ -182,6 +187,7 @@ class JobMaster:
             self._tell(e.TimePassed() if event is None else event)
         assert self.result.done()
         self._watch.stop()
+        self._watchdog.stop()
         self._refuse_late()
 
     def _tell(self, event: e.Event) -> None:
@@ -268,11 +274,29 @@ class JobMaster:
         tasks = asked.tasks
         if self._sampled_until > time.monotonic():
             tasks = [replace(task, sampled=True) for task in tasks]
-        reports = self._runner.run(tasks)
+        reports = self._run_watched(self._runner, tasks, asked.patience)
         hearsay.tell(self.view.job_id, reports)
         fault_point("driver.before-ack")
         self._tell(e.EpochFinished(reports=reports))
         fault_point("driver.after-ack")
+
+    def _run_watched(self, runner: EpochRunner, tasks: list[LevelTask], patience: float) -> list[SlotReport]:
+        self._watchdog.begin(patience)
+        try:
+            return runner.run(tasks)
+        except Exception as error:
+            if not self._watchdog.end() or self._stop_event is not None:
+                raise
+            raise EpochOverdue(f"Epoch {tasks[0].epoch} has not ended within {patience:g} s") from error
+        finally:
+            self._watchdog.end()
+
+    def _break_off(self) -> None:
+        """The epoch does not end."""
+        with self._lock:
+            runner = self._runner
+        if runner is not None:
+            runner.cancel()
 
     def _confirm_sources(self, asked: i.ConfirmSources) -> None:
         if asked.positions is None:

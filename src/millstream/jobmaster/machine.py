@@ -49,9 +49,10 @@ from millstream.common.names import printable
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster import scheduler as s
+from millstream.jobmaster.chronicle import Chronicle
 from millstream.jobmaster.coordinator import Checkpoint
 from millstream.jobmaster.ending import LAST_PATIENCE, Ending, Last
-from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.engine import EpochFailed, EpochOverdue
 from millstream.jobmaster.execution import merged
 from millstream.jobmaster.flow import QUICK, Slices
 from millstream.jobmaster.ledger import Instructions, Ledger
@@ -73,6 +74,9 @@ from millstream.operators.protocol import JobPlan, SlotReport
 
 # So long the next epoch waits for a manifest, if it may: most are written by then, and their output counts at once.
 _PATIENCE = 0.05
+
+# So long slots may take to come, with the first epoch.
+_SLOT_SECONDS = 60.0
 
 
 class JobMachine:
@@ -103,6 +107,8 @@ class JobMachine:
         self._noted: Checkpoint | None = None
         # Whether a slot seems to be gone.
         self._must_look = False
+        # Whether slots are still to come, with the first epoch.
+        self._slots_are_new = True
         self._requests: deque[Request] = deque()
         # The request that is being served, the last complete checkpoint before it, and the plan it is about.
         self._served: Request | None = None
@@ -224,8 +230,20 @@ class JobMachine:
         suspends = self._ending is not None and self._ending.outcome is JobStatus.SUSPENDED
         if isinstance(event.error, DeposedError) and not suspends:
             return self._suspend(str(event.error))
+        if isinstance(event.error, EpochOverdue) and self._ending is None:
+            return self._fail(self._overdue(event.error))
         # The outcome of a job that ends is what the user must hear; this is only what was left behind.
         return self._fail(event.error) if self._ending is None else [self._left_behind(event.error)]
+
+    def _overdue(self, error: EpochOverdue) -> JobExecutionError:
+        options = self._options.checkpoints
+        self._coordinator.expire(self._now)
+        self._ledger.look_at_checkpoints()
+        return JobExecutionError(
+            f"{error}, so checkpoints exceed execution.checkpointing.timeout ({options.timeout:g} s), and no more than "
+            f"{options.tolerable_failures} in a row may fail (execution.checkpointing.tolerable-failed-checkpoints). A "
+            "function blocks, or a slot hangs; where a single record may take so long, set a longer timeout."
+        )
 
     # --- opening
 
@@ -267,6 +285,7 @@ class JobMachine:
     def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
         self._ledger.slots_stay = event.stay
         self._fit_slices(event.slices)
+        self._slots_are_new = True
         return []
 
     def _fit_slices(self, slices: Slices) -> None:
@@ -419,10 +438,17 @@ class JobMachine:
             last_checkpoint=0 if latest is None else latest.id,
         )
         self._go(Step.EPOCH, math.inf)
+        job.chronicle.epoch_begins(self._now)
         # What a snapshot says of the sources is how far they were when the epoch was sent.
         # Also when all of that may be read now, which sources want to know.
         cut = wanted or epoch.cut or job.has_regions or epoch.goes_on
-        return [*([i.NotePositions()] if cut else []), i.RunEpoch(tasks=tasks)]
+        return [*([i.NotePositions()] if cut else []), i.RunEpoch(tasks=tasks, patience=self._patience(epoch))]
+
+    def _patience(self, epoch: Epoch) -> float:
+        """Return for how long an epoch may run: one that does not end fails checkpoints, as they are not complete."""
+        if self._options.at_most_once or epoch.savepoint is not None:
+            return math.inf
+        return self._coordinator.patience(self._now) + (_SLOT_SECONDS if self._slots_are_new else 0.0)
 
     def _keeps_state(self, epoch: Epoch) -> bool:
         """Tell whether somebody may go on from the end of an epoch: then files must have the state.
@@ -455,6 +481,9 @@ class JobMachine:
 
     def _epoch_finished(self, event: e.EpochFinished) -> Instructions:
         self._reports = merged(event.reports)
+        if self._slots_are_new and self._taken is not None:
+            self._coordinator.delayed(self._taken, self._now)
+        self._slots_are_new = False
         self._go(Step.EPOCH_ENDED)
         return self._ledger.count(self._reports)
 
@@ -712,8 +741,7 @@ class JobMachine:
         self._tell_scheduler(s.ExecutionFailed())
         self._go(Step.BACKING_OFF, self._now + delay)
         name = printable(self._ledger.plan.settings.job_name, 200)
-        text = f"job '{name}' has failed and restarts in {delay:g} s (restart {chronicle.restarts}):\n{error}"
-        instructions += [*_printed(error), i.Warn(text=text)]
+        instructions += [*_printed(error), i.Warn(text=_restarts(name, error, delay, chronicle))]
         if chronicle.alike == ALIKE_MEANS_STUCK:
             instructions.append(i.Warn(text=_stuck(name, error)))
         return [*instructions, i.ReleaseSlots(must=False)]
@@ -860,6 +888,14 @@ def _no_checkpoints() -> InvalidProgramError:
     return InvalidProgramError(
         "The job takes no checkpoints: set execution.checkpointing.interval, or take a savepoint."
     )
+
+
+def _restarts(name: str, error: Exception, delay: float, chronicle: Chronicle) -> str:
+    when = f"restarts in {delay:.3g} s (restart {chronicle.restarts})"
+    if chronicle.alike > 1:
+        # The error was shown when it happened first.
+        return f"job '{name}' has failed again in the same way, {chronicle.alike} times in a row, and {when}"
+    return f"job '{name}' has failed and {when}:\n{error}"
 
 
 def _stuck(name: str, error: Exception) -> str:

@@ -16,7 +16,7 @@ from millstream.operators.traffic import SubtaskTraffic
 from millstream.operators.vertex import Vertex
 
 # A job that has failed so often in a row in the same way does not get on by starting again.
-ALIKE_MEANS_STUCK = 10
+ALIKE_MEANS_STUCK = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +138,7 @@ class JobView:
     Attributes:
         outcome: how the job will have ended, once that is decided.
         times: when the job last came to each status.
+        epoch, epoch_since: the last epoch that ended, and since when the next one runs, if it does.
         restarts: how often it has started again after a failure.
         failures: the last ones, oldest first.
         alike: how often in a row it has failed in the same way, with no epoch that ended between.
@@ -149,6 +150,7 @@ class JobView:
     outcome: JobStatus | None
     times: Mapping[JobStatus, float]
     epoch: int = 0
+    epoch_since: float | None = None
     attempt: int = 0
     restarts: int = 0
     tasks: Mapping[Address, TaskView] = field(default_factory=dict)

@@ -21,6 +21,8 @@ _BUSY = 0.8
 _SKEW = 2.0
 # With such a share of the records a key is one that comes too often.
 _HOT = 0.1
+# An epoch that takes longer hangs, or is one that cannot be cut.
+_HANGING_SECONDS = 5.0
 # So many records that came too late are shown.
 _SAMPLES = 3
 
@@ -37,6 +39,7 @@ def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanatio
     """
     return [
         *_stuck(view),
+        *_hanging(view, now),
         *_held_up(view, metrics),
         *_skewed(view, metrics),
         *event_time(view, now),
@@ -50,6 +53,24 @@ def _stuck(view: JobView) -> list[Explanation]:
         return []
     text = f"It has failed {view.alike} times in a row in the same way, with nothing done in between: see Exceptions."
     return [Explanation("restarts", "high", "The job starts again and again and does not get on", text)]
+
+
+def _hanging(view: JobView, now: float) -> list[Explanation]:
+    """Say that an epoch does not end: nothing else is told of a job before it does."""
+    if view.epoch_since is None or now - view.epoch_since < _HANGING_SECONDS:
+        return []
+    if view.plan.settings.batch or not view.progress.epochs:
+        # An epoch is all of a level's input there; and slots come with the first.
+        return []
+    seconds = int(now - view.epoch_since)
+    text = (
+        f"An epoch takes a fraction of a second, and this one has not ended for {seconds} s: a function blocks, or a "
+        "slot's process hangs; the flame graph and the thread dump of the task manager show what it does. A frozen "
+        "process is replaced after heartbeat.timeout, and the job restarts when checkpoints exceed "
+        "execution.checkpointing.timeout."
+    )
+    title = f"Epoch {view.epoch + 1} has been running for {seconds} s"
+    return [Explanation("hanging epoch", "high", title, text, about={"seconds": seconds})]
 
 
 def _share(metrics: dict[str, Value], name: str) -> float:

@@ -57,7 +57,16 @@ def check() -> None:
 
 def release(job_key: str) -> None:
     """End the slot processes of an execution, or of all executions of a job; returns when they are gone."""
-    directory = _directories[-1]
+    _ask_all({"release": job_key})
+
+
+def frozen_slot(job_key: str) -> str:
+    """Return which slot of an execution was found frozen, in words; "" if none was."""
+    return next((answer for answer in _ask_all({"frozen": job_key}) if answer), "")
+
+
+def _ask_all(request: dict[str, str]) -> list[str]:
+    directory, answers = _directories[-1], []
     # Where it was deleted they cannot be told; they end with the driver.
     for name in os.listdir(directory) if os.path.isdir(directory) else ():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
@@ -71,5 +80,6 @@ def release(job_key: str) -> None:
             control.settimeout(10)
             # A daemon may be ending just now, and its slots with it.
             with contextlib.suppress(ConnectionError):
-                control.sendall(json.dumps({"release": job_key}).encode())
-                control.recv(64)
+                control.sendall(json.dumps(request).encode())
+                answers.append(control.recv(4096).decode())
+    return answers

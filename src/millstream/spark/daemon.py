@@ -39,6 +39,7 @@ from pyspark import daemon as stock_daemon
 from pyspark.serializers import read_int, write_int, write_with_length
 
 from millstream.spark.control import DIRECTORY_VARIABLE
+from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
 from millstream.spark.processes import die_with_parent, is_alive, kill, name_process, run_child
 from millstream.spark.resident import ReplayedStream, serve
 
@@ -46,10 +47,13 @@ JOB_PROPERTY = "millstream.job"
 RELEASE_PROPERTY = "millstream.release"
 # A module that the job's slots need, and others will.
 LOADS_PROPERTY = "millstream.loads"
+# Milliseconds between two heartbeats of its slots, and without one.
+HEARTBEAT_PROPERTY = "millstream.heartbeat"
 
 _JOB = re.compile(rb'"millstream\.job":"([0-9a-zA-Z_-]+)"')
 _RELEASE = re.compile(rb'"millstream\.release":"([0-9a-zA-Z_-]+)"')
 _LOADS = re.compile(rb'"millstream\.loads":"([0-9a-zA-Z_.]+)"')
+_HEARTBEAT = re.compile(rb'"millstream\.heartbeat":"(\d+)/(\d+)"')
 _INTS = struct.Struct(">iii")
 
 # How long the functions of a released job may take to close.
@@ -60,6 +64,9 @@ _CLOSE_SECONDS = 1.5
 class _Resident:
     pid: int
     path: str
+    settings: HeartbeatSettings
+    heartbeat: Heartbeat
+    look_at: float = 0.0
 
 
 @dataclass
@@ -83,6 +90,8 @@ class Manager:
     releases: list[_Release] = field(default_factory=list)
     # Jobs that have ended: a task of theirs that comes late must not start a process that nobody would end.
     ended: deque[str] = field(default_factory=lambda: deque(maxlen=1000))
+    # By job: the slot of it that was found frozen.
+    frozen: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         stdin = os.fdopen(0, "rb", 4, closefd=False)
@@ -90,7 +99,7 @@ class Manager:
         for fd in (0, self.listener.fileno(), self.control.fileno()):
             poller.register(fd, select.POLLIN)
         while True:
-            ready = {fd for fd, _ in poller.poll(20 if self.releases else 1000)}
+            ready = {fd for fd, _ in poller.poll(20 if self.releases else self._pause())}
             if 0 in ready:
                 try:
                     pid = read_int(stdin)  # type: ignore[no-untyped-call]
@@ -102,6 +111,7 @@ class Manager:
             if self.control.fileno() in ready:
                 self._answer()
             self._finish_releases()
+            self._end_frozen()
 
     def _accept(self) -> None:
         connection, _ = self.listener.accept()
@@ -119,15 +129,20 @@ class Manager:
             if "release" in request:
                 self._release(request["release"], connection)
                 return
+            if "frozen" in request:
+                connection.sendall(self.frozen.get(request["frozen"], "").encode())
+                connection.close()
+                return
             if request["job"] not in self.ended:
                 _load(request["loads"])
-                connection.sendall(self._resident(request["job"], request["slot"]).path.encode())
+                settings = HeartbeatSettings(*request["heartbeat"])
+                connection.sendall(self._resident(request["job"], request["slot"], settings).path.encode())
         except (OSError, ValueError):
             # The relay was killed between asking and hearing; there is nobody to tell.
             traceback.print_exc()
         connection.close()
 
-    def _resident(self, job: str, slot: int) -> _Resident:
+    def _resident(self, job: str, slot: int, settings: HeartbeatSettings) -> _Resident:
         found = self.residents.get((job, slot))
         if found is not None and is_alive(found.pid):
             return found
@@ -135,16 +150,36 @@ class Manager:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(path)
         listener.listen(16)
+        heartbeat = Heartbeat(settings)
         pid = self._fork()
         if pid == 0:
             name_process(f"millstream-s{slot}")
-            run_child(lambda: serve(listener))
+            run_child(lambda: serve(listener, heartbeat))
         listener.close()
-        resident = self.residents[job, slot] = _Resident(pid, path)
+        # A slot that froze while it had no task has failed nothing.
+        self.frozen.pop(job, None)
+        resident = self.residents[job, slot] = _Resident(pid, path, settings, heartbeat)
         return resident
+
+    def _pause(self) -> int:
+        """Return for how many milliseconds there is nothing to look at."""
+        return round(1000 * min((r.settings.pause for r in self.residents.values()), default=1.0))
+
+    def _end_frozen(self) -> None:
+        """Kill slots that send no heartbeat: their tasks fail, and whoever asks hears why."""
+        now = time.monotonic()
+        for (job, slot), resident in self.residents.items():
+            if now < resident.look_at or not is_alive(resident.pid):
+                continue
+            resident.look_at = now + resident.settings.pause
+            if resident.heartbeat.is_silent(resident.pid):
+                text = self.frozen[job] = describe_silence(slot, resident.pid, resident.settings)
+                print(text, file=sys.stderr, flush=True)
+                kill(resident.pid, signal.SIGKILL)
 
     def _release(self, job: str, connection: socket.socket) -> None:
         self.ended.append(job)
+        self.frozen.pop(job, None)
         mine = [key for key in self.residents if key[0] == job or key[0].startswith(f"{job}-")]
         pids = []
         for key in mine:
@@ -223,7 +258,9 @@ class Relay:
             slot = _INTS.unpack_from(head)[2]
             loads = _LOADS.search(head)
             module = None if loads is None else loads.group(1).decode()
-            path = self._ask({"job": job.group(1).decode(), "slot": slot, "loads": module})
+            path = self._ask(
+                {"job": job.group(1).decode(), "slot": slot, "loads": module, "heartbeat": _heartbeat(head)}
+            )
             if not path:
                 self._jvm.shutdown(socket.SHUT_RDWR)
                 return False
@@ -257,6 +294,13 @@ class Relay:
         # Ours is the last open end: with it the JVM learns that the resident is gone.
         self._jvm.shutdown(socket.SHUT_RDWR)
         return False
+
+
+def _heartbeat(head: bytes) -> list[float]:
+    """Return the seconds between two heartbeats of a task's slot, and without one."""
+    found = _HEARTBEAT.search(head)
+    assert found is not None, "a job of millstream's says how often its slots send heartbeats"
+    return [int(milliseconds) / 1000 for milliseconds in found.groups()]
 
 
 def _load(module: str | None) -> None:

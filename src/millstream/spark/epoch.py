@@ -9,11 +9,13 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.util import _load_from_socket
 
+from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import SHUFFLED
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import control
-from millstream.spark.daemon import JOB_PROPERTY, LOADS_PROPERTY, RELEASE_PROPERTY
+from millstream.spark.daemon import HEARTBEAT_PROPERTY, JOB_PROPERTY, LOADS_PROPERTY, RELEASE_PROPERTY
 from millstream.spark.errors import translate
+from millstream.spark.heartbeat import HeartbeatSettings
 from millstream.spark.rdd import SERIALIZER, interpreter, partitions, python_rdd
 from millstream.spark.saved_plan import JobRef
 from millstream.spark.worker import LevelFunction
@@ -28,7 +30,13 @@ class SparkEpochs:
     slices = SHUFFLED
 
     def __init__(
-        self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
+        self,
+        context: SparkContext,
+        plan: JobPlan,
+        job: JobRef,
+        name: str,
+        heartbeat: HeartbeatSettings,
+        executable: str | None = None,
     ) -> None:
         self._context = context
         self._jvm: Any = context._jvm
@@ -36,6 +44,7 @@ class SparkEpochs:
         self._job = job
         self._group = f"millstream-{job.key}"
         self._name = name
+        self._heartbeat = heartbeat
         self._slots = [plan.slots(level) for level in range(plan.levels)]
         self._start: Any = None
         self._python = interpreter(context, executable)
@@ -49,6 +58,8 @@ class SparkEpochs:
         self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
         self._context.addJobTag(self._plan.settings.job_id)
         self._context.setLocalProperty(JOB_PROPERTY, self._job.key)
+        beats = f"{round(self._heartbeat.interval * 1000)}/{round(self._heartbeat.timeout * 1000)}"
+        self._context.setLocalProperty(HEARTBEAT_PROPERTY, beats)
         runs_sql = any(n.operator.emits_batches for v in self._plan.vertices for n in v.nodes)
         self._context.setLocalProperty(LOADS_PROPERTY, _OF_SQL if runs_sql else None)  # type: ignore[arg-type]
         # The partitions are the slots.
@@ -69,7 +80,8 @@ class SparkEpochs:
             with _load_from_socket(info, SERIALIZER) as stream:
                 return [report for answer in stream for report in pickle.loads(answer)]
         except Exception as e:
-            raise translate(e, tasks[0].epoch) from None
+            frozen = control.frozen_slot(self._job.key) if self._embedded else ""
+            raise (EpochFailed(frozen) if frozen else translate(e, tasks[0].epoch)) from None
         finally:
             # Spark would free them when the driver's JVM happens to collect garbage; a stream cannot wait for that.
             for shuffled in shuffles:

@@ -59,6 +59,7 @@ class ExchangeEpochs:
         self._job = job
         self._job_id = plan.settings.job_id
         self._name = name
+        self._heartbeat = settings.heartbeat
         self._group = f"millstream-{job.key}"
         self._widths = [plan.slots(level) for level in range(plan.levels)]
         self._dealer = Dealer(plan)
@@ -66,7 +67,7 @@ class ExchangeEpochs:
         self._leaves_a_core = settings.choice is ExchangeChoice.AUTO and not takes_all
         host = _driver_host(context, settings.transport)
         identity = settings.identity() if host is not None else None
-        self._credentials = Credentials(secrets.token_bytes(32), identity, settings.silence)
+        self._credentials = Credentials(secrets.token_bytes(32), identity, settings.heartbeat.timeout)
         self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host, self._tell_lost)
         # In how many tasks the slots are, once that is known.
         self._tasks = 0
@@ -140,7 +141,8 @@ class ExchangeEpochs:
             sc.addJobTag(self._job_id)
             tasks = self._tasks = self._deal_out()
             self._exchange.expect_hosts(tasks)
-            function = HostFunction(self._job, self._exchange.address, self._credentials, self._widths, tasks)
+            address = self._exchange.address
+            function = HostFunction(self._job, address, self._credentials, self._widths, tasks, self._heartbeat)
             hosts = python_rdd(sc, partitions(sc, tasks), function, self._python)
             if not self._is_released:
                 hosts.asJavaRDD().count()
@@ -178,6 +180,9 @@ class ExchangeEpochs:
         # The processes of an embedded Spark go with its Java: who went first is the reason.
         return errors.java_ended(epoch, text) if is_dead() else errors.worker_died(epoch, text)
 
+    def _froze(self, text: str, epoch: int) -> EpochFailed:
+        return EpochFailed(text)
+
     def _spark_gave_up(self, text: str, epoch: int) -> EpochFailed:
         if self._spark_error is None:
             return errors.worker_died(epoch, "the Spark job that holds the slots has ended")
@@ -204,6 +209,7 @@ class ExchangeEpochs:
     _TRANSLATIONS: dict[p.Trouble, Callable[[ExchangeEpochs, str, int], EpochFailed]] = {
         p.Trouble.RAISED: _raised,
         p.Trouble.DIED: _died,
+        p.Trouble.FROZEN: _froze,
         p.Trouble.SPARK: _spark_gave_up,
         p.Trouble.LATE: _late,
         p.Trouble.CUT_OFF: _cut_off,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
@@ -10,12 +10,14 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.setting import DurationSetting, at_least
 from millstream.exchange.tls import CertificateError, Identity, make_identity
+from millstream.spark.heartbeat import HeartbeatSettings
 
 EXCHANGE = "millstream.exchange"
 TRANSPORT = "millstream.exchange.transport"
 TLS_ENABLED = "security.ssl.internal.enabled"
-# How long a machine may be silent.
+# How long a machine, or a slot's process, may be silent, and how often it gives a sign of life.
 HEARTBEAT_TIMEOUT = DurationSetting("heartbeat.timeout", 50_000, limit=at_least(1))
+HEARTBEAT_INTERVAL = DurationSetting("heartbeat.interval", 10_000, limit=at_least(1))
 _CERTIFICATE = "millstream.exchange.tls.certificate"
 _KEY = "millstream.exchange.tls.key"
 _TRUSTED = "millstream.exchange.tls.trusted"
@@ -48,30 +50,30 @@ class ExchangeSettings:
     Attributes:
         is_encrypted: whether what goes over TCP does so in TLS.
         files: the certificate to use for that; without, each execution has one of its own.
-        silence: for how many seconds the other machine of a connection may give no sign of life.
+        heartbeat: for how long the other machine of a connection, or a slot's process, may give no sign of life.
     """
 
     choice: ExchangeChoice = ExchangeChoice.AUTO
     transport: Transport = Transport.AUTO
     is_encrypted: bool = False
     files: Identity | None = None
-    silence: float = 50.0
+    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
 
     @staticmethod
     def read(config: Configuration) -> ExchangeSettings:
         """Read them. Raises InvalidProgramError when one cannot be."""
         choice = _one_of(config, EXCHANGE, ExchangeChoice)
         transport = _one_of(config, TRANSPORT, Transport)
-        silence = HEARTBEAT_TIMEOUT.read(config) / 1000
+        heartbeat = HeartbeatSettings(HEARTBEAT_INTERVAL.read(config) / 1000, HEARTBEAT_TIMEOUT.read(config) / 1000)
         if not config.get_boolean(TLS_ENABLED, False):
-            return ExchangeSettings(choice, transport, silence=silence)
+            return ExchangeSettings(choice, transport, heartbeat=heartbeat)
         files = _files(config)
         try:
             # Also if slots will be on this machine: what cannot work must not be found out on the day of the move.
             (files or make_identity()).context(is_called=True)
         except CertificateError as e:
             raise InvalidProgramError(str(e)) from None
-        return ExchangeSettings(choice, transport, True, files, silence)
+        return ExchangeSettings(choice, transport, True, files, heartbeat)
 
     def identity(self) -> Identity | None:
         """Return what an execution shows and trusts when it talks over TCP."""

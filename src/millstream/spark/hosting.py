@@ -33,6 +33,7 @@ from millstream.operators.slot import SlotRuntime
 from millstream.operators.traffic import SlotTraffic
 from millstream.spark import termination, worker
 from millstream.spark.garbage import Collector
+from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
 from millstream.spark.processes import die_with_parent, kill, name_process, run_child
 from millstream.spark.saved_plan import JobRef
 from millstream.spark.worker import Printed
@@ -50,6 +51,7 @@ class HostFunction:
     credentials: Credentials
     widths: list[int]
     tasks: int
+    heartbeat: HeartbeatSettings
 
     def __call__(self, task: int, elements: Iterable[bytes]) -> Iterator[bytes]:
         # Read to the end, or Spark throws the worker process away.
@@ -69,6 +71,8 @@ class Host:
         self._function = function
         self._task_attempt = task_attempt
         self._pids: set[int] = set()
+        # By process: which slot it is, and its heartbeat.
+        self._watched: dict[int, tuple[int, Heartbeat]] = {}
         self._is_told = False
 
     def run(self, slots: Iterable[int]) -> None:
@@ -87,13 +91,15 @@ class Host:
     def _fork(self, slot: int) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
+        heartbeat = Heartbeat(self._function.heartbeat)
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             die_with_parent()
             name_process(f"millstream-s{slot}")
-            run_child(lambda: _serve(self._function, slot, self._task_attempt))
+            run_child(lambda: _serve(self._function, slot, self._task_attempt, heartbeat))
+        self._watched[pid] = slot, heartbeat
         return pid
 
     def _hold(self, told: socket.socket) -> None:
@@ -106,9 +112,21 @@ class Host:
         poller = Poller()
         poller.add(lifeline, lambda frame: None, self._hear)
         poller.watch(told.fileno(), lambda: _drain(told))
+        look_at, pause = 0.0, self._function.heartbeat.pause
         while not self._is_told and self._living():
-            poller.turn()
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + pause
+                self._end_frozen(lifeline, poller)
+            poller.turn(look_at - time.monotonic())
         poller.close()
+
+    def _end_frozen(self, lifeline: Link, poller: Poller) -> None:
+        """Kill slots that send no heartbeat; the driver is told before it can notice."""
+        for pid in [pid for pid in self._pids if self._watched[pid][1].is_silent(pid)]:
+            text = describe_silence(self._watched[pid][0], pid, self._function.heartbeat)
+            lifeline.push(Frame(Kind.FROZEN, payload=text.encode()))
+            poller.turn(0)
+            kill(pid, signal.SIGKILL)
 
     def _hear(self) -> None:
         self._is_told = True
@@ -153,9 +171,10 @@ def _drain(told: socket.socket) -> None:
         told.recv(4096)
 
 
-def _serve(function: HostFunction, number: int, task_attempt: int) -> None:
+def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: Heartbeat) -> None:
     """Be a slot, until the driver or a signal ends it."""
     termination.expect()
+    heartbeat.start()
     work = SlotWork(function.job, number, task_attempt)
     try:
         Slot(number, function.widths, function.driver, function.credentials, work).serve()

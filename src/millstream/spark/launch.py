@@ -154,7 +154,7 @@ class SparkEngine:
         key = f"{plan.settings.job_id}-{self._run}-{attempt}"
         job = JobRef(key, self._saved[plan], attempt, self._run, self._send(plan, context))
         control.check()
-        spark = partial(SparkEpochs, context, plan, job, self.name, python)
+        spark = partial(SparkEpochs, context, plan, job, self.name, self.exchange.heartbeat, python)
         if not self._slots_stay(plan, context):
             self._warn_if_plain(context)
             return spark()

@@ -18,6 +18,7 @@ import pyspark.worker
 
 from millstream.spark import termination, worker
 from millstream.spark.garbage import Collector
+from millstream.spark.heartbeat import Heartbeat
 
 
 class ReplayedStream(io.RawIOBase):
@@ -48,9 +49,10 @@ class ReplayedStream(io.RawIOBase):
         super().close()
 
 
-def serve(listener: socket.socket) -> None:
+def serve(listener: socket.socket, heartbeat: Heartbeat) -> None:
     """Run the tasks that relays pass on, until the process is told to end."""
     termination.expect()
+    heartbeat.start()
     collector = Collector()
     try:
         while True:

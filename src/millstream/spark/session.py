@@ -18,12 +18,12 @@ from pyspark import SparkConf, SparkContext
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.memory_on_spark import spark_settings
-from millstream.common.setting import DurationSetting, at_least, in_words
+from millstream.common.setting import in_words
 from millstream.spark import control, package
 from millstream.spark.attached import Attachment, attachment
 from millstream.spark.cores import free_cores
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
-from millstream.spark.exchange_settings import HEARTBEAT_TIMEOUT
+from millstream.spark.exchange_settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from millstream.spark.java import Java
 from millstream.spark.master import LOG_LEVEL, as_spark_wants, master_of
 
@@ -74,7 +74,6 @@ _YARN = {
 _RARE_HEARTBEATS = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
 
 # On a cluster, Flink's settings say how often machines must say that they are there, and how long one may be silent.
-_HEARTBEAT_INTERVAL = DurationSetting("heartbeat.interval", 10_000, limit=at_least(1))
 
 _lock = threading.Lock()
 _settings: dict[str, str] = {}
@@ -151,7 +150,7 @@ def _regular(config: Configuration, master: str, cores: int | None, wanted: dict
 
 def _heartbeats(config: Configuration) -> dict[str, str]:
     """Return Spark's settings after which a machine of the cluster that is silent counts as lost."""
-    interval, timeout = _HEARTBEAT_INTERVAL.read(config), HEARTBEAT_TIMEOUT.read(config)
+    interval, timeout = HEARTBEAT_INTERVAL.read(config), HEARTBEAT_TIMEOUT.read(config)
     if interval >= timeout:
         raise InvalidProgramError(
             f"heartbeat.interval is {in_words(interval)} and heartbeat.timeout is {in_words(timeout)}: the timeout "
