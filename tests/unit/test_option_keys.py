@@ -17,9 +17,10 @@ from tests.apache_flink import flink_folder, flink_python, needs_flink  # noqa: 
 import millstream
 from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.known_keys import OWN, check_keys, flink_keys
+from millstream.common.known_keys import OWN, check_keys, flink_keys, harmless_patterns, has_effect, is_harmless
 from millstream.common.setting import Setting
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.jobmaster.options import fails_whole
 from millstream.testing import LocalEnvironment
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +86,7 @@ def test_every_key_of_our_own_is_listed() -> None:
     modules = {m.name for m in pkgutil.walk_packages(millstream.__path__, "millstream.")}
     used = {k for k in re.findall(r'"(millstream\.[a-z.-]+[a-z])"', text) if k not in modules - set(OWN)}
     internal = {
+        "millstream.heartbeat",
         "millstream.job",
         "millstream.loads",
         "millstream.operators.report",
@@ -157,3 +159,41 @@ def test_settings_of_spark_are_refused_before_it_starts(settings: dict[str, str]
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     with pytest.raises(InvalidProgramError, match=said):
         env.from_collection([1]).set_parallelism(1).execute_and_collect(limit=1)
+
+
+# Read under a name that is put together of a prefix and a part.
+_OF_MEMORY = re.compile(r"(task|job)manager\.memory\.(process|flink|heap|off-heap|framework|task|managed|network|jvm)")
+
+
+def test_every_flink_key_is_honoured_or_harmless_or_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    source = "\n".join(file.read_text() for file in (ROOT / "src" / "millstream").rglob("*.py"))
+    by_setting = {key for setting in all_settings().values() for key in (setting.key, *setting.old)}
+    documented = (ROOT / "docs" / "configuration.md").read_text()
+    for key in sorted(read(KEYS.read_text())):
+        caplog.clear()
+        check_keys([key])
+        warned = "have no effect here" in caplog.text
+        assert warned == (not has_effect(key) and not is_harmless(key)), key
+        spellings = (key, *read(KEYS.read_text())[key])
+        if has_effect(key):
+            # Somebody reads it.
+            is_read = any(s in by_setting or f'"{s}"' in source for s in spellings)
+            assert is_read or _OF_MEMORY.match(key) or key.startswith("security.ssl."), key
+        elif not warned:
+            assert any(f"`{pattern}`" in documented for pattern in harmless_patterns(key)), key
+
+
+def test_settings_of_flink_are_honoured() -> None:
+    flink = read(KEYS.read_text())
+    assert [key for key in all_settings() if key in flink and not has_effect(key) and not is_harmless(key)] == []
+
+
+def test_failover_strategy_in_batch_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    config = Configuration.from_dict({"jobmanager.execution.failover-strategy": "region"})
+    assert not fails_whole(config, batch=False)
+    assert caplog.text == ""
+    assert fails_whole(config, batch=True)
+    assert "failover-strategy=region has no effect in BATCH" in caplog.text
+    assert fails_whole(Configuration.from_dict({"jobmanager.execution.failover-strategy": "full"}), batch=False)
+    with pytest.raises(InvalidProgramError, match="failover-strategy is 'half'"):
+        fails_whole(Configuration.from_dict({"jobmanager.execution.failover-strategy": "half"}), batch=False)

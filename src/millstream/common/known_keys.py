@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 
@@ -64,6 +65,12 @@ def check_keys(keys: Iterable[str]) -> None:
     if not unsure:
         return
     known = flink_keys()
+    if unused := sorted(key for key in unsure if key in known and not has_effect(key) and not is_harmless(key)):
+        log.warning(
+            "these options have no effect here: %s. docs/configuration.md, 'Options without effect', says what to do "
+            "instead; leave them out.",
+            ", ".join(unused),
+        )
     for key in unsure:
         if key in known:
             continue
@@ -78,5 +85,42 @@ def check_keys(keys: Iterable[str]) -> None:
 @cache
 def flink_keys() -> frozenset[str]:
     """Return the keys of Flink's options, also the older spellings."""
-    text = files("millstream.common").joinpath("flink_keys.txt").read_text()
-    return frozenset(text.split())
+    return frozenset(_spellings())
+
+
+def has_effect(key: str) -> bool:
+    """Tell whether an option of Flink's, under any of its spellings, changes what happens here."""
+    return bool(set(_spellings()[key]) & _honoured())
+
+
+def is_harmless(key: str) -> bool:
+    """Tell whether an option of Flink's may be left in a configuration, though it has no effect here."""
+    return bool(harmless_patterns(key))
+
+
+def harmless_patterns(key: str) -> list[str]:
+    """Return which lines of `harmless_keys.txt` name an option of Flink's."""
+    spellings = _spellings()[key]
+    return [pattern for pattern in _harmless() if any(fnmatchcase(spelling, pattern) for spelling in spellings)]
+
+
+@cache
+def _spellings() -> dict[str, list[str]]:
+    """Return all spellings of an option, by each of them."""
+    options = [line.split() for line in _lines("flink_keys.txt")]
+    return {spelling: option for option in options for spelling in option}
+
+
+@cache
+def _honoured() -> frozenset[str]:
+    return frozenset(_lines("honoured_keys.txt"))
+
+
+@cache
+def _harmless() -> tuple[str, ...]:
+    return tuple(_lines("harmless_keys.txt"))
+
+
+def _lines(name: str) -> list[str]:
+    text = files("millstream.common").joinpath(name).read_text()
+    return [line for line in text.splitlines() if line and not line.startswith("#")]

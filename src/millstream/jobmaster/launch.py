@@ -38,7 +38,7 @@ from millstream.jobmaster.instructions import KeepFailure
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.kept_failures import directory_of, keep
 from millstream.jobmaster.machine import JobMachine
-from millstream.jobmaster.options import Ended, JobOptions
+from millstream.jobmaster.options import Ended, JobOptions, fails_whole
 from millstream.jobmaster.restart import restart_strategy
 from millstream.jobmaster.scaling_options import ScalingOptions
 from millstream.leader.fence import Fence, JobRecord, run_id
@@ -134,6 +134,7 @@ def prepare(launch: Launch) -> Prepared:
         # A batch job has no state that another parallelism could go on with.
         scaling=None if launch.batch else ScalingOptions.read(config, checkpoints),
         ended=_ended(record),
+        fails_whole=fails_whole(config, launch.batch),
     )
     plan = JobPlan(settings=settings, vertices=graph.vertices)
     if options.ended is None:

@@ -92,7 +92,8 @@ class Ledger:
         # Requests that were in flight are made again by the first epoch, whether there is input or not.
         self._look_at = self.now if self._execution.has_requests else math.inf
         self.has_changed = start.epoch > 0
-        self.has_regions = region_of(plan, plan.vertices[0].head.id) is not None
+        whole = self.options.fails_whole or region_of(plan, plan.vertices[0].head.id) is None
+        self.has_regions = not whole
         self.chronicle.deployed(plan, self.attempt, self.now)
         return [i.OpenSlots(plan=plan, attempt=self.attempt, positions=start.sources)]
 

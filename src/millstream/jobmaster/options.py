@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, field
+from enum import Enum
 
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.configuration import Configuration
 from millstream.common.job_status import JobStatus
 from millstream.common.records import record
+from millstream.common.setting import ChoiceSetting
 from millstream.jobmaster.flow import EpochSizer, Slices
 from millstream.jobmaster.restart import NoRestart, RestartStrategy
 from millstream.jobmaster.scaling_options import ScalingOptions
+
+log = logging.getLogger("millstream")
+
+
+class FailoverStrategy(Enum):
+    """What restarts after a failure: all of a job, or the part that is connected with what failed."""
+
+    FULL = "full"
+    REGION = "region"
+
+
+FAILOVER_STRATEGY = ChoiceSetting("jobmanager.execution.failover-strategy", FailoverStrategy.REGION)
+
+
+def fails_whole(config: Configuration, batch: bool) -> bool:
+    """Tell whether a job restarts as a whole."""
+    is_set = config.contains_key(FAILOVER_STRATEGY.key)
+    if is_set and batch and FAILOVER_STRATEGY.read(config) is FailoverStrategy.REGION:
+        log.warning("%s=region has no effect in BATCH: a batch job restarts as a whole.", FAILOVER_STRATEGY.key)
+    return batch or FAILOVER_STRATEGY.read(config) is FailoverStrategy.FULL
 
 
 @record(frozen=True)
@@ -36,6 +60,7 @@ class JobOptions:
         origin: the checkpoint or savepoint it goes on from.
         scaling: how it follows the slots there are; None where it keeps its parallelism.
         ended: how it has ended under another leader; None where it has not.
+        fails_whole: whether parts of it that are not connected fail together.
     """
 
     buffer_timeout: float = 0.1
@@ -48,6 +73,7 @@ class JobOptions:
     origin: Origin | None = None
     scaling: ScalingOptions | None = None
     ended: Ended | None = None
+    fails_whole: bool = False
 
     def __post_init__(self) -> None:
         if self.at_most_once:
