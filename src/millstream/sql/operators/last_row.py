@@ -144,6 +144,7 @@ class TopOneOperator(LastRowOperator):
         order: Order,
         kinds: Sequence[pa.DataType],
         *,
+        unique: Sequence[int] | None = None,
         pairs: bool = True,
         final_only: bool = False,
         ttl: int = 0,
@@ -153,24 +154,51 @@ class TopOneOperator(LastRowOperator):
         Args:
             keys: the columns of the key.
             order: (column, descending, nulls first).
+            unique: the columns by which a row updates another, where rows are upserts that never fall back in the
+                order; None where all are inserts.
             kinds, pairs, final_only, ttl: see `LastRowOperator`.
         """
         super().__init__(keys, kinds, pairs=pairs, says_equal=True, final_only=final_only, ttl=ttl)
         self.order = tuple(order)
+        self.unique = None if unique is None else tuple(unique)
 
     def _counted(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
         has = np.flatnonzero(known >= 0)
         columns = list(batch.columns)
-        for column, _, _ in self.order:
+        for column in {c for c, _, _ in self.order} | set(self.unique or ()):
             columns[column] = pa.concat_arrays([columns[column], self._rows.take(column, known[has])])
         places = _places_in(columns, self.order, len(batch) + len(has))
         begins = np.full(segments.count, np.iinfo(np.int64).max)
         begins[has] = places[len(batch) :]
         mine = places[: len(batch)][segments.order]
-        best = np.concatenate([segments.scan(np.minimum, mine, begins), begins])
-        better = np.empty(len(batch), np.bool_)
-        better[segments.order] = mine < best[segments.before]
-        return better
+        best = np.concatenate([segments.scan(np.minimum, mine, begins), begins])[segments.before]
+        counts = mine < best
+        if self.unique is not None:
+            first = np.full(segments.count, -1, np.int64)
+            first[has] = len(batch) + np.arange(len(has))
+            counts |= (mine == best) & self._updates_first(columns, segments, counts, first)
+        counted = np.empty(len(batch), np.bool_)
+        counted[segments.order] = counts
+        return counted
+
+    def _updates_first(self, columns: Sequence[pa.Array], segments: Segments, better: Mask, first: Ints) -> Mask:
+        """Return which rows have the unique key of the row that is first when they come.
+
+        Args:
+            columns: those of the batch, and behind them those of the rows that were first before it.
+            segments: the rows by key; the result is in their order.
+            better: which rows become the first by the order.
+            first: of each segment, where its first row is in the columns before the batch; -1 without one.
+        """
+        # Where the row that is first behind each row stands: of the rows that became it the last.
+        since = segments.scan(np.maximum, np.where(better, np.arange(segments.rows), -1), np.full(segments.count, -1))
+        stands = np.where(since >= 0, segments.order[since], first[segments.of_row])
+        stands = np.concatenate([stands, first])[segments.before]
+        same = stands >= 0
+        at, other = pa.array(segments.order), pa.array(np.maximum(stands, 0))
+        for column in self.unique or ():
+            same &= equal_values(columns[column].take(at), columns[column].take(other))
+        return same
 
 
 def _places_in(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:

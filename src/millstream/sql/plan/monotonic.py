@@ -10,6 +10,7 @@ from millstream.sql.changes import INSERTS
 from millstream.sql.expressions import Call, Column, Constant, Expression, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import Kinds
+from millstream.sql.schema import Fields
 
 
 class Goes(Enum):
@@ -66,10 +67,13 @@ def _is_at_least_zero(e: Expression) -> bool:
     return isinstance(e, Constant) and isinstance(e.value, (int, float, Decimal)) and e.value >= 0
 
 
-def is_ordered_by(order: tuple[tuple[int, bool, bool], ...], goes: dict[int, Goes]) -> bool:
+def is_ordered_by(order: tuple[tuple[int, bool, bool], ...], goes: dict[int, Goes], fields: Fields) -> bool:
     """Tell whether a row that is updated never falls back in an order."""
-    for column, descending, _ in order:
+    for column, descending, nulls_first in order:
         found = goes.get(column)
         if found is None or found is (Goes.DOWN if descending else Goes.UP):
+            return False
+        if found is not Goes.NOWHERE and nulls_first and fields[column].type.is_nullable:
+            # The first value of MIN or MAX takes the place of a null.
             return False
     return True

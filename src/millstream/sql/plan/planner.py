@@ -120,8 +120,10 @@ class Planner:
             return APPEND_FAST
         partition = frozenset(node.partition) if isinstance(node, n.Rank) else frozenset()
         unique = [key for key in keys if partition <= key]
+        if Changes.DELETE in kinds or not unique or not self._can(node.input, Updates.AFTER):
+            return RETRACT
         goes = monotonic(node.input, lambda below: self._known_of(below)[0])
-        if Changes.DELETE not in kinds and unique and is_ordered_by(node.order, goes):
+        if is_ordered_by(node.order, goes, node.input.fields):
             return UPDATE_FAST
         return RETRACT
 

@@ -65,11 +65,13 @@ def _top_n(
     assert isinstance(node, (nodes.Rank, nodes.Sort))
     changes, unique = before.traits.changes, None
     pairs, ttl = Changes.UPDATE_BEFORE in planned.traits.changes, planned.traits.state_ttl
+    if Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes:
+        unique = min((sorted(key) for key in before.traits.upsert_keys if set(partition) <= key), key=len, default=None)
     if first == last == 1 and not shows_rank and node.strategy != RETRACT:
         batch = to.session.batch
-        return TopOneOperator(partition, order, kinds_of(before), pairs=pairs, final_only=batch, ttl=ttl)
-    if Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes:
-        unique = min((sorted(key) for key in before.traits.upsert_keys), key=len, default=None)
+        return TopOneOperator(
+            partition, order, kinds_of(before), unique=unique, pairs=pairs, final_only=batch, ttl=ttl
+        )
     if (
         partition
         and last is not None
