@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate proof bench bench-sql bench-nexmark chaos soak soak-sql clean
+.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs lint format simulate proof bench bench-sql bench-nexmark chaos soak soak-sql clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -72,6 +72,10 @@ sql-docs: $(STAMP)
 # Thousands of random queries whose answers SQLite knows; a hundred are among the tests.
 sql-oracle: $(STAMP)
 	$(BIN)/python tests/sql/oracle.py --count 5000
+
+# Random changelogs through every operator into every kind of sink, at parallelism 1 to 4.
+sql-order: $(STAMP)
+	$(BIN)/python -m tests.sql.order --count 5000
 
 # The API reference as a site, in site/: what users import, from its docstrings.
 FORMATS := avro change_json csv json orc parquet

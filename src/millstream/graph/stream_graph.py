@@ -15,9 +15,12 @@ from millstream.graph.physical import physical
 from millstream.graph.transformations import DEFAULT_SLOT_GROUP, ChainingStrategy, Transformation
 from millstream.operators.base import Operator
 from millstream.operators.output_tag import OutputTag
-from millstream.operators.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
+from millstream.operators.partitioners import ForwardElse, Partitioner, RebalancePartitioner
 from millstream.state.backend import Backend
 from millstream.state.key_groups import UPPER_BOUND_MAX_PARALLELISM, default_max_parallelism
+
+# Between operators of which the program does not say how records get from one to the other.
+_DEFAULT = ForwardElse(RebalancePartitioner())
 
 
 @dataclass(eq=False)
@@ -105,7 +108,7 @@ def build_stream_graph(
         node = nodes[t] = _decide(t, [nodes[e.source] for e in t.inputs], parallelism, backend)
         for end in t.inputs:
             source = nodes[end.source]
-            partitioner = end.partitioner or _default_partitioner(source, node)
+            partitioner = (end.partitioner or _DEFAULT).between(source.parallelism, node.parallelism)
             _check_forward(source, node, partitioner)
             edge = StreamEdge(source, node, partitioner, end.tag, end.input_index)
             source.out_edges.append(edge)
@@ -152,10 +155,6 @@ def _decide(t: Transformation, inputs: list[StreamNode], default_parallelism: in
         groups = {i.slot_sharing_group for i in inputs}
         group = groups.pop() if len(groups) == 1 else DEFAULT_SLOT_GROUP
     return StreamNode(t, physical(t.operator, backend), parallelism, max_parallelism, group)
-
-
-def _default_partitioner(source: StreamNode, target: StreamNode) -> Partitioner:
-    return ForwardPartitioner() if source.parallelism == target.parallelism else RebalancePartitioner()
 
 
 def _check_forward(source: StreamNode, target: StreamNode, partitioner: Partitioner) -> None:

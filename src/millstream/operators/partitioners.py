@@ -38,6 +38,10 @@ class Partitioner:
     # Whether a record is a batch of rows that may go different ways: then `sender` is asked, not `code`.
     splits = False
 
+    def between(self, parallelism: int, next_parallelism: int) -> Partitioner:
+        """Return the partitioner that is used between operators of some parallelism."""
+        return self
+
     def targets(self, subtask: int, parallelism: int, next_parallelism: int) -> range:
         """Return the subtasks of the next vertex that a subtask sends to."""
         if not self.pointwise:
@@ -90,6 +94,27 @@ class ForwardPartitioner(Partitioner):
 
     name = "FORWARD"
     pointwise = True
+
+
+class ForwardElse(Partitioner):
+    """To the subtask of the same number where both operators have as many subtasks, else by another partitioner."""
+
+    name = "FORWARD"
+
+    def __init__(self, otherwise: Partitioner) -> None:
+        self.otherwise = otherwise
+
+    def between(self, parallelism: int, next_parallelism: int) -> Partitioner:
+        return ForwardPartitioner() if parallelism == next_parallelism else self.otherwise
+
+
+class OrderedPartitioner(Partitioner):
+    """All records of a subtask to one of its share of the next vertex's subtasks, so that they stay in order."""
+
+    name = "ORDERED"
+
+    def targets(self, subtask: int, parallelism: int, next_parallelism: int) -> range:
+        return pointwise_targets(subtask, parallelism, next_parallelism)[:1]
 
 
 class GlobalPartitioner(Partitioner):

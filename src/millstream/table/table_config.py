@@ -25,6 +25,7 @@ DEFAULTS = {
     "table.exec.mini-batch.size": "-1",
     _TTL: "0 ms",
     "table.exec.resource.default-parallelism": "-1",
+    "table.exec.sink.keyed-shuffle": "AUTO",
     "table.exec.sink.not-null-enforcer": "ERROR",
     "table.exec.sink.type-length-enforcer": "IGNORE",
     "table.exec.sink.upsert-materialize": "AUTO",

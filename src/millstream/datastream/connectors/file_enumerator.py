@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections import deque
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ log = logging.getLogger("millstream")
 
 # Files that were found are remembered by so many bytes: two of a million share them once in 30 million.
 _DIGEST = 8
+_NUMBERS = re.compile(r"(\d+)", re.ASCII)
 
 
 class FileSplit(NamedTuple):
@@ -124,9 +126,10 @@ class FileEnumerator(SplitEnumerator):
         for file in sorted(new, key=self._order):
             self._add(file)
 
-    def _order(self, file: FoundFile) -> tuple[float, str]:
-        """A set of files is read by name; files that come are read in the order in which they came."""
-        return (0.0 if self._interval is None else file.modified, file.path)
+    def _order(self, file: FoundFile) -> tuple[float, list[str | int]]:
+        """A set of files is read by name, part-2 before part-10; files that come, in the order in which they came."""
+        parts: list[str | int] = [int(p) if i % 2 else p for i, p in enumerate(_NUMBERS.split(file.path))]
+        return (0.0 if self._interval is None else file.modified, parts)
 
     def _add(self, file: FoundFile) -> None:
         if not file.size:

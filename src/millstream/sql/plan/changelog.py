@@ -156,8 +156,7 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
     if isinstance(node, n.TemporalJoin):
         return [wanted, Updates.AFTER]
     if isinstance(node, n.Join) and not isinstance(node, (n.IntervalJoin, n.WindowJoin)):
-        sides = ((node.left_keys, keys[0]), (node.right_keys, keys[1]))
-        return [_of_side(wanted, on, unique) for on, unique in sides]
+        return [wanted] * 2 if wanted is Updates.PAIRS or _joins_by_key(node, inputs, keys) else None
     if isinstance(node, (n.Rank, n.Sort)) and node.strategy == UPDATE_FAST:
         return [Updates.AFTER]
     return [Updates.PAIRS] * len(inputs)
@@ -168,9 +167,13 @@ def _keeps_rows(node: n.LookupJoin) -> bool:
     return node.kind is n.JoinKind.LEFT and finds_one(node)
 
 
-def _of_side(wanted: Updates, on: Sequence[int], unique: Keys) -> Updates:
-    by_key = any(key <= frozenset(on) for key in unique)
-    return Updates.AFTER if wanted is Updates.AFTER and by_key else Updates.PAIRS
+def _joins_by_key(node: n.Join, inputs: Sequence[Kinds], keys: Sequence[Keys]) -> bool:
+    """Tell whether the new half of an update replaces the pairs of the old one: a row keeps its partners."""
+    if node.kind is not n.JoinKind.INNER or node.condition is not None:
+        # A row may lose its partners by an update, and the partners of another must be counted.
+        return False
+    sides = zip(inputs, keys, (node.left_keys, node.right_keys), strict=True)
+    return all(Changes.UPDATE_AFTER not in kinds or frozenset(on) in unique for kinds, unique, on in sides)
 
 
 def _filters_by_key(node: n.Calc | n.Filter, keys: Keys) -> bool:

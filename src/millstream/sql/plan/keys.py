@@ -1,4 +1,8 @@
-"""Which columns tell a row from all others: upsert keys, derived through the plan."""
+"""Upsert keys, derived through the plan: columns that tell a row from all others, and keep the order of its changes.
+
+Changes of one key come from one subtask. Behind an exchange by other columns they may not: when a row gets another
+value in those, its old one is taken back by another subtask than the one that adds the new one.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,20 @@ from collections.abc import Sequence
 
 from millstream.sql.expressions import Call, Column, Expression
 from millstream.sql.plan import nodes as n
+from millstream.sql.plan.distribution import distribution
 
 Keys = frozenset[frozenset[int]]
 NONE: Keys = frozenset()
 
 
 def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
-    """Return sets of columns of a node of which each tells its rows apart; the empty set: there is one row at most."""
+    """Return sets of columns of a node of which each tells its rows apart; the empty set: there is one row at most.
+
+    Args:
+        node: the node.
+        inputs: those of its inputs, as they come out of them.
+    """
+    located = [_located(keys, on) for keys, on in zip(inputs, distribution(node) or [()] * len(inputs), strict=True)]
     if isinstance(node, n.Scan):
         return _primary_key(node.table.primary_key, node.fields.names)
     if isinstance(node, n.Values):
@@ -30,13 +41,13 @@ def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
     if isinstance(node, n.Deduplicate):
         return frozenset([frozenset(node.keys)])
     if isinstance(node, n.Rank):
-        return _of_rank(node, inputs[0])
+        return _of_rank(node, located[0])
     if isinstance(node, n.Over):
-        return inputs[0]
+        return located[0]
     if isinstance(node, n.ChangelogNormalize):
         return frozenset([frozenset(node.keys)])
     if isinstance(node, n.Join):
-        return _of_join(node, inputs[0], inputs[1])
+        return _of_join(node, inputs, located)
     if isinstance(node, n.LookupJoin):
         return inputs[0] if finds_one(node) else NONE
     if isinstance(node, n.SetOperation):
@@ -44,6 +55,11 @@ def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
     if isinstance(node, (n.Sink, n.Collected, n.ToStream)):
         return inputs[0]
     return NONE
+
+
+def _located(keys: Keys, on: Sequence[int]) -> Keys:
+    """Return the keys whose changes stay in one subtask behind an exchange by some columns."""
+    return frozenset(key for key in keys if key.issuperset(on))
 
 
 def finds_one(node: n.LookupJoin) -> bool:
@@ -103,13 +119,14 @@ def _of_rank(node: n.Rank, below: Keys) -> Keys:
     return below
 
 
-def _of_join(node: n.Join, left: Keys, right: Keys) -> Keys:
+def _of_join(node: n.Join, inputs: Sequence[Keys], located: Sequence[Keys]) -> Keys:
+    left, right = located
     if node.kind in (n.JoinKind.SEMI, n.JoinKind.ANTI):
         return left
     width = len(node.left.fields)
     moved = frozenset(frozenset(k + width for k in key) for key in right)
-    left_unique = any(key <= frozenset(node.left_keys) for key in left)
-    right_unique = any(key <= frozenset(node.right_keys) for key in right)
+    left_unique = any(key <= frozenset(node.left_keys) for key in inputs[0])
+    right_unique = any(key <= frozenset(node.right_keys) for key in inputs[1])
     found: set[frozenset[int]] = set()
     # Where a row has one partner at most, the key of its side is one of the pair.
     if right_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.LEFT):
@@ -120,4 +137,4 @@ def _of_join(node: n.Join, left: Keys, right: Keys) -> Keys:
         found = {a | b for a in left for b in moved}
     if not isinstance(node, n.TemporalJoin) or right_unique:
         return frozenset(found)
-    return frozenset(left)
+    return left

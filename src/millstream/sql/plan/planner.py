@@ -84,7 +84,7 @@ class Planner:
         end = prepared(end, kinds, keys, self._settings)
         self._refuse(end, kinds)
         # Where new halves are not enough it is given pairs, and old halves are rows that go.
-        after = takes_new_halves(end) and self._can(end.input, Updates.AFTER)
+        after = takes_new_halves(end, keys) and self._can(end.input, Updates.AFTER)
         return self._end(end, self._plan(end.input, Updates.AFTER if after else Updates.PAIRS))
 
     # --- what is known of nodes, inputs first
@@ -130,19 +130,26 @@ class Planner:
     # --- how updates are given
 
     def _can(self, node: n.Node, wanted: Updates) -> bool:
+        asked = self._asked(node, wanted)
+        return asked is not None and all(self._can(i, a) for i, a in zip(node.inputs, asked, strict=True))
+
+    def _asked(self, node: n.Node, wanted: Updates) -> list[Updates] | None:
+        """Return how a node asks its inputs for updates; None if it cannot give them as wanted."""
         below = [self._known_of(i) for i in node.inputs]
         if not _has_updates(self._known_of(node)[0]):
             # Then it does not matter how they are wanted.
             wanted = Updates.PAIRS
         asked = asks(node, wanted, [k for k, _ in below], [u for _, u in below])
-        return asked is not None and all(self._can(i, a) for i, a in zip(node.inputs, asked, strict=True))
+        if asked is not None and isinstance(node, n.TemporalJoin) and not self._can(node.right, Updates.AFTER):
+            # Of versions it takes new halves, and leaves old ones out where they come.
+            return [asked[0], Updates.PAIRS]
+        return asked
 
     def _plan(self, node: n.Node, wanted: Updates) -> n.Planned:
         kinds, keys = self._known_of(node)
         if not _has_updates(kinds):
             wanted = Updates.PAIRS
-        below = [self._known_of(i) for i in node.inputs]
-        asked = asks(node, wanted, [k for k, _ in below], [u for _, u in below])
+        asked = self._asked(node, wanted)
         assert asked is not None
         inputs = tuple(self._plan(i, a) for i, a in zip(node.inputs, asked, strict=True))
         if isinstance(node, n.Scan):

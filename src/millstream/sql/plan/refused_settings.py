@@ -19,6 +19,7 @@ _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
 
 _CHOICES = {
     "table.exec.async-scalar.retry-strategy": ("FIXED_DELAY", "NO_RETRY"),
+    "table.exec.sink.keyed-shuffle": ("NONE", "AUTO", "FORCE"),
     "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
     "table.exec.sink.upsert-materialize": ("NONE", "AUTO", "FORCE"),
     "table.optimizer.agg-phase-strategy": ("AUTO", "ONE_PHASE", "TWO_PHASE"),

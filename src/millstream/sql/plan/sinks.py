@@ -11,10 +11,17 @@ from millstream.sql.plan.keys import Keys
 from millstream.sql.plan.nodes import Single, Sink, ToStream
 
 
-def takes_new_halves(end: Single) -> bool:
-    """Tell whether an end does with the new half of an update, for it goes by key."""
+def takes_new_halves(end: Single, keys: Keys) -> bool:
+    """Tell whether an end does with the new half of an update, for it goes by the key of the rows.
+
+    Args:
+        end: the end.
+        keys: the upsert keys of its rows. Where the primary key has more columns than one of them, a row may get
+            another primary key, and the row of its former one must go.
+    """
     if isinstance(end, Sink):
-        return Changes.UPDATE_BEFORE not in end.sink.changes and end.materialize is None
+        takes = Changes.UPDATE_BEFORE not in end.sink.changes and end.materialize is None
+        return takes and (not end.table.primary_key or frozenset(_primary_key(end)) in keys)
     return isinstance(end, ToStream) and end.upsert
 
 
@@ -26,7 +33,7 @@ def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str])
     mode = _mode(settings)
     if not primary or mode == "NONE" or (kinds == INSERTS and mode != "FORCE"):
         return end
-    if Changes.UPDATE_BEFORE in end.sink.changes and mode != "FORCE":
+    if Changes.UPDATE_BEFORE in end.sink.changes or end.sink.changes == INSERTS:
         return end
     if mode == "FORCE" or not any(key <= frozenset(primary) for key in keys):
         return replace(end, materialize=primary)

@@ -95,4 +95,4 @@ def _is_upsert(planned: Planned, keys: tuple[int, ...]) -> bool:
     changes = planned.traits.changes
     if Changes.UPDATE_AFTER not in changes or Changes.UPDATE_BEFORE in changes:
         return False
-    return any(key <= frozenset(keys) for key in planned.traits.upsert_keys)
+    return frozenset(keys) in planned.traits.upsert_keys

@@ -69,9 +69,7 @@ def _top_n(
         unique = min((sorted(key) for key in before.traits.upsert_keys if set(partition) <= key), key=len, default=None)
     if first == last == 1 and not shows_rank and node.strategy != RETRACT:
         batch = to.session.batch
-        return TopOneOperator(
-            partition, order, kinds_of(before), unique=unique, pairs=pairs, final_only=batch, ttl=ttl
-        )
+        return TopOneOperator(partition, order, kinds_of(before), unique=unique, pairs=pairs, final_only=batch, ttl=ttl)
     if (
         partition
         and last is not None

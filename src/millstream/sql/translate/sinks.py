@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
+from millstream.operators.partitioners import ForwardElse
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
 from millstream.sql.operators.base import ColumnKeyPartitioner
@@ -10,36 +11,36 @@ from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.sink import ByKeyOperator, NotNullOperator, TableSinkOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.translate.translator import Translator, kinds_of, spread_like
+from millstream.sql.translate.translator import Translator, in_order, kinds_of, spread_like
 
 LENGTHS = "table.exec.sink.type-length-enforcer"
 NOT_NULL = "table.exec.sink.not-null-enforcer"
 STATE_TTL = "table.exec.state.ttl"
+KEYED_SHUFFLE = "table.exec.sink.keyed-shuffle"
 
 
 def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Sink)
+    parallelism = node.sink.parallelism()
     ends = _fitted(to, planned, node, _checked(to, planned, node, to.ends(before)))
     if node.materialize is not None:
         ttl = to.session.milliseconds(STATE_TTL, 0)
         operator = MaterializeOperator(node.materialize, kinds_of(before), ttl)
-        added = to.add(planned, operator, _by_columns(ends, node.materialize), suffix="-materialize")
+        by_key = _by_columns(ends, node.materialize)
+        added = to.add(planned, operator, by_key, suffix="-materialize", parallelism=parallelism)
         added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
         ends = [StreamEnd(added)]
     elif Changes.UPDATE_BEFORE in before.traits.changes - node.sink.changes:
         added = to.add(planned, ByKeyOperator(Changes.DELETE in node.sink.changes), ends, suffix="-by-key")
         spread_like(added, ends)
-        ends = [StreamEnd(added)]
+        ends = in_order([StreamEnd(added)], before)
     columns = [c.metadata_key or c.name for c in node.table.persisted]
     sink = (node.sink.overwriting() if node.overwrite else node.sink).sink(columns)
-    parallelism = node.sink.parallelism()
-    if parallelism is not None and before.traits.changes != INSERTS and node.table.primary_key:
-        # So that changes of one row stay in their order.
-        persisted = [c.name for c in node.table.persisted]
-        ends = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
-    elif node.sink.distribution():
+    if node.sink.distribution():
         ends = _by_columns(ends, tuple(columns.index(name) for name in node.sink.distribution()))
+    elif node.table.primary_key and node.materialize is None:
+        ends = _keyed(to, node, ends, before.traits.changes == INSERTS)
     added = to.add(planned, TableSinkOperator(sink), ends, parallelism=parallelism)
     if parallelism is None:
         spread_like(added, ends)
@@ -57,7 +58,7 @@ def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[Stre
     added = to.add(planned, NotNullOperator(needed, drops), ends, suffix="-not-null")
     spread_like(added, ends)
     added.name = f"ConstraintEnforcer[NotNullEnforcer(fields=[{', '.join(name for _, name in needed)}])]"
-    return [StreamEnd(added)]
+    return in_order([StreamEnd(added)], planned.inputs[0])
 
 
 def _fitted(to: Translator, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
@@ -74,7 +75,21 @@ def _fitted(to: Translator, planned: Planned, node: nodes.Sink, ends: list[Strea
     added = to.add(planned, LengthOperator(columns, mode == "ERROR"), ends, suffix="-lengths")
     spread_like(added, ends)
     added.name = f"ConstraintEnforcer[LengthEnforcer(fields=[{', '.join(c.name for c in columns)}])]"
-    return [StreamEnd(added)]
+    return in_order([StreamEnd(added)], planned.inputs[0])
+
+
+def _keyed(to: Translator, node: nodes.Sink, ends: list[StreamEnd], inserts: bool) -> list[StreamEnd]:
+    """Return ends of which rows with one primary key go to one subtask of the sink."""
+    persisted = [c.name for c in node.table.persisted]
+    keyed = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
+    mode = str(to.session.options.get(KEYED_SHUFFLE, "AUTO")).upper()
+    if mode == "FORCE" or (mode == "AUTO" and len(ends) > 1 and not inserts):
+        # Several inputs may change one row.
+        return keyed
+    if mode == "NONE":
+        return ends
+    # A row comes from one subtask already; it stays so where the sink has another parallelism.
+    return [StreamEnd(e.source, ForwardElse(e.partitioner), e.tag) for e in keyed if e.partitioner]
 
 
 def _by_columns(ends: list[StreamEnd], keys: tuple[int, ...]) -> list[StreamEnd]:

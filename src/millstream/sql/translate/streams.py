@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
+from millstream.operators.partitioners import ForwardElse, OrderedPartitioner
 from millstream.sql.operators.streams import StreamScanOperator, ToRowsOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
@@ -14,6 +15,9 @@ def stream_scan(to: Translator, planned: Planned) -> list[StreamEnd]:
     assert isinstance(node, nodes.StreamScan)
     operator = StreamScanOperator(node.stream, node.fields, node.event_time, node.changelog, to.session.time_zone)
     ends = list(node.stream.ends)
+    if node.changelog:
+        way = ForwardElse(OrderedPartitioner())
+        ends = [e if e.partitioner else StreamEnd(e.source, way, e.tag) for e in ends]
     added = to.add(planned, operator, ends)
     spread_like(added, ends)
     return [StreamEnd(added)]

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from millstream.graph.transformations import Program, StreamEnd, Transformation
 from millstream.operators.base import Operator
-from millstream.operators.partitioners import GlobalPartitioner, Partitioner
+from millstream.operators.partitioners import ForwardElse, GlobalPartitioner, OrderedPartitioner, Partitioner
+from millstream.sql.changes import INSERTS
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.operators.base import ColumnKeyPartitioner
@@ -87,7 +88,7 @@ class Translator:
         """Return where the rows of a node come from: one transformation, or those of a union."""
         found = self._known.get(id(planned))
         if found is None:
-            found = self._known[id(planned)] = _maker(planned)(self, planned)
+            found = self._known[id(planned)] = in_order(_maker(planned)(self, planned), planned)
             self._planned.append(planned)
         return found
 
@@ -144,6 +145,20 @@ def _maker(planned: Planned) -> Make:
         raise TableException(f"{type(planned.node).__name__} cannot be run yet: {planned.name}.")
     module, name = found
     return cast(Make, getattr(import_module(f"millstream.sql.translate.{module}"), name))
+
+
+def in_order(ends: list[StreamEnd], planned: Planned) -> list[StreamEnd]:
+    """Return ends of which rows that change each other go one way, also to an operator of another parallelism.
+
+    Args:
+        ends: where rows come from.
+        planned: the node whose rows they are.
+    """
+    if planned.traits.changes == INSERTS:
+        return ends
+    key = min((sorted(key) for key in planned.traits.upsert_keys if key), key=lambda k: (len(k), k), default=None)
+    way = OrderedPartitioner() if key is None else ColumnKeyPartitioner(tuple(key))
+    return [e if e.partitioner else StreamEnd(e.source, ForwardElse(way), e.tag, e.input_index) for e in ends]
 
 
 def spread_like(added: Transformation, ends: list[StreamEnd]) -> None:

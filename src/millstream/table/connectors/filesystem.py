@@ -69,7 +69,15 @@ class _Source(TableSource):
         return "source.monitor-interval" not in self._table.options
 
     def parallelism(self) -> int | None:
-        return self._table.options.whole_or_none("scan.parallelism")
+        wanted = self._table.options.whole_or_none("scan.parallelism")
+        if self.changes == INSERTS:
+            return wanted
+        if wanted not in (None, 1):
+            raise ValidationException(
+                f"'scan.parallelism' = '{wanted}' cannot be set for files of {self._table.format.identifier}: their "
+                "rows change each other, so that one subtask reads them in order. Remove the option."
+            )
+        return 1
 
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None

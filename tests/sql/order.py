@@ -1,0 +1,371 @@
+"""Random changelogs through every operator into every kind of sink: what stands in the sink is what SQLite says.
+
+    python -m tests.sql.order [--count 2000] [--seed 0]     (`make sql-order`)
+
+Rows of two tables are inserted, updated and deleted at random; also what tells groups and partners apart changes. A
+query over them runs in 1 to 4 subtasks, with epochs cut anywhere and processes that die between them. Changes of one
+key that come to a sink in another order than they were made leave rows too many or too few.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sqlite3
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millstream.common import Row, RowKind, Types, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.table import ChangelogMode, Schema, StreamTableEnvironment
+from millstream.testing import LocalJob, TestingSource, ValuesTable
+
+_COLUMNS = "id BIGINT, g BIGINT, v BIGINT"
+_KEYED = f"{_COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"
+_GONE = (RowKind.UPDATE_BEFORE, RowKind.DELETE)
+_TYPE = Types.ROW_NAMED(["id", "g", "v"], [Types.LONG()] * 3)
+Values = tuple[Any, ...]
+Changes = list[tuple[RowKind, Values]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query over t and u, and a table for its rows.
+
+    Args:
+        text: the query; its columns are named as those of the table.
+        columns: of the table.
+        key: its primary key.
+        settings: of the table environment.
+    """
+
+    text: str
+    columns: str
+    key: str
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+_ROW, _PAIR = "id BIGINT NOT NULL, g BIGINT, v BIGINT", "id BIGINT NOT NULL, g BIGINT, v BIGINT, w BIGINT"
+_GROUP, _BOTH = "g BIGINT NOT NULL, n BIGINT, s BIGINT", "g BIGINT NOT NULL, v BIGINT NOT NULL"
+_RANKED = "(SELECT *, ROW_NUMBER() OVER (PARTITION BY g ORDER BY v DESC, id) AS rn FROM t)"
+_COUNTS = "SELECT g, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY g"
+_UNION = "SELECT id, g, v FROM t UNION ALL SELECT id + 100 AS id, g, v FROM u"
+_TWO_PHASES = (
+    ("table.exec.mini-batch.enabled", "true"),
+    ("table.exec.mini-batch.allow-latency", "1 s"),
+    ("table.exec.mini-batch.size", "3"),
+)
+
+QUERIES: dict[str, Query] = {
+    "rows": Query("SELECT id, g, v FROM t", _ROW, "id"),
+    "filter": Query("SELECT id, g, v FROM t WHERE v > 2", _ROW, "id"),
+    "filter-by-key": Query("SELECT id, g, v FROM t WHERE id > 2", _ROW, "id"),
+    "larger-key": Query("SELECT id, g, v FROM t", "id BIGINT NOT NULL, g BIGINT NOT NULL, v BIGINT", "id, g"),
+    "groups": Query(_COUNTS, _GROUP, "g"),
+    "groups-in-two-phases": Query(_COUNTS, _GROUP, "g", _TWO_PHASES),
+    "having": Query(f"{_COUNTS} HAVING COUNT(*) > 1", _GROUP, "g"),
+    "groups-of-groups": Query(
+        "SELECT n AS g, COUNT(*) AS n, SUM(s) AS s FROM (SELECT g, COUNT(*) AS n, MAX(v) AS s FROM t GROUP BY g) "
+        "GROUP BY n",
+        _GROUP,
+        "g",
+    ),
+    "top-n": Query(f"SELECT id, g, v FROM {_RANKED} WHERE rn <= 2", _ROW, "id"),
+    "top-1": Query(f"SELECT id, g, v FROM {_RANKED} WHERE rn = 1", _ROW, "id"),
+    "top-1-of-group": Query(f"SELECT g, id AS n, v AS s FROM {_RANKED} WHERE rn = 1", _GROUP, "g"),
+    "ranks": Query(
+        f"SELECT g, rn, id AS n FROM {_RANKED} WHERE rn <= 3",
+        "g BIGINT NOT NULL, rn BIGINT NOT NULL, n BIGINT",
+        "g, rn",
+    ),
+    "first-groups": Query(f"SELECT * FROM ({_COUNTS}) ORDER BY n DESC, g LIMIT 2", _GROUP, "g"),
+    "first-group": Query(f"SELECT * FROM ({_COUNTS}) ORDER BY g LIMIT 1", _GROUP, "g"),
+    "join": Query("SELECT t.id, t.g, t.v, u.v AS w FROM t JOIN u ON t.g = u.id", _PAIR, "id"),
+    "join-by-key": Query("SELECT t.id, t.g, t.v, u.v AS w FROM t JOIN u ON t.id = u.id", _PAIR, "id"),
+    "join-under-condition": Query(
+        "SELECT t.id, t.g, t.v, u.v AS w FROM t JOIN u ON t.id = u.id AND t.v < u.v", _PAIR, "id"
+    ),
+    "join-by-more-than-key": Query(
+        "SELECT t.id, t.g, t.v, u.v AS w FROM t JOIN u ON t.id = u.id AND t.g = u.g", _PAIR, "id"
+    ),
+    "left-join": Query("SELECT t.id, t.g, t.v, u.v AS w FROM t LEFT JOIN u ON t.g = u.id", _PAIR, "id"),
+    "left-join-by-key": Query("SELECT t.id, t.g, t.v, u.v AS w FROM t LEFT JOIN u ON t.id = u.id", _PAIR, "id"),
+    "full-join-by-key": Query(
+        "SELECT COALESCE(t.id, u.id) AS id, t.g, t.v, u.v AS w FROM t FULL JOIN u ON t.id = u.id", _PAIR, "id"
+    ),
+    "join-of-groups": Query(
+        "SELECT a.g AS id, a.n AS g, b.n AS v FROM (SELECT g, COUNT(*) AS n FROM t GROUP BY g) AS a LEFT JOIN "
+        "(SELECT g, COUNT(*) AS n FROM u GROUP BY g) AS b ON a.g = b.g",
+        _ROW,
+        "id",
+    ),
+    "exists": Query("SELECT id, g, v FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.g = t.g)", _ROW, "id"),
+    "not-exists": Query("SELECT id, g, v FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.g = t.g)", _ROW, "id"),
+    "union-all": Query(_UNION, _ROW, "id"),
+    "union-all-and-filter": Query(f"SELECT id, g, v + 1 AS v FROM ({_UNION}) AS x WHERE v > 1", _ROW, "id"),
+    "union-all-with-one-group": Query(
+        "SELECT id, g, v FROM t UNION ALL SELECT 1000 AS id, COUNT(*) AS g, SUM(v) AS v FROM t HAVING COUNT(*) > 0",
+        _ROW,
+        "id",
+    ),
+    "groups-of-union-all": Query(f"SELECT g, COUNT(*) AS n, SUM(v) AS s FROM ({_UNION}) AS x GROUP BY g", _GROUP, "g"),
+    "union": Query("SELECT g, v FROM t UNION SELECT g, v FROM u", _BOTH, "g, v"),
+    "intersect": Query("SELECT g, v FROM t INTERSECT SELECT g, v FROM u", _BOTH, "g, v"),
+    "except": Query("SELECT g, v FROM t EXCEPT SELECT g, v FROM u", _BOTH, "g, v"),
+    "top-n-of-groups": Query(
+        "SELECT g, n, s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY s DESC, g) AS rn FROM "
+        f"({_COUNTS})) WHERE rn <= 2",
+        _GROUP,
+        "g",
+    ),
+    "top-n-then-join": Query(
+        f"SELECT x.id, x.g, x.v, u.v AS w FROM (SELECT id, g, v FROM {_RANKED} WHERE rn <= 2) AS x LEFT JOIN u "
+        "ON x.v = u.id",
+        _PAIR,
+        "id",
+    ),
+}
+SOURCES = ("retract", "upsert", "files", "stream", "upsert-stream")
+SINKS = ("upsert", "retract", "keyed-retract", "jdbc", "files")
+
+
+class Difference(Exception):
+    """What stands in a sink and should not, or does not and should."""
+
+
+def changelog(r: random.Random, count: int) -> Changes:
+    """Return random changes of a table whose key is its first column."""
+    there: dict[int, Values] = {}
+    changes: Changes = []
+    for _ in range(count):
+        key = r.randrange(8)
+        row = (key, r.randrange(4), r.randrange(6))
+        old = there.get(key)
+        if old is None:
+            changes.append((RowKind.INSERT, row))
+        elif r.random() < 0.25:
+            changes.append((RowKind.DELETE, there.pop(key)))
+            continue
+        else:
+            changes += [(RowKind.UPDATE_BEFORE, old), (RowKind.UPDATE_AFTER, row)]
+        there[key] = row
+    return changes
+
+
+def left(changes: Iterable[tuple[RowKind, Values]]) -> Counter[Values]:
+    """Return the rows that are left of changes that take back what they change."""
+    found: Counter[Values] = Counter()
+    for kind, row in changes:
+        found[row] += -1 if kind in _GONE else 1
+        if found[row] < 0:
+            raise Difference(f"{row} is taken back before it is there")
+    return +found
+
+
+def expected(query: Query, tables: dict[str, Changes]) -> Counter[Values]:
+    """Return the rows that SQLite says."""
+    with closing(sqlite3.connect(":memory:")) as oracle:
+        for name, changes in tables.items():
+            oracle.execute(f"CREATE TABLE {name} (id INTEGER, g INTEGER, v INTEGER)")
+            oracle.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", left(changes).elements())
+        return Counter(oracle.execute(query.text).fetchall())
+
+
+# --- sources
+
+
+def _rows(changes: Changes) -> list[Row]:
+    rows = []
+    for kind, values in changes:
+        row = Row(*values)
+        row.set_row_kind(kind)
+        rows.append(row)
+    return rows
+
+
+def _upserts(changes: Changes) -> Changes:
+    return [(kind, row) for kind, row in changes if kind is not RowKind.UPDATE_BEFORE]
+
+
+def _debezium(changes: Changes) -> list[str]:
+    lines, before = [], None
+    for kind, values in changes:
+        row = dict(zip(("id", "g", "v"), values, strict=True))
+        if kind is RowKind.UPDATE_BEFORE:
+            before = row
+        elif kind is RowKind.DELETE:
+            lines.append({"before": row, "after": None, "op": "d"})
+        else:
+            lines.append({"before": before, "after": row, "op": "u" if before else "c"})
+            before = None
+    return [json.dumps(line) for line in lines]
+
+
+def declare(
+    env: StreamExecutionEnvironment,
+    t_env: StreamTableEnvironment,
+    name: str,
+    changes: Changes,
+    kind: str,
+    r: random.Random,
+    at: Path,
+) -> None:
+    """Declare a table that has changes."""
+    size = r.randrange(1, 4)
+    if kind == "retract":
+        options = ValuesTable(_rows(changes), ChangelogMode.all(), batch_rows=size).options
+        columns = r.choice([_COLUMNS, _KEYED])
+        t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH {options}")
+    elif kind == "upsert":
+        options = ValuesTable(_rows(_upserts(changes)), ChangelogMode.upsert(), batch_rows=size).options
+        t_env.execute_sql(f"CREATE TABLE {name} ({_KEYED}) WITH {options}")
+    elif kind == "files":
+        lines, parts = _debezium(changes), r.randrange(1, 14)
+        for part in range(parts):
+            of_part = lines[len(lines) * part // parts : len(lines) * (part + 1) // parts]
+            (at / name).mkdir(exist_ok=True)
+            (at / name / f"part-{part}.json").write_text("".join(f"{line}\n" for line in of_part))
+        t_env.execute_sql(
+            f"CREATE TABLE {name} ({_KEYED}) WITH ('connector' = 'filesystem', 'path' = '{at / name}', "
+            "'format' = 'debezium-json')"
+        )
+    else:
+        upserts = kind == "upsert-stream"
+        source = TestingSource(_rows(_upserts(changes) if upserts else changes), 1000)
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), name).set_parallelism(1)
+        typed = stream.map(lambda row: row, _TYPE).set_parallelism(1)
+        schema = Schema.new_builder().column("id", "BIGINT NOT NULL").column("g", "BIGINT").column("v", "BIGINT")
+        mode = ChangelogMode.upsert() if upserts else ChangelogMode.all()
+        schema = schema.primary_key("id") if upserts else schema
+        t_env.create_temporary_view(name, t_env.from_changelog_stream(typed, schema.build(), mode))
+
+
+# --- sinks
+
+
+def _read(kind: str, key: Sequence[int], table: ValuesTable | Path) -> Counter[Values]:
+    """Return the rows that stand in a sink."""
+    if kind == "jdbc":
+        with closing(sqlite3.connect(str(table))) as database:
+            return Counter(database.execute("SELECT * FROM o").fetchall())
+    if kind == "files":
+        assert isinstance(table, Path)
+        return _of_files(table)
+    assert isinstance(table, ValuesTable)
+    changes = [(row.get_row_kind(), tuple(row)) for row in table.results()]
+    if kind != "upsert":
+        return left(changes)
+    by_key: dict[Values, Values] = {}
+    for change, row in changes:
+        place = tuple(row[k] for k in key)
+        if change in _GONE:
+            by_key.pop(place, None)
+        else:
+            by_key[place] = row
+    return Counter(by_key.values())
+
+
+def _of_files(directory: Path) -> Counter[Values]:
+    """Return the rows that files of changes leave; between files there is no order."""
+    found: Counter[Values] = Counter()
+    for part in directory.rglob("*"):
+        if part.is_file() and not part.name.startswith((".", "_")):
+            for line in part.read_text().splitlines():
+                change = json.loads(line)
+                for side, sign in (("before", -1), ("after", 1)):
+                    if change[side] is not None:
+                        found[tuple(change[side].values())] += sign
+    if any(count < 0 for count in found.values()):
+        raise Difference(f"taken back and never there: {-found}")
+    return +found
+
+
+def _declare_sink(t_env: StreamTableEnvironment, query: Query, kind: str, at: Path) -> ValuesTable | Path:
+    keyed = f"{query.columns}, PRIMARY KEY ({query.key}) NOT ENFORCED"
+    if kind == "jdbc":
+        with closing(sqlite3.connect(str(at / "o.db"))) as database:
+            database.execute(f"CREATE TABLE o ({query.columns}, PRIMARY KEY ({query.key}))")
+        options = f"('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{at / 'o.db'}', 'table-name' = 'o')"
+        t_env.execute_sql(f"CREATE TABLE o ({keyed}) WITH {options}")
+        return at / "o.db"
+    if kind == "files":
+        options = f"('connector' = 'filesystem', 'path' = '{at / 'out'}', 'format' = 'debezium-json')"
+        t_env.execute_sql(f"CREATE TABLE o ({query.columns}) WITH {options}")
+        return at / "out"
+    table = ValuesTable((), ChangelogMode.upsert() if kind == "upsert" else ChangelogMode.all())
+    t_env.execute_sql(f"CREATE TABLE o ({query.columns if kind == 'retract' else keyed}) WITH {table.options}")
+    return table
+
+
+# --- a run
+
+
+def check(name: str, source: str, sink: str, parallelism: int, seed: int, changes: int = 30) -> None:
+    """Run a query over random changes; raise Difference where another table comes of it than SQLite says."""
+    r, query = random.Random(f"{name} {source} {sink} {parallelism} {seed}"), QUERIES[name]
+    tables = {"t": changelog(r, changes), "u": changelog(r, changes)}
+    with tempfile.TemporaryDirectory() as directory:
+        at = Path(directory)
+        env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
+        t_env = StreamTableEnvironment.create(env)
+        for key, value in query.settings:
+            t_env.get_config().set(key, value)
+        for table, of_table in tables.items():
+            declare(env, t_env, table, of_table, source, r, at)
+        written = _declare_sink(t_env, query, sink, at)
+        t_env.create_statement_set().add_insert_sql(f"INSERT INTO o {query.text}").attach_as_datastream()
+        most, dies = r.choice([1, 5, 100]), r.choice([0.0, 0.3])
+        job = LocalJob(env, epoch_sizes=lambda: r.randint(1, most))
+        while not job.is_finished:
+            job.run_epoch()
+            if r.random() < dies:
+                job.restart_slots()
+        job.close()
+        key = [c.split()[0] for c in query.columns.split(", ")]
+        try:
+            found = _read(sink, [key.index(k) for k in query.key.split(", ")], written)
+            wanted = expected(query, tables)
+        except Difference as e:
+            raise Difference(f"{name}, {source} to {sink}, parallelism {parallelism}, seed {seed}: {e}") from None
+        if found != wanted:
+            raise Difference(
+                f"{name}, {source} to {sink}, parallelism {parallelism}, seed {seed}: too many {found - wanted}, "
+                f"missing {wanted - found}"
+            )
+
+
+def cases(seed: int, count: int) -> Iterable[tuple[str, str, str, int, int]]:
+    """Yield random cases: a query, a source, a sink, a parallelism and a seed, each query and sink in turn."""
+    r, names = random.Random(seed), list(QUERIES)
+    for i in range(seed, seed + count):
+        yield names[i % len(names)], r.choice(SOURCES), SINKS[i // len(names) % len(SINKS)], r.randint(1, 4), i
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--query", default="")
+    options = parser.parse_args()
+    failed = done = 0
+    for case in cases(options.seed, options.count):
+        if options.query in ("", case[0]):
+            done += 1
+            try:
+                check(*case)
+            except Exception as e:
+                failed += 1
+                print(f"{case}: {type(e).__name__}: {e}", flush=True)
+    print(f"{done} changelogs, {failed} with differences")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
