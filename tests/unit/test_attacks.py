@@ -6,11 +6,15 @@ import contextlib
 import json
 import logging
 import os
+import re
+import select
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
 import pytest
 
 from millstream.common import WatermarkStrategy
@@ -248,6 +252,78 @@ def test_a_body_that_never_comes_is_not_waited_for(target: Target, monkeypatch: 
             f"POST /jobs/{job}/savepoints HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{{".encode()
         )
         assert b" 408 " in client.recv(65536)
+
+
+_TINY = b"GET /jobs HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [_TINY * 40_000, (b"GET /jobs HTTP/1.1\r\n" + b"a:b\r\n" * 12_000 + b"\r\n") * 28],
+    ids=["pipelined", "headers"],
+)
+def test_service_bounds_memory_of_requests_before_token(request_bytes: bytes) -> None:
+    target = Target(millstream__rest__token=TOKEN)
+    try:
+        assert target.ask("GET /jobs", Authorization=f"Bearer {TOKEN}")[0] == 200
+        before = psutil.Process().memory_info().rss
+        clients = [target.connect() for _ in range(33)]
+        threads = [threading.Thread(target=_send_all, args=(c, request_bytes), daemon=True) for c in clients]
+        for thread in threads:
+            thread.start()
+        slowest = 0.0
+        most = before
+        while any(thread.is_alive() for thread in threads):
+            began = time.monotonic()
+            assert target.ask("GET /jobs", Authorization=f"Bearer {TOKEN}")[0] == 200
+            slowest = max(slowest, time.monotonic() - began)
+            most = max(most, psutil.Process().memory_info().rss)
+        for client in clients:
+            client.close()
+        # Without limits: 900 MB and 600 MB, and half a minute.
+        assert most - before < 150_000_000
+        assert slowest < 5
+    finally:
+        target.close()
+
+
+def _send_all(client: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        client.sendall(data)
+        client.recv(1)
+
+
+def test_service_answers_few_pipelined_requests_in_order(target: Target) -> None:
+    with target.connect() as client:
+        client.sendall(_TINY * 10 + b"GET /nope HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        said = b""
+        while part := client.recv(65536):
+            said += part
+    assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"200"] * 10 + [b"404"]
+    with target.connect() as client, contextlib.suppress(ConnectionError):
+        client.sendall(_TINY * 1000)
+        said = b""
+        while part := client.recv(65536):
+            said += part
+    assert said.count(b"HTTP/1.1 200") < 100
+
+
+def test_service_refuses_bodies_beyond_their_sum(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.service.http.MOST_BODIES", 1 << 20)
+    job = target.start()
+    head = f"POST /jobs/{job}/savepoints HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n".encode()
+    clients = [target.connect() for _ in range(3)]
+    for client in clients:
+        client.sendall(head + b" " * 800_000)
+    readable, _, _ = select.select(clients, [], [], 20)
+    assert readable and b" 503 " in readable[0].recv(65536)
+    for client in clients:
+        client.close()
+    # What they had said counts no more.
+    end = time.monotonic() + 20
+    while target.ask(f"POST /jobs/{job}/savepoints", b" " * 900_000 + b"[]")[0] == 503:
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_numbers_that_json_does_not_have_do_not_break_an_answer(target: Target) -> None:

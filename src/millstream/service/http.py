@@ -16,6 +16,8 @@ from starlette.responses import Response
 # A body larger than this, or one that takes longer to come, is not read.
 MOST_BODY = 1 << 20
 BODY_SECONDS = 60.0
+# Bodies that are coming have so many bytes together; uploads, whose sender has shown a token, do not count.
+MOST_BODIES = 1 << 25
 
 _ID = re.compile("[0-9a-f]{32}")
 
@@ -103,17 +105,48 @@ async def read_body(request: Request, most: int = MOST_BODY) -> bytes:
     too_long = Refused(413, f"A request has at most {most:,} bytes here.")
     if not length.isdecimal() or int(length) > most:
         raise too_long
-    parts, size = [], 0
+    body = _Body(most, too_long)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
-                parts.append(chunk)
-                size += len(chunk)
-                if size > most:
-                    raise too_long
+                body.take(chunk)
     except TimeoutError:
         raise Refused(408, f"The request has not come within {BODY_SECONDS:g} s.") from None
-    return b"".join(parts)
+    finally:
+        body.release()
+    return b"".join(body.parts)
+
+
+class _Body:
+    """A body that is coming. Only the server's own thread has any."""
+
+    _all_bytes = 0
+
+    def __init__(self, most: int, too_long: Refused) -> None:
+        self.parts: list[bytes] = []
+        self._most = most
+        self._too_long = too_long
+        self._bytes = 0
+
+    def take(self, chunk: bytes) -> None:
+        self.parts.append(chunk)
+        self._count(len(chunk))
+        if self._bytes > self._most:
+            raise self._too_long
+        if _Body._all_bytes > MOST_BODIES and not self._is_upload:
+            raise Refused(503, "Too many requests are coming at once: ask again.")
+
+    def release(self) -> None:
+        self._count(-self._bytes)
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        if not self._is_upload:
+            _Body._all_bytes += size
+
+    @property
+    def _is_upload(self) -> bool:
+        return self._most > MOST_BODY
 
 
 async def body_of(request: Request) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from millstream.jobmaster.hearsay import listen
 from millstream.service.app import Service, make_app
 from millstream.service.archiver import Archiver, put_where_settings_say
 from millstream.service.gate import Gate
-from millstream.service.guard import GuardedProtocol
+from millstream.service.guard import GuardedProtocol, limit_reads
 from millstream.service.logs import Heard, RecentLines
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
@@ -42,6 +42,7 @@ class Server:
             tls: the files of certificate and key.
         """
         self._socket = listener
+        limit_reads(listener)
         config = uvicorn.Config(
             app,
             log_level="error",
