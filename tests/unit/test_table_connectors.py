@@ -48,14 +48,14 @@ def collected(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]
     ("options", "words"),
     [
         ("", "Table options do not contain an option key 'connector' for discovering a connector"),
-        ("WITH ('connector' = 'nope')", "Could not find any factory for identifier 'nope'.*(?s:.*)blackhole\ndatagen"),
+        ("WITH ('connector' = 'nope')", "There is no connector 'nope'.*(?s:.*)blackhole\ndatagen"),
         (
             "WITH ('connector' = 'datagen', 'foo' = 'x')",
             "Unsupported options found for 'datagen'.\n\nUnsupported options:\n\nfoo\n\nSupported options:",
         ),
         ("WITH ('connector' = 'datagen', 'rows-per-second' = 'x')", "Invalid value for option 'rows-per-second'"),
         ("WITH ('connector' = 'filesystem')", "required options are missing.\n\nMissing required options are:\n\npath"),
-        ("WITH ('connector' = 'filesystem', 'path' = '/x', 'format' = 'nope')", "format factory for identifier 'nope'"),
+        ("WITH ('connector' = 'filesystem', 'path' = '/x', 'format' = 'nope')", "There is no format 'nope'"),
         (
             "WITH ('connector' = 'print')",
             "Connector 'print' can only be used as a sink. It cannot be used as a source.",

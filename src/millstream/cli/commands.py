@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
+
+from millstream.common.spelling import closest
 
 # Where a command is, by its name.
 _ELSEWHERE = {
@@ -40,8 +41,8 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as e:
-            alike = get_close_matches(args[0], self.list_commands(ctx), 1)
-            hint = f" Did you mean '{alike[0]}'?" if alike and "Did you mean" not in e.message else ""
+            match = closest(args[0], self.list_commands(ctx), 0.6)
+            hint = f" Did you mean '{match}'?" if match and "Did you mean" not in e.message else ""
             raise click.UsageError(e.message + hint, ctx) from None
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class MillstreamError(Exception):
-    """The base of everything millstream raises on purpose."""
+    """The base of everything millstream raises on purpose.
+
+    Attributes:
+        is_of_program: found where the program is put together, so that the program's line is shown with it.
+    """
+
+    is_of_program: ClassVar[bool] = False
 
     def _render_traceback_(self) -> list[str]:
         """Let a notebook show the program's lines and the sentence, and no frames of ours."""
@@ -16,6 +24,8 @@ class MillstreamError(Exception):
 class InvalidProgramError(MillstreamError, ValueError):
     """The program cannot run as written; found before anything was started."""
 
+    is_of_program = True
+
 
 class WrongTypeError(InvalidProgramError, TypeError):
     """A method was given an object of another kind than it takes."""
@@ -23,6 +33,8 @@ class WrongTypeError(InvalidProgramError, TypeError):
 
 class TypeMismatchError(MillstreamError, TypeError):
     """A value does not fit the type that was declared for it."""
+
+    is_of_program = True
 
 
 class IncurableError(MillstreamError):

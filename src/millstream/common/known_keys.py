@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.spelling import closest
 
 log = logging.getLogger("millstream")
 
@@ -74,8 +74,8 @@ def check_keys(keys: Iterable[str]) -> None:
     for key in unsure:
         if key in known:
             continue
-        alike = get_close_matches(key, [*OWN, *_OF_SPARK, *known], 1, _ALIKE)
-        hint = f" Did you mean {alike[0]}?" if alike else ""
+        alike = closest(key, [*OWN, *_OF_SPARK, *known], _ALIKE)
+        hint = f" Did you mean {alike}?" if alike else ""
         if key.startswith(OWN_PREFIX):
             raise InvalidProgramError(f"{key} is no setting of millstream's.{hint}")
         if alike or key.startswith(_OF_FLINK):

@@ -16,6 +16,8 @@ JAVA = "there are no Java objects behind millstream's"
 class NotSupportedError(MillstreamError, NotImplementedError, AttributeError):
     """Something of Flink's was used that millstream does not have."""
 
+    is_of_program = True
+
 
 def _refuse(name: str, why: str) -> NotSupportedError:
     return NotSupportedError(f"millstream has no {name}: {why} (see docs/parity.md).")

@@ -12,16 +12,14 @@ from contextlib import redirect_stderr
 from traceback import extract_tb, format_list
 from types import TracebackType
 
-from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
-from millstream.common.missing import NotSupportedError
+from millstream.common.errors import MillstreamError
 
 __all__ = ["show_errors_our_way", "suggestion", "tell", "tell_any", "with_source_lines"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_PYTHON = os.path.dirname(os.__file__) + os.sep
 # What runs a file or a cell as a program; the program's own frames come after its last.
 _RUNNERS = ("<frozen runpy>", f"IPython{os.sep}core{os.sep}interactiveshell.py")
-# Found where the program was put together: the line matters.
-_OF_THE_PROGRAM = (InvalidProgramError, NotSupportedError, TypeMismatchError)
 _SUGGESTED = re.compile(r"\. Did you mean: .*\?\s*\Z")
 _FRAME = re.compile(r'  File "(.*)", line (\d+)(, in .*)?')
 
@@ -29,10 +27,16 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+)(, in .*)?')
 def tell(error: MillstreamError) -> str:
     """Return what to show of an error of ours: the sentence, behind the lines of the program that led to it."""
     lines: list[str] = []
-    if isinstance(error, _OF_THE_PROGRAM):
+    if error.is_of_program:
         frames = extract_tb(_inside_program(error))
-        lines = format_list([f for f in frames if not f.filename.startswith(_PACKAGE)])
+        lines = format_list([f for f in frames if _is_of_program(f.filename)])
     return f"{''.join(lines)}{error}\n"
+
+
+def _is_of_program(file: str) -> bool:
+    """Return whether a file is neither ours nor Python's own."""
+    is_of_python = file.startswith(_PYTHON) and f"{os.sep}site-packages{os.sep}" not in file
+    return not file.startswith(_PACKAGE) and not is_of_python
 
 
 def tell_any(error: Exception) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, Union, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Union, cast, overload
 
 from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.type_variables import KEY, OUT, KEY_co, R, T_co, W
@@ -117,6 +117,15 @@ class DataStream(OperatorSettings, Generic[T_co]):
                 "This stream is a union or a side output: set names and parallelism on its operators."
             )
         return self._ends[0].source
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = type(self).__name__
+            text = f"'{kind}' object has no attribute '{name}'"
+            if not name.startswith("_") and name in vars(KeyedStream):
+                text = f"{kind} has no {name}(), which works on the records of a key: call key_by(...) first"
+            raise AttributeError(text, name=name, obj=self)
 
     # --- what the stream is
 

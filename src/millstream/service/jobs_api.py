@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -296,6 +297,12 @@ class JobsApi:
             raise Refused(404, f"There is no operation {trigger} of job {job_id}.")
         if not done.done():
             return answer({"status": {"id": "IN_PROGRESS"}})
+        response = self._completed(done, shown)
+        # Runs when the response was sent.
+        response.background = BackgroundTask(self._operations.mark_read, job_id, trigger)
+        return response
+
+    def _completed(self, done: Future[Any], shown: Callable[[Any], dict[str, Any]]) -> Response:
         error = done.exception()
         if error is not None:
             failure = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import socket
@@ -28,6 +29,8 @@ from millstream.service.run_file import RunFile
 from millstream.service.standby import Standby
 
 _SAMPLE_SECONDS = 1.0
+# How long the end of the program waits for clients to ask for the results of their requests.
+_RESULT_SECONDS = 3.0
 
 
 class Server:
@@ -232,6 +235,8 @@ def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
     service = service_of(JOBS, config.to_dict(), options.token, options.refresh_ms, options.keep_seconds)
     server = PublicServer(make_app(service), options)
     server.start()
+    # Before the run file goes: a client that stopped the last job asks once more what came of it.
+    atexit.register(service.operations.wait_until_read, _RESULT_SECONDS)
     if not config.get_boolean("millstream.quiet", False):
         print(f"millstream: jobs are served at {server.url}", file=sys.stderr)
     return server

@@ -6,6 +6,7 @@ import glob
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import pyspark
@@ -35,6 +36,9 @@ def _fetched(organisation: str, module: str, version: str, directory: str, kind:
     home = os.path.join(directory, f"{module}-{version}")
     if not os.path.isdir(home):
         os.makedirs(directory, exist_ok=True)
+        print(
+            f"millstream: fetching {module} {version} to {directory}, once; this takes a minute or so", file=sys.stderr
+        )
         # Under another name first, so that half of it is never taken for all.
         partial = tempfile.mkdtemp(prefix=f".{module}-", dir=directory)
         _fetch(organisation, module, version, directory, partial, kind)

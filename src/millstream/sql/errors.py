@@ -9,13 +9,19 @@ from millstream.sql.language.errors import SqlParserException
 class TableException(MillstreamError):
     """A query cannot be run."""
 
+    is_of_program = True
+
 
 class ValidationException(MillstreamError):
     """A program or statement is wrong: a name that is not there, types that do not fit."""
 
+    is_of_program = True
+
 
 class CatalogException(MillstreamError):
     """Something is wrong in a catalog."""
+
+    is_of_program = True
 
 
 def null_rowtime() -> TableException:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from millstream.common.spelling import did_you_mean
 from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.errors import ValidationException
@@ -94,10 +95,11 @@ class ApiBinder:
 
 
 def _in_other_words(what: str, inputs: Sequence[Node]) -> str:
-    names = ", ".join(n for node in inputs for n in node.fields.names)
     unknown = _UNKNOWN_COLUMN.match(what)
     if unknown is not None:
-        return f"Cannot resolve field [{unknown.group(1)}], input field list:[{names}]."
+        names = [n for node in inputs for n in node.fields.names]
+        hint = did_you_mean(unknown.group(1), names) or "."
+        return f"Cannot resolve field [{unknown.group(1)}], input field list:[{', '.join(names)}]{hint}"
     ambiguous = _AMBIGUOUS.match(what)
     if ambiguous is not None:
         return f"Ambiguous column name: {ambiguous.group(1)}. Rename one of them with alias() or rename_columns()."

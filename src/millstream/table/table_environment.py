@@ -292,9 +292,11 @@ class TableEnvironment:
     def from_path(self, path: str) -> Table:
         """Return a table or view of a catalog."""
         parts = read_path(path)
-        found = self._catalogs.find(self._catalogs.full_path(parts))
+        full_path = self._catalogs.full_path(parts)
+        found = self._catalogs.find(full_path)
         if found is None:
-            raise ValidationException(f"Table `{'`.`'.join(parts)}` was not found.")
+            hint = self._catalogs.alike(full_path) or "."
+            raise ValidationException(f"Table `{'`.`'.join(parts)}` was not found{hint}")
         declared = found.declared if isinstance(found, InlineView) else None if found.is_view else found
         return Table(self._binder().query(syntax.TableQuery(syntax.TableName(parts))), self, declared)
 

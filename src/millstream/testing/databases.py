@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any, Self
 
 from millstream.common.errors import MillstreamError
+from millstream.spark.processes import ends_with_this_process
 
 __all__ = ["MariaDbServer", "PostgresServer", "RedisServer"]
 
@@ -74,7 +75,9 @@ class LocalServer(ABC):
             self._make()
         about: dict[str, Any] = {"cwd": self.directory, "env": {**os.environ, **self._environment()}, **self._owner}
         with open(os.path.join(self.directory, "log"), "ab") as log:
-            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, **about)
+            self._process = subprocess.Popen(
+                self._command(), stdout=log, stderr=log, preexec_fn=ends_with_this_process(), **about
+            )
         end = time.monotonic() + _START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > end:

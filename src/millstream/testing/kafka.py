@@ -14,6 +14,7 @@ from typing import Any
 from millstream.common.errors import MillstreamError
 from millstream.spark.jars import fetch_jars
 from millstream.spark.java import find_java
+from millstream.spark.processes import ends_with_this_process
 
 _VERSION = "4.1.0"
 _CLUSTER = "bWlsbHN0cmVhbS10ZXN0cw"
@@ -109,7 +110,9 @@ class KafkaBroker:
             self._format()
         command = [find_java().path, *self._java, "-cp", self._classpath(), "kafka.Kafka"]
         with open(os.path.join(self._directory, "log"), "ab") as log:
-            self._process = subprocess.Popen([*command, self._configuration], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [*command, self._configuration], stdout=log, stderr=log, preexec_fn=ends_with_this_process()
+            )
         self._await()
 
     def _format(self) -> None:

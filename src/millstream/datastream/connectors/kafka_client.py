@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 # How long a broker may take to answer, in seconds.
+log = logging.getLogger("millstream")
+
 TIMEOUT = 20.0
 # How long it is waited for one answer before it is asked what the matter is.
 _ATTEMPT = 2.0
@@ -118,6 +121,7 @@ class Admin:
         """Return its brokers and topics."""
         exception = library().KafkaException
         end = time.monotonic() + TIMEOUT
+        has_warned = False
         while True:
             try:
                 return self.client.list_topics(timeout=_ATTEMPT)
@@ -131,3 +135,7 @@ class Admin:
                         f"Kafka at {self._bootstrap} does not answer: {reason(e)}. Check bootstrap.servers, the "
                         "network, and security.protocol and sasl.* if the broker asks who you are."
                     ) from e
+                if not has_warned:
+                    text = "Kafka at %s does not answer yet (%s), retrying for %g s"
+                    log.warning(text, self._bootstrap, reason(e), TIMEOUT)
+                    has_warned = True

@@ -64,7 +64,8 @@ def written(
     if table is None:
         raise Refused(
             f"Cannot find table '`{'`.`'.join(path)}`' in any of the catalogs "
-            f"[{', '.join(sorted(binder.catalogs.catalog_names()))}], nor as a temporary table.",
+            f"[{', '.join(sorted(binder.catalogs.catalog_names()))}], nor as a temporary table"
+            f"{binder.catalogs.alike(path) or '.'}",
             at,
         )
     if isinstance(table, InlineView) or table.is_view:

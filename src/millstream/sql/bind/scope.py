@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 
 from millstream.common.records import record
+from millstream.common.spelling import did_you_mean
 from millstream.sql.bind.errors import Refused
 from millstream.sql.schema import Field, Fields
 
@@ -108,13 +109,16 @@ class Scope:
         if len(parts) > 1:
             sources = [s for s in self._all_sources() if s.is_called(parts[:-1])]
             if not sources:
-                return Refused(f"Table '{'.'.join(parts[:-1])}' not found", at)
+                table = ".".join(parts[:-1])
+                return Refused(f"Table '{table}' not found{did_you_mean(table, self._source_names())}", at)
             where = f"table '{'.'.join(parts[:-1])}'"
         else:
             sources, where = list(self._all_sources()), "any table"
         names = [f.name for s in sources for f in s.fields.fields]
-        alike = [n for n in names if n.lower() == parts[-1].lower()]
-        return Refused(f"Column '{parts[-1]}' not found in {where}{_meant(alike)}", at)
+        return Refused(f"Column '{parts[-1]}' not found in {where}{did_you_mean(parts[-1], names)}", at)
+
+    def _source_names(self) -> list[str]:
+        return [s.path[-1] for s in self._all_sources() if s.path]
 
     def _all_sources(self) -> Iterator[Source]:
         scope: Scope | None = self
@@ -134,7 +138,3 @@ class Scope:
         for source in self.sources:
             columns += [(source.start + i, f) for i, f in enumerate(source.fields.fields) if f.name not in twice]
         return columns
-
-
-def _meant(names: list[str]) -> str:
-    return f"; did you mean '{names[0]}'?" if names else ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.records import record
+from millstream.common.spelling import closest
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
 from millstream.sql.catalog.models import Models
 from millstream.sql.catalog.tables import CatalogTable
@@ -239,11 +240,12 @@ class CatalogManager:
         catalog = self.catalogs.get(path[0])
         if catalog is None or path[1] not in catalog.databases():
             return ""
-        names = self.names(path[0], path[1])
-        same = [n for n in names if n.lower() == path[2].lower()]
-        if same:
-            return f" within '{path[0]}.{path[1]}'; did you mean '{same[0]}'?"
-        return ""
+        match = closest(path[2], self.names(path[0], path[1]))
+        if match is None:
+            return ""
+        # Calcite names the database where only the case differs.
+        within = f" within '{path[0]}.{path[1]}'" if match.lower() == path[2].lower() else ""
+        return f"{within}; did you mean '{match}'?"
 
     # --- functions
 

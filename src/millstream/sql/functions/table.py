@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 
+from millstream.common.spelling import did_you_mean
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Constant
 from millstream.sql.functions.function import Arguments, Function, Resolved
@@ -75,9 +76,10 @@ def signature(name: str, types: Sequence[DataType]) -> str:
 
 
 def unknown(name: str, types: Sequence[DataType]) -> ValidationException:
-    """Return what to say of a function that there is not; of its arguments it is said what they are at large."""
+    """Return the error of a function that does not exist; it names the families of the arguments' types."""
     families = ", ".join(f"<{next((word for k, word in _AT_LARGE if isinstance(t, k)), _family(t))}>" for t in types)
-    return ValidationException(f"No match found for function signature {name}({families})")
+    hint = did_you_mean(name, filter(str.isidentifier, functions()))
+    return ValidationException(f"No match found for function signature {name}({families}){hint}")
 
 
 _AT_LARGE: list[tuple[type[DataType] | tuple[type[DataType], ...], str]] = [

@@ -12,6 +12,8 @@ class SqlParserException(MillstreamError):
         line, column: where it went wrong, from 1.
     """
 
+    is_of_program = True
+
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
         self.line = line

@@ -191,7 +191,7 @@ class Planner:
             if kind in kinds and kind not in taken:
                 raise TableException(
                     f"Table sink '{_called(end)}' doesn't support consuming {word} changes which is produced by node "
-                    f"{self._producer(end.input, kind)}"
+                    f"{self._producer(end.input, kind)}{_remedy(end)}"
                 )
 
     def _refuse_updates(self, node: n.Node) -> None:
@@ -214,6 +214,16 @@ class Planner:
                 return self._producer(below, kind)
         traits = [n.Traits(*self._known_of(i)) for i in node.inputs]
         return name_of(node, traits)
+
+
+def _remedy(end: n.Single) -> str:
+    """Return what a user can do about changes that an end of a query does not take."""
+    if isinstance(end, n.ToStream):
+        return ". Use to_changelog_stream(), which takes every kind of change."
+    return (
+        ". Write to a table that takes changes (connectors upsert-kafka and jdbc with a PRIMARY KEY, format "
+        "debezium-json), or make the query append-only, such as by aggregating in a window."
+    )
 
 
 def _check_versions(node: n.Node, below: Sequence[tuple[Kinds, Keys]]) -> None:

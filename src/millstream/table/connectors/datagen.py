@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from millstream.common.spelling import did_you_mean
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import split_interval
 from millstream.sql.columns.batch import Batch
@@ -131,6 +132,11 @@ class _Table(TableSource):
             kind = options.text(f"fields.{column.name}.kind", "random")
             if kind not in ("random", "sequence"):
                 raise ValidationException(f"Unsupported generator kind: {kind}")
+        names = [column.name for column in columns]
+        for key in options.under("fields."):
+            if not key.startswith(tuple(f"{name}." for name in names)):
+                hint = did_you_mean(key.partition(".")[0], names) or "."
+                raise ValidationException(f"Option 'fields.{key}' of datagen names no column of the table{hint}")
 
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None

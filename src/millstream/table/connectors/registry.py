@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from typing import TypeVar
 
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked, masked_text
+from millstream.common.spelling import closest, did_you_mean
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import quoted
@@ -120,9 +121,8 @@ def _connector_of(context: TableContext) -> Connector:
     connector = find_connector(identifier)
     if connector is None:
         raise ValidationException(
-            f"Could not find any factory for identifier '{identifier}' that implements "
-            "'org.apache.flink.table.factories.DynamicTableFactory' in the classpath.\n\n"
-            "Available factory identifiers are:\n\n" + "\n".join(identifiers())
+            f"There is no connector '{identifier}'{did_you_mean(identifier, identifiers()) or '.'}\n\n"
+            "Available connectors are:\n\n" + "\n".join(identifiers())
         )
     return connector
 
@@ -136,12 +136,20 @@ def _check_options(connector: Connector, options: dict[str, str]) -> None:
     known = connector.options(options) | _COMMON | {_IDENTIFIER}
     unknown = sorted(key for key in options if not _is_known(key, known))
     if unknown:
-        raise ValidationException(
-            f"Unsupported options found for '{connector.identifier}'.\n\nUnsupported options:\n\n"
-            + "\n".join(unknown)
-            + "\n\nSupported options:\n\n"
-            + "\n".join(sorted(known))
-        )
+        raise unsupported_options(connector.identifier, unknown, known)
+
+
+def unsupported_options(identifier: str, unknown: Sequence[str], known: Iterable[str]) -> ValidationException:
+    """Return the error of options that a connector does not have."""
+    matches = [f"'{match}'" for match in (closest(key, known) for key in unknown) if match is not None]
+    hint = f"\n\nDid you mean {', '.join(matches)}?" if matches else ""
+    return ValidationException(
+        f"Unsupported options found for '{identifier}'.\n\nUnsupported options:\n\n"
+        + "\n".join(unknown)
+        + hint
+        + "\n\nSupported options:\n\n"
+        + "\n".join(sorted(known))
+    )
 
 
 def _is_known(key: str, known: frozenset[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 
+from millstream.common.spelling import did_you_mean
 from millstream.sql.errors import ValidationException
 from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import MessageFormat, TableFormat
@@ -46,8 +47,8 @@ def format_class(identifier: str) -> type[TableFormat]:
 def _found(identifier: str, formats: Mapping[str, str]) -> type[TableFormat]:
     if identifier not in formats:
         raise ValidationException(
-            f"Could not find any format factory for identifier '{identifier}' in the classpath.\n\n"
-            "Available factory identifiers are:\n\n" + "\n".join(sorted(formats))
+            f"There is no format '{identifier}'{did_you_mean(identifier, formats) or '.'}\n\n"
+            "Available formats are:\n\n" + "\n".join(sorted(formats))
         )
     module, _, name = formats[identifier].partition(":")
     found: type[TableFormat] = getattr(import_module(f"{__package__}.{module}"), name)
