@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-if "pyflink" in sys.prefix:
+if sys.prefix.endswith("pyflink"):
     from pyflink.common import Row
     from pyflink.table import DataTypes, ListView, MapView
     from pyflink.table.expressions import col

@@ -197,16 +197,46 @@ def test_statement_sets_of_one_stream_are_one_job(env: LocalEnvironment, t_env: 
         env.execute()
 
 
-def test_old_names_still_work(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+OLD = pytest.mark.filterwarnings("ignore:to_.*_stream:DeprecationWarning")
+LONG_TEXT = [Types.LONG(), Types.STRING()]
+TYPES = [
+    (Types.ROW(LONG_TEXT), Row(f0=1, f1="a")),
+    (Types.ROW_NAMED(["x", "y"], LONG_TEXT), Row(x=1, y="a")),
+    (Types.TUPLE(LONG_TEXT), (1, "a")),
+]
+
+
+@OLD
+@pytest.mark.parametrize(("kind", "record"), TYPES)
+def test_append_and_retract_stream_give_records_of_the_type_info(
+    t_env: StreamTableEnvironment, kind: Any, record: Any
+) -> None:
     table = t_env.from_elements([(1, "a")], ["id", "name"])
-    with pytest.deprecated_call():
-        pairs = t_env.to_retract_stream(table, NAMED)
-    assert list(pairs.execute_and_collect()) == [(True, Row(id=1, name="a"))]
-    with pytest.deprecated_call():
-        by_place = t_env.to_retract_stream(table, Types.ROW([Types.INT(), Types.STRING()]))
-    assert [(added, tuple(row)) for added, row in by_place.execute_and_collect()] == [(True, (1, "a"))]
-    with pytest.deprecated_call():
-        assert values(t_env.to_append_stream(table, NAMED)) == [(1, "a")]
+    # A function behind it sees the same as the program.
+    seen = t_env.to_append_stream(table, kind).map(repr, Types.STRING())
+    assert list(seen.execute_and_collect()) == [repr(record)]
+    assert list(t_env.to_append_stream(table, kind).execute_and_collect()) == [record]
+    assert list(t_env.to_retract_stream(table, kind).execute_and_collect()) == [(True, record)]
+    assert t_env.to_retract_stream(table, kind).get_type() == Types.TUPLE([Types.BOOLEAN(), kind])
+
+
+@OLD
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        (Types.ROW([Types.LONG()]), "Different number of columns."),
+        (Types.ROW([Types.INT(), Types.STRING()]), "Incompatible types for sink column 'f0' at position 1."),
+        (Types.TUPLE([Types.LONG(), Types.LONG()]), "Incompatible types for sink column 'f1' at position 2."),
+        (Types.LONG(), "Different number of columns."),
+    ],
+)
+def test_append_and_retract_stream_refuse_a_type_info_of_other_columns(
+    t_env: StreamTableEnvironment, kind: Any, cause: str
+) -> None:
+    table = t_env.from_elements([(1, "a")], ["id", "name"])
+    for method in (t_env.to_append_stream, t_env.to_retract_stream):
+        with pytest.raises(ValidationException, match=cause):
+            method(table, kind)
 
 
 def test_a_stream_of_another_environment_is_refused(t_env: StreamTableEnvironment) -> None:

@@ -14,7 +14,7 @@ from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Node
 from millstream.sql.types import CharType, DataType, DataTypes, RowField, RowType, VarCharType
 from millstream.table.expression import Expression, tree_of
-from millstream.table.summary import summary
+from millstream.table.summary import OPERATORS, summary
 from millstream.table.trees import (
     Chosen,
     FieldAt,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from millstream.table.table_environment import TableEnvironment
 
 _Fields = Sequence[Expression[Any]]
+# What `call()` finds under the names of the Table API that SQL has no function of.
+_BUILT_IN = {called: name for name, called in OPERATORS.items() if called != name} | {"sum0": "$SUM0"}
 
 
 def rewritten(tree: Any, change: Callable[[Any], Any]) -> Any:
@@ -100,6 +102,11 @@ class Selection:
                 return replace(call, over=self._over[alias])
             case FieldAt(value, index):
                 return syntax.Field(value, self._fields_of(value)[index])
+            case syntax.Call(name) if self._is_redefined(name):
+                return replace(tree, name=OPERATORS[name])
+            case syntax.Call(name) if name in _BUILT_IN and not self._is_system_function(name):
+                built_in = replace(tree, name=_BUILT_IN[name])
+                return self._changed(built_in) or built_in
             case syntax.Call("+", (left, right)) if self._is_text(left) or self._is_text(right):
                 text = DataTypes.STRING()
                 return syntax.Call("CONCAT", (syntax.Cast(left, text), syntax.Cast(right, text)))
@@ -108,6 +115,13 @@ class Selection:
             case syntax.Name((alias,)) if alias in self._keys:
                 return self._keys[alias]
         return None
+
+    def _is_redefined(self, operator: str) -> bool:
+        """Tell whether a temporary system function takes the place of an operator, such as `plus` of `+`."""
+        return operator in OPERATORS and self._is_system_function(OPERATORS[operator])
+
+    def _is_system_function(self, name: str) -> bool:
+        return self._t_env._has_system_function(name)
 
     def _with_names(self, row: syntax.Call, members: tuple[syntax.Expression, ...]) -> syntax.Expression | None:
         """Return a row whose fields are called f0, f1, .. as the Table API does."""
@@ -370,10 +384,13 @@ class _Namer:
             return f"EXPR${self._extracted.index(tree)}"
         return _plain_name(tree) or f"_c{place}"
 
+    def _is_aggregate(self, tree: Any) -> bool:
+        if isinstance(tree, InlineCall):
+            return tree.function.kind == "aggregate"
+        return isinstance(tree, syntax.Call) and tree.over is None and self._t_env._is_aggregate(tree.name)
+
     def _aggregates(self, tree: Any) -> Iterator[syntax.Expression]:
-        if isinstance(tree, (WindowBound, TimeMark)) or (
-            isinstance(tree, syntax.Call) and tree.over is None and self._t_env._is_aggregate(tree.name)
-        ):
+        if isinstance(tree, (WindowBound, TimeMark)) or self._is_aggregate(tree):
             yield tree
         elif isinstance(tree, OverNamed):
             return

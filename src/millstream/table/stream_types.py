@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from millstream.common.typeinfo import (
@@ -15,7 +16,9 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
 )
+from millstream.common.types import Row
 from millstream.sql import types as t
+from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Fields
 
 _BASIC: list[tuple[TypeInformation, t.DataType]] = [
@@ -83,3 +86,48 @@ def _streamed(kind: t.DataType) -> TypeInformation:
         return kind.type_information()
     except Exception:
         return Types.PICKLED_BYTE_ARRAY()
+
+
+# Types whose values are the same whatever their length or precision.
+_ALIKE: tuple[tuple[type[t.DataType], ...], ...] = ((t.CharType, t.VarCharType), (t.BinaryType, t.VarBinaryType))
+
+
+def check_type_info(fields: Fields, kind: Any, method: str) -> None:
+    """Refuse a type for the records of a table's stream that the table's columns do not have, as Flink does.
+
+    Raises:
+        ValidationException: there are not as many fields as columns, or a field's type is another than its column's.
+    """
+    if not isinstance(kind, TypeInformation):
+        raise TypeError(f"{method} takes the type of its records, such as Types.ROW([Types.LONG()]), not {kind!r}.")
+    asked = row_fields(kind) or [("f0", kind)]
+    types = [data_type_of(k) for _, k in asked]
+    if len(types) != len(fields.types):
+        cause = "Different number of columns."
+    else:
+        wrong = [i for i, pair in enumerate(zip(fields.types, types, strict=True)) if not _is_alike(*pair)]
+        if not wrong:
+            return
+        cause = f"Incompatible types for sink column '{asked[wrong[0]][0]}' at position {wrong[0] + 1}."
+    have = ", ".join(f"{n}: {k}" for n, k in zip(fields.names, fields.types, strict=True))
+    want = ", ".join(f"{n}: {k}" for (n, _), k in zip(asked, types, strict=True))
+    raise ValidationException(
+        f"Column types of query result and the type_info of {method} do not match.\nCause: {cause}\n\n"
+        f"Query schema: [{have}]\nSink schema:  [{want}]"
+    )
+
+
+def _is_alike(column: t.DataType, asked: t.DataType) -> bool:
+    if isinstance(asked, t.RawType):
+        return not isinstance(column, t.AtomicType) or isinstance(column, t.RawType)
+    return type(column) is type(asked) or any(isinstance(column, a) and isinstance(asked, a) for a in _ALIKE)
+
+
+def record_maker(kind: TypeInformation) -> Callable[[Row], Any]:
+    """Return what makes a record of a type of a table's row: a Row with that type's names, a tuple, or one value."""
+    if isinstance(kind, TupleTypeInfo):
+        return tuple
+    if isinstance(kind, RowTypeInfo):
+        names = tuple(kind.get_field_names())
+        return lambda row: Row.of(names, list(row))
+    return lambda row: row[0]

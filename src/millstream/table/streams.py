@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.types import Row, RowKind
 from millstream.datastream.bridge import Bridge, ends_of, environment_of
 from millstream.datastream.data_stream import DataStream
 from millstream.sql.bind.tables import declared
@@ -24,7 +25,7 @@ from millstream.table.changelog_mode import ChangelogMode
 from millstream.table.expression import Expression, tree_of
 from millstream.table.running import Runner
 from millstream.table.schema import Schema
-from millstream.table.stream_types import data_type_of, row_fields, type_info_of
+from millstream.table.stream_types import check_type_info, data_type_of, record_maker, row_fields, type_info_of
 from millstream.table.trees import TimeMark
 
 if TYPE_CHECKING:
@@ -210,21 +211,20 @@ class Streams:
     def append_stream(self, table: Table, type_info: TypeInformation) -> DataStream[Any]:
         """Old: return a table's rows."""
         warn_deprecated("to_append_stream()", "use to_data_stream()")
-        stream = self._as_stream(table, changelog=False)
-        return stream if row_fields(type_info) is not None else stream.map(lambda row: row[0], type_info)
+        check_type_info(table._node.fields, type_info, "to_append_stream()")
+        return self._as_stream(table, changelog=False).map(record_maker(type_info), type_info)
 
     def retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream[Any]:
         """Old: return pairs of whether a row is added, and the row."""
         warn_deprecated("to_retract_stream()", "use to_changelog_stream()")
+        check_type_info(table._node.fields, type_info, "to_retract_stream()")
         kind = Types.TUPLE([Types.BOOLEAN(), type_info])
-        return self._as_stream(table, changelog=True).map(_as_pair, kind)
+        make = record_maker(type_info)
 
+        def pair(row: Row) -> tuple[bool, Any]:
+            return row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER), make(row)
 
-def _as_pair(row: Any) -> tuple[bool, Any]:
-    from millstream.common.types import Row, RowKind
-
-    # Without names: the type that is asked for has its own.
-    return row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER), Row(*row)
+        return self._as_stream(table, changelog=True).map(pair, kind)
 
 
 def _is_source_watermark(expression: str) -> bool:

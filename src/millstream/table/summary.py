@@ -6,7 +6,7 @@ from millstream.sql.language import syntax
 from millstream.table.trees import Chosen, FieldAt, InlineCall, OverNamed, Range, RowInterval, TimeMark, WindowBound
 
 # What the Table API calls the operators of SQL.
-_OPERATORS = {
+OPERATORS = {
     "+": "plus",
     "-": "minus",
     "*": "times",
@@ -23,6 +23,7 @@ _OPERATORS = {
     "OR": "or",
     "NOT": "not",
     "ITEM": "at",
+    "SOURCE_WATERMARK": "SOURCE_WATERMARK",
 }
 
 
@@ -51,7 +52,7 @@ def summary(tree: syntax.Expression, names: tuple[str, ...] = ()) -> str:
         case syntax.Field(value, name):
             return f"get({summary(value)}, {name})"
         case syntax.Call(name, arguments):
-            return _function(_OPERATORS.get(name) or _camel(name), arguments)
+            return _function(OPERATORS.get(name) or _camel(name), arguments)
         case syntax.Json(name, arguments):
             return _function(_camel(name), arguments)
         case InlineCall(function, arguments):

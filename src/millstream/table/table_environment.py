@@ -107,7 +107,11 @@ class TableEnvironment:
         return read_statement(statement)
 
     def _is_aggregate(self, name: str) -> bool:
-        return self._functions.kind(name) == "aggregate"
+        user = self._sql_binder().user_function(name)
+        return (self._functions.kind(name) if user is None else user.kind) == "aggregate"
+
+    def _has_system_function(self, name: str) -> bool:
+        return self._catalogs.find_system_function(name) is not None
 
     def _inline_name(self, function: UserDefinedFunctionWrapper) -> str:
         """Return a name under which the binder finds a function that has none."""

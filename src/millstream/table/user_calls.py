@@ -60,13 +60,17 @@ class UserCallable:
         return [to_python(c, t, self._zone) for c, t in zip(columns, self._types, strict=True)]
 
     def _pandas(self, columns: Sequence[pa.Array]) -> list[Any]:
-        """Return what a function on pandas is called with: a Series of each column, or a DataFrame of the rows."""
-        series = [c.to_pandas() for c in columns]
+        """Return what a function on pandas is called with: what stands for each column, or one DataFrame of the rows.
+
+        As in PyFlink the fields of a ROW are columns of that DataFrame themselves.
+        """
+        given = [_as_pandas(c, t) for c, t in zip(columns, self._types, strict=True)]
         if not self._takes_row:
-            return series
+            return given
         import pandas
 
-        return [pandas.DataFrame(dict(zip(self._names, series, strict=True)))]
+        named = [g.rename(n) if isinstance(g, pandas.Series) else g for g, n in zip(given, self._names, strict=True)]
+        return [pandas.concat(named, axis=1)]
 
     def _told(self, error: BaseException, columns: Sequence[list[Any]], row: int) -> None:
         """Say which row an error is about; the user's own traceback comes first."""
@@ -121,6 +125,18 @@ class PandasCall(ScalarCall):
                 self._result.names,
             )
         return _of_pandas(self.name, found, self._result, rows)
+
+
+def _as_pandas(column: pa.Array, kind: DataType) -> Any:
+    """Return a column as pandas has it: a Series, or of a ROW a DataFrame of its fields."""
+    if not isinstance(kind, RowType):
+        return column.to_pandas()
+    import pandas
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    # A null row has nulls for fields; a row inside it stays a column of dicts, which PyFlink refuses.
+    return pandas.DataFrame({n: f.to_pandas() for n, f in zip(kind.names, column.flatten(), strict=True)})
 
 
 def _of_pandas(name: str, found: Any, kind: DataType, rows: int) -> pa.Array:

@@ -25,6 +25,15 @@ from millstream.sql.plan.nodes import Node, Sink
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType
 
+# What stands in no module of Flink's, but in the language: a function of a catalog goes before it.
+# fmt: off
+_SQL_OPERATORS = frozenset([
+    "CASE", "CHARACTER_LENGTH", "DAYOFMONTH", "DAYOFWEEK", "DAYOFYEAR", "FIELD", "HOUR", "IF",
+    "IS_ALPHA", "IS_DECIMAL", "IS_DIGIT", "ITEM", "MINUTE", "MONTH", "NULLIF", "OVERLAPS", "QUARTER",
+    "SECOND", "TIMESTAMPADD", "WEEK", "YEAR",
+])
+# fmt: on
+
 
 class Binder(TableSteps):
     """Binds queries and statements.
@@ -190,8 +199,15 @@ class Binder(TableSteps):
     # --- functions
 
     def user_function(self, name: str) -> UserFunction | None:
-        """Return the user's function of a name, None if there is none."""
-        found: UserFunction | None = self.catalogs.find_function(tuple(name.split(".")))
+        """Return the user's function of a name, None if there is none.
+
+        In Flink's order: temporary system functions, built-in functions, functions of catalogs, operators of SQL.
+        """
+        found: UserFunction | None
+        if self.functions.kind(name) is not None and name.upper() not in _SQL_OPERATORS:
+            found = self.catalogs.find_system_function(name)
+        else:
+            found = self.catalogs.find_function(tuple(name.split(".")))
         return found
 
     def table_function(

@@ -251,8 +251,9 @@ class CatalogManager:
 
     def find_function(self, parts: tuple[str, ...]) -> Any:
         """Return a user's function; None if there is none."""
-        if len(parts) == 1 and parts[0].lower() in self._system_functions:
-            return self._system_functions[parts[0].lower()]
+        system = self.find_system_function(parts[0]) if len(parts) == 1 else None
+        if system is not None:
+            return system
         if len(parts) > 3:
             return None
         path = self._function_path(parts)
@@ -263,6 +264,10 @@ class CatalogManager:
             return None
         kept = catalog.functions(path[1]).get(path[2])
         return None if kept is None else self._load(kept)
+
+    def find_system_function(self, name: str) -> Any:
+        """Return the temporary system function of a name; None if there is none."""
+        return self._system_functions.get(name.lower())
 
     def function_path(self, function: Any) -> tuple[str, ...] | None:
         """Return under which path a user's function is found; None for one that has no name."""
