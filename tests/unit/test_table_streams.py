@@ -242,3 +242,33 @@ def test_append_and_retract_stream_refuse_a_type_info_of_other_columns(
 def test_a_stream_of_another_environment_is_refused(t_env: StreamTableEnvironment) -> None:
     with pytest.raises(MillstreamError, match="of another environment"):
         t_env.from_data_stream(LocalEnvironment().from_collection([1], Types.INT()))
+
+
+def test_changelog_stream_takes_the_columns_of_a_schema_by_place(
+    env: LocalEnvironment, t_env: StreamTableEnvironment
+) -> None:
+    table = t_env.from_elements([(1, 2)], ["a", "b"])
+    big = DataTypes.BIGINT()
+    swapped = t_env.to_changelog_stream(table, Schema.new_builder().column("b", big).column("a", big).build())
+    assert list(swapped.execute_and_collect()) == [Row(b=1, a=2)]
+    with pytest.raises(ValidationException, match="Cause: Different number of columns."):
+        t_env.to_changelog_stream(table, Schema.new_builder().column("a", big).build())
+    narrow = Schema.new_builder().column("a", DataTypes.INT()).column("b", big).build()
+    with pytest.raises(ValidationException, match="Incompatible types for sink column 'a' at position 1."):
+        t_env.to_changelog_stream(table, narrow)
+
+
+def test_changelog_stream_leaves_out_the_metadata_column_that_is_the_record_s_time(
+    env: LocalEnvironment, t_env: StreamTableEnvironment
+) -> None:
+    time = DataTypes.TIMESTAMP_LTZ(3)
+    schema = Schema.new_builder().column_by_metadata("rowtime", time).watermark("rowtime", "SOURCE_WATERMARK()")
+    table = t_env.from_data_stream(stamped(env.from_collection([(1, "a"), (2, "b")], NAMED)), schema.build())
+    out = Schema.new_builder().column_by_metadata("rowtime", time).column("text", DataTypes.STRING()).build()
+
+    class Stamps(ProcessFunction[Any, Any]):
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            yield value, ctx.timestamp()
+
+    stream = t_env.to_changelog_stream(table.select(col("rowtime"), col("name")), out)
+    assert list(stream.process(Stamps()).execute_and_collect()) == [(Row(text="a"), 1000), (Row(text="b"), 2000)]

@@ -18,7 +18,8 @@ from millstream.common.typeinfo import (
 )
 from millstream.common.types import Row
 from millstream.sql import types as t
-from millstream.sql.errors import ValidationException
+from millstream.sql.bind.insert import mismatch
+from millstream.sql.catalog.tables import TableColumn
 from millstream.sql.schema import Fields
 
 _BASIC: list[tuple[TypeInformation, t.DataType]] = [
@@ -109,12 +110,8 @@ def check_type_info(fields: Fields, kind: Any, method: str) -> None:
         if not wrong:
             return
         cause = f"Incompatible types for sink column '{asked[wrong[0]][0]}' at position {wrong[0] + 1}."
-    have = ", ".join(f"{n}: {k}" for n, k in zip(fields.names, fields.types, strict=True))
-    want = ", ".join(f"{n}: {k}" for (n, _), k in zip(asked, types, strict=True))
-    raise ValidationException(
-        f"Column types of query result and the type_info of {method} do not match.\nCause: {cause}\n\n"
-        f"Query schema: [{have}]\nSink schema:  [{want}]"
-    )
+    target = [TableColumn(n, k) for (n, _), k in zip(asked, types, strict=True)]
+    raise mismatch(cause, fields, target, [method])
 
 
 def _is_alike(column: t.DataType, asked: t.DataType) -> bool:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
-from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from millstream.common.types import Row, RowKind
 from millstream.datastream.bridge import Bridge, ends_of, environment_of
 from millstream.datastream.data_stream import DataStream
+from millstream.sql.bind.insert import mismatch
 from millstream.sql.bind.tables import declared
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.changes import ALL_CHANGES, Changes
@@ -20,6 +21,7 @@ from millstream.sql.language import syntax
 from millstream.sql.operators.streams import StreamInput
 from millstream.sql.plan.nodes import Node, StreamScan, ToStream
 from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.type_rules import can_store
 from millstream.sql.types import DataType, DataTypes, LocalZonedTimestampType, TimestampType
 from millstream.table.changelog_mode import ChangelogMode
 from millstream.table.expression import Expression, tree_of
@@ -183,22 +185,29 @@ class Streams:
     def changelog_stream(self, table: Table, schema: Schema | None, mode: ChangelogMode | None) -> DataStream[Any]:
         """Return a table's changes."""
         upsert = mode is not None and mode.changes == ChangelogMode.upsert().changes
-        if mode is not None and mode.changes == ChangelogMode.insert_only().changes:
-            return self._as_stream(self._cast(table, schema), changelog=False)
-        return self._as_stream(self._cast(table, schema), changelog=True, upsert=upsert)
+        changelog = mode is None or mode.changes != ChangelogMode.insert_only().changes
+        written = [] if schema is None else [c for c in schema.columns if c.kind is not ColumnKind.COMPUTED]
+        stream = self._as_stream(self._aligned(table, written), changelog, upsert and changelog)
+        places = [i for i, c in enumerate(written) if c.kind is ColumnKind.PHYSICAL]
+        return stream if len(places) == len(written) else _chosen(stream, places)
 
-    def _cast(self, table: Table, schema: Schema | None) -> Table:
-        if schema is None or not schema.columns:
+    def _aligned(self, table: Table, written: Sequence[TableColumn]) -> Table:
+        """Return a table with the columns of a schema, which are the table's by place, as in INSERT INTO."""
+        if not written:
             return table
-        wanted = [c for c in schema.columns if c.kind is not ColumnKind.COMPUTED]
+        fields = table._node.fields
+        name = ["to_changelog_stream()"]
+        if len(written) != len(fields):
+            raise mismatch("Different number of columns.", fields, written, name)
+        for place, (column, field) in enumerate(zip(written, fields.fields, strict=True)):
+            if not can_store(field.type, column.type.nullable()):
+                cause = f"Incompatible types for sink column '{column.name}' at position {place + 1}."
+                raise mismatch(cause, fields, written, name)
         items = [
             syntax.SelectItem(
-                syntax.Cast(syntax.Name((c.name,)), c.type)
-                if c.kind is ColumnKind.PHYSICAL
-                else syntax.Name((c.name,)),
-                c.name,
+                syntax.Cast(syntax.Name((n,)), c.type) if c.kind is ColumnKind.PHYSICAL else syntax.Name((n,)), c.name
             )
-            for c in wanted
+            for c, n in zip(written, fields.names, strict=True)
         ]
         return table._then(self._t_env._binder().select(table._node, items))
 
@@ -225,6 +234,20 @@ class Streams:
             return row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER), make(row)
 
         return self._as_stream(table, changelog=True).map(pair, kind)
+
+
+def _chosen(stream: DataStream[Any], places: Sequence[int]) -> DataStream[Any]:
+    """Return a stream of rows with some of their columns; the event time, a column of metadata, is the record's."""
+    kind = stream.get_type()
+    assert isinstance(kind, RowTypeInfo)
+    names = tuple(kind.get_field_names()[i] for i in places)
+
+    def choose(row: Row) -> Row:
+        chosen = Row.of(names, [row[i] for i in places])
+        chosen.set_row_kind(row.get_row_kind())
+        return chosen
+
+    return stream.map(choose, Types.ROW_NAMED(list(names), [kind.get_field_types()[i] for i in places]))
 
 
 def _is_source_watermark(expression: str) -> bool:

@@ -120,7 +120,7 @@ def _aligned(
         raise Refused(f"Target column '{twice}' is assigned more than once")
     given = columns or [n for n in names if n not in partition]
     if len(given) != len(node.fields):
-        raise _mismatch("Different number of columns.", node.fields, target, path)
+        raise mismatch("Different number of columns.", node.fields, target, path)
     values: dict[str, Expression] = {}
     for name, written_value in zip(given, steps.columns(node.fields), strict=True):
         values[name] = written_value
@@ -135,7 +135,7 @@ def _aligned(
             continue
         if not _can_store(value, column):
             cause = f"Incompatible types for sink column '{column.name}' at position {place + 1}."
-            raise _mismatch(cause, node.fields, target, path)
+            raise mismatch(cause, node.fields, target, path)
         row.append(cast(value, column.type))
     return row
 
@@ -144,7 +144,8 @@ def _can_store(value: Expression, column: TableColumn) -> bool:
     return type_rules.can_store(value.type, column.type.nullable())
 
 
-def _mismatch(cause: str, query: Fields, target: list[TableColumn], path: tuple[str, ...]) -> ValidationException:
+def mismatch(cause: str, query: Fields, target: Sequence[TableColumn], path: Sequence[str]) -> ValidationException:
+    """Return the error of a query whose columns are not those of what it is written to."""
     wanted = ", ".join(f"{c.name}: {c.type}" for c in target)
     got = ", ".join(f"{f.name}: {f.type}" for f in query.fields)
     return ValidationException(
