@@ -81,9 +81,9 @@ class ApiBinder:
         """Return rows in an order."""
         return self._told(lambda: self._binder.order(node, keys), node)
 
-    def limit(self, node: Node, offset: int = 0, fetch: int | None = None) -> Node:
+    def limit(self, node: Node, offset: int | None, fetch: int | None, is_sorted: bool) -> Node:
         """Return some of the rows."""
-        return self._told(lambda: self._binder.limit(node, offset, fetch), node)
+        return self._told(lambda: self._binder.limit(node, offset, fetch, is_sorted), node)
 
     def rename(self, node: Node, names: Sequence[str]) -> Node:
         """Return the rows with other names of columns."""

@@ -12,6 +12,7 @@ from millstream.sql.bind.relations import Given
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Node
+from millstream.sql.schema import Fields
 from millstream.sql.types import CharType, DataType, DataTypes, RowField, RowType, VarCharType
 from millstream.table.expression import Expression, tree_of
 from millstream.table.summary import OPERATORS, summary
@@ -212,7 +213,8 @@ class Selection:
             if isinstance(tree, syntax.Star):
                 items += self._flattened(tree)
                 continue
-            alias = names[0] if names else namer.name(tree, place)
+            given = namer.name(tree, place)
+            alias = names[0] if names else given
             items.append(syntax.SelectItem(self.tree(tree), alias))
         return items
 
@@ -249,7 +251,8 @@ class Selection:
             if isinstance(key, Expression) and key._names:
                 self._keys[key._names[0]] = bound
         items = self._unique(self._items(fields))
-        return self._t_env._binder().aggregate(self._node, trees, items)
+        node = self._t_env._binder().aggregate(self._node, trees, items)
+        return node if self._window is None else _with_nullable_times(node, items, self._window)
 
     def added(self, fields: _Fields, replaces: bool = False) -> Node:
         """Return the columns with more behind them, or in the place of those with the same names."""
@@ -306,40 +309,62 @@ class Selection:
         items = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
         return binder.select(node, items)
 
-    def aggregated(self, keys: _Fields, func: Any) -> Node:
+    def window_aggregated(self, keys: _Fields, func: Any, fields: _Fields) -> Node:
+        """Return columns of the keys of each group, of what a function makes of its rows, and of the window."""
+        trees = [tree_of(f) for f in fields]
+        if any(isinstance(t, syntax.Star) for t in trees):
+            raise ValidationException("Can not use * for window aggregate!")
+        found: dict[syntax.Expression, str] = {}
+
+        def named(tree: Any) -> Any:
+            if not isinstance(tree, (WindowBound, TimeMark)):
+                return None
+            return syntax.Name((found.setdefault(tree, f"EXPR${len(found)}"),))
+
+        moved = [rewritten(t, named) for t in trees]
+        bounds = [syntax.SelectItem(self.tree(t), n) for t, n in found.items()]
+        names = [f._names if isinstance(f, Expression) else () for f in fields]
+        node = self.aggregated(keys, func, bounds)
+        assert self._window is not None
+        node = _with_nullable_times(node, [*[None] * (len(node.fields) - len(bounds)), *bounds], self._window)
+        return Selection(self._t_env, node).selected(
+            [Expression(t, tuple(n)) for t, n in zip(moved, names, strict=True)]
+        )
+
+    def aggregated(self, keys: _Fields, func: Any, bounds: Sequence[syntax.SelectItem] = ()) -> Node:
         """Return the keys of each group, and behind them what an aggregate function makes of its rows."""
         call, names = self._called(func)
         binder = self._t_env._binder()
-        namer = _Namer(self._t_env, self._window)
-        trees, items = self._group_keys(keys, namer)
-        node = binder.aggregate(self._node, trees, [*items, syntax.SelectItem(call, "_agg$")])
+        trees, items = self._group_keys(keys)
+        node = binder.aggregate(self._node, trees, [*items, syntax.SelectItem(call, "_agg$"), *bounds])
         kind = node.fields[len(items)].type
         kept = [syntax.SelectItem(syntax.Name((i.alias or "",)), i.alias) for i in items]
         value = syntax.Name(("_agg$",))
+        ends = [syntax.SelectItem(syntax.Name((b.alias or "",)), b.alias) for b in bounds]
         if not isinstance(kind, RowType):
-            return binder.select(node, [*kept, syntax.SelectItem(value, names[0] if names else "f0")])
-        called = [*names, *kind.names[len(names) :]]
+            return binder.select(node, [*kept, syntax.SelectItem(value, names[0] if names else "TMP_0"), *ends])
+        called = [*names, *(f"TMP_0${n}" for n in kind.names[len(names) :])]
         made = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
-        return binder.select(node, [*kept, *made])
+        return binder.select(node, [*kept, *made, *ends])
 
     def flat_aggregated(self, keys: _Fields, func: Any) -> Node:
         """Return the keys of each group, and behind them the rows that a function makes of its rows."""
         call, names = self._called(func)
-        _, items = self._group_keys(keys, _Namer(self._t_env, None))
+        _, items = self._group_keys(keys)
         return self._t_env._binder().table_aggregate(self._node, items, call, names)
 
-    def _group_keys(self, keys: _Fields, namer: _Namer) -> tuple[list[syntax.Expression], list[syntax.SelectItem]]:
+    def _group_keys(self, keys: _Fields) -> tuple[list[syntax.Expression], list[syntax.SelectItem]]:
         """Return what is grouped by, and the keys as columns; a window is none."""
         trees: list[syntax.Expression] = []
         items: list[syntax.SelectItem] = []
-        for place, key in enumerate(keys):
+        for key in keys:
             tree = tree_of(key)
             if self._window is not None and tree == syntax.Name((self._window.alias,)):
                 trees.append(self._window.tree)
                 continue
             trees.append(self.tree(key))
             names = key._names if isinstance(key, Expression) else ()
-            items.append(syntax.SelectItem(trees[-1], names[0] if names else namer.name(tree, place)))
+            items.append(syntax.SelectItem(trees[-1], names[0] if names else _plain_name(tree) or summary(tree)))
         return trees, items
 
     def lateral(self, func: Any, predicate: Expression[bool] | None, kind: str) -> Node:
@@ -400,6 +425,16 @@ class _Namer:
         elif isinstance(tree, tuple):
             for member in tree:
                 yield from self._aggregates(member)
+
+
+def _with_nullable_times(node: Node, items: Sequence[syntax.SelectItem | None], window: GroupWindow) -> Node:
+    """Return a relation whose bounds of windows may be null, as the Table API has it; those of SQL may not."""
+    bounds = [window.part(f"_{kind}") for kind in ("START", "END", "ROWTIME")]
+    fields = [
+        replace(f, type=f.type.nullable()) if i is not None and i.value in bounds else f
+        for f, i in zip(node.fields.fields, items, strict=True)
+    ]
+    return replace(node, fields=Fields(tuple(fields)))
 
 
 def _plain_name(tree: syntax.Expression) -> str | None:

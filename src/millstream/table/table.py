@@ -14,7 +14,7 @@ from millstream.table.catalog import ResolvedSchema
 from millstream.table.expression import Expression, tree_of
 from millstream.table.selection import Selection, tables_columns
 from millstream.table.table_schema import TableSchema
-from millstream.table.trees import InlineCall
+from millstream.table.trees import InlineCall, sort_key
 from millstream.table.udf import (
     UserDefinedAggregateFunctionWrapper,
     UserDefinedFunctionWrapper,
@@ -44,12 +44,16 @@ class Table:
         [<Row('TO')>, <Row('BE')>]
     """
 
-    def __init__(self, node: Node, t_env: TableEnvironment, declared: CatalogTable | None = None) -> None:
+    def __init__(
+        self, node: Node, t_env: TableEnvironment, declared: CatalogTable | None = None, is_sorted: bool = False
+    ) -> None:
         self._node = node
         self._t_env = t_env
         self._name: str | None = None
         # As long as it is a table that was declared, or some of its rows, and not what a query makes of it.
         self._declared = declared
+        # `offset` and `fetch` complete the order or limit that a table ends with.
+        self._is_sorted = is_sorted
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the first rows of a table that ends, the columns of one that does not."""
@@ -134,22 +138,26 @@ class Table:
         return self._then(self._steps.distinct(self._node))
 
     def order_by(self, *fields: Expression[Any]) -> Table:
-        """Order rows; `col("a").desc` the other way round."""
+        """Order rows; `col("a").desc` the other way round. As in Flink, NULL is larger than every value here."""
         chosen = self._selection()
-        keys = [syntax.SortKey(chosen.tree(f), bool(getattr(f, "_descending", False))) for f in fields]
-        return self._then(self._steps.order(self._node, keys))
+        keys = [sort_key(chosen.tree(f), bool(getattr(f, "_descending", False))) for f in fields]
+        return Table(self._steps.order(self._node, keys), self._t_env, self._declared, is_sorted=True)
 
     def offset(self, offset: int) -> Table:
         """Leave out the first rows."""
-        return self._then(self._steps.limit(self._node, offset=offset))
+        return self._limited(offset, None)
 
     def fetch(self, fetch: int) -> Table:
         """Keep so many rows at most."""
-        return self._then(self._steps.limit(self._node, fetch=fetch))
+        return self._limited(None, fetch)
 
     def limit(self, fetch: int, offset: int = 0) -> Table:
         """Keep so many rows at most, behind the first ones."""
-        return self._then(self._steps.limit(self._node, offset, fetch))
+        return self._limited(offset, fetch)
+
+    def _limited(self, offset: int | None, fetch: int | None) -> Table:
+        node = self._steps.limit(self._node, offset, fetch, self._is_sorted)
+        return Table(node, self._t_env, self._declared, is_sorted=True)
 
     # --- two tables
 
@@ -382,10 +390,9 @@ class WindowGroupedTable:
         chosen = self._table._selection(window=self._window)
         return self._table._then(chosen.grouped(self._keys, fields))
 
-    def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
+    def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> WindowAggregatedTable:
         """Make a row of each group with an aggregate function; of a result of type ROW every field is a column."""
-        chosen = self._table._selection(window=self._window)
-        return AggregatedTable(self._table._then(chosen.aggregated(self._keys, func)))
+        return WindowAggregatedTable(self._table, self._window, self._keys, func)
 
 
 class OverWindowedTable:
@@ -410,6 +417,27 @@ class AggregatedTable:
     def select(self, *fields: Expression[Any]) -> Table:
         """Return columns: of the groups' keys, and of what the function has made."""
         return self._table.select(*fields)
+
+
+class WindowAggregatedTable:
+    """What `aggregate` of a table that is grouped by a window gives."""
+
+    def __init__(
+        self,
+        table: Table,
+        window: GroupWindow,
+        keys: Sequence[Expression[Any]],
+        func: Expression[Any] | UserDefinedAggregateFunctionWrapper,
+    ) -> None:
+        self._table = table
+        self._window = window
+        self._keys = tuple(keys)
+        self._func = func
+
+    def select(self, *fields: Expression[Any]) -> Table:
+        """Return columns: keys, what the function has made, and `start` and `end` of the window."""
+        chosen = self._table._selection(window=self._window)
+        return self._table._then(chosen.window_aggregated(self._keys, self._func, fields))
 
 
 class FlatAggregateTable:

@@ -9,6 +9,7 @@ from concurrent.futures import TimeoutError as TookTooLong
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.common.errors import MillstreamError
@@ -18,7 +19,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import to_column, to_python
 from millstream.sql.errors import TableException
 from millstream.sql.schema import Fields
-from millstream.sql.types import DataType, DataTypes
+from millstream.sql.types import ArrayType, DataType, DataTypes, FloatType, MapType, MultisetType, RowType
 from millstream.table.layout import NULL, Tableau, by_content, footer, texts_of
 from millstream.table.result_kind import ResultKind
 from millstream.table.table_schema import TableSchema
@@ -43,18 +44,40 @@ def rows_of(batch: Batch, fields: Fields, zone: str) -> list[Row]:
 
 
 def _collected(values: list[Any], kind: DataType) -> list[Any]:
-    """Return values as PyFlink collects them: rows within rows do not know the names of their fields."""
-    return [_without_names(v) for v in values] if "ROW<" in str(kind) else values
+    """Return values as PyFlink collects them.
+
+    Rows within rows do not know the names of their fields, and a FLOAT is the number that its shortest text says.
+    """
+    convert = _conversion(kind)
+    return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
-def _without_names(value: Any) -> Any:
-    if isinstance(value, Row):
-        return Row(*map(_without_names, value))
-    if isinstance(value, list):
-        return [_without_names(v) for v in value]
-    if isinstance(value, dict):
-        return {_without_names(k): _without_names(v) for k, v in value.items()}
+def _conversion(kind: DataType) -> Callable[[Any], Any] | None:
+    """Return what is done to a value that is not null; None for nothing."""
+    if isinstance(kind, FloatType):
+        return _shortest
+    if isinstance(kind, RowType):
+        fields = [_conversion(f.data_type) or _same for f in kind]
+        return lambda row: Row(*(None if v is None else f(v) for f, v in zip(fields, row, strict=True)))
+    if isinstance(kind, ArrayType):
+        element = _conversion(kind.element_type)
+        return element and (lambda values: [None if v is None else element(v) for v in values])
+    if isinstance(kind, (MapType, MultisetType)):
+        keys = _conversion(kind.key_type if isinstance(kind, MapType) else kind.element_type)
+        items = _conversion(kind.value_type) if isinstance(kind, MapType) else None
+        if keys is None and items is None:
+            return None
+        key, item = keys or _same, items or _same
+        return lambda found: {k if k is None else key(k): v if v is None else item(v) for k, v in found.items()}
+    return None
+
+
+def _same(value: Any) -> Any:
     return value
+
+
+def _shortest(value: float) -> float:
+    return float(str(np.float32(value)))
 
 
 class CloseableIterator:

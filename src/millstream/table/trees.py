@@ -159,6 +159,11 @@ _UNITS = {
 }
 
 
+def sort_key(tree: syntax.Expression, descending: bool) -> syntax.SortKey:
+    """Return a key of `order_by`; in the Table API, unlike in SQL, NULL is larger than every value."""
+    return syntax.SortKey(tree, descending, nulls_first=descending)
+
+
 def interval(value: syntax.Expression, unit: str) -> syntax.Expression:
     """Return a number of units as an interval: `lit(10).minutes`."""
     negative = isinstance(value, syntax.Call) and value.name == "UNARY -"

@@ -8,7 +8,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.records import record
 from millstream.sql.language import syntax
 from millstream.table.expression import Expression, tree_of
-from millstream.table.trees import RowInterval
+from millstream.table.trees import RowInterval, sort_key
 
 __all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
 
@@ -186,7 +186,7 @@ class OverWindowPartitioned:
     def order_by(self, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
         """Order the rows."""
         descending = bool(order_by._descending) if isinstance(order_by, Expression) else False
-        return OverWindowPartitionedOrdered(self._partition, syntax.SortKey(tree_of(order_by), descending))
+        return OverWindowPartitionedOrdered(self._partition, sort_key(tree_of(order_by), descending))
 
 
 class OverWindowPartitionedOrdered:

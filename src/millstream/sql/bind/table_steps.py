@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from typing import cast as typed
 
@@ -15,7 +16,7 @@ from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.terms import cast, has_aggregate
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import Join, JoinKind, Node, TableAggregate
+from millstream.sql.plan.nodes import Join, JoinKind, Node, Project, Sort, TableAggregate
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import RowType
 
@@ -112,13 +113,22 @@ class TableSteps:
         query = syntax.Ordered(syntax.Select((syntax.SelectItem(syntax.Star()),), Given(node)), tuple(keys))
         return typed("Binder", self).query(query)
 
-    def limit(self, node: Node, offset: int = 0, fetch: int | None = None) -> Node:
-        """Return some of the rows."""
-        if offset < 0:
-            raise Refused("Offset should be greater than or equal to 0")
+    def limit(self, node: Node, offset: int | None, fetch: int | None, is_sorted: bool) -> Node:
+        """Return some of the rows; with `is_sorted` of an `order_by`, `offset` or `fetch`, which this completes."""
+        if offset is not None and offset < 0:
+            raise Refused("Offset should be greater or equal 0")
         if fetch is not None and fetch < 0:
-            raise Refused("FETCH count must be equal or larger than 0")
-        return steps.sorted_by(node, (), offset, fetch)
+            raise Refused("FETCH count must be equal or larger than 0.")
+        if is_sorted and isinstance(node, Project):
+            # The order is by an expression that is no column.
+            return replace(node, input=self.limit(node.input, offset, fetch, is_sorted))
+        if not is_sorted or not isinstance(node, Sort):
+            return Sort(node.fields, node, (), offset or 0, fetch)
+        if node.limit is not None:
+            raise Refused("FETCH is already defined.")
+        if offset is not None and node.offset:
+            raise Refused("OFFSET already defined")
+        return replace(node, offset=node.offset if offset is None else offset, limit=fetch)
 
     def rename(self, node: Node, names: Sequence[str]) -> Node:
         """Return the rows with other names of columns; those behind the names given keep theirs."""

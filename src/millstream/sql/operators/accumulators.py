@@ -312,6 +312,13 @@ class SumOfDecimals(Summing):
         return decimals(sums[0], count > 0, self.result)
 
 
+class SumOrZeroOfDecimals(SumOfDecimals):
+    """SUM of decimals that is 0 of nothing."""
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        return decimals(sums[0], np.ones(len(count), np.bool_), self.result)
+
+
 class Average(Summing):
     """AVG of ints, cut off towards zero, and of floats."""
 
@@ -518,8 +525,10 @@ def vector_accumulator(
     if function.startswith(WITH_INTS):
         return VarianceOfInts(call, name, argument)
     if pa.types.is_decimal(argument):
-        found = {"SUM": SumOfDecimals(call, name), "AVG": AverageOfDecimals(call, name, argument)}
-        return found.get(function)
+        if function == "AVG":
+            return AverageOfDecimals(call, name, argument)
+        sums = {"SUM": SumOfDecimals, "$SUM0": SumOrZeroOfDecimals}
+        return sums[function](call, name) if function in sums else None
     if not is_number_like(argument):
         return None
     if function in ("SUM", "$SUM0", "SUM0", "AVG"):

@@ -289,11 +289,14 @@ def _window_table(node: n.WindowTable) -> str:
     )
 
 
+def _nulls(descending: bool, first: bool) -> str:
+    """Return where nulls are; Calcite leaves out its own default, which is that of the Table API and not of SQL."""
+    return "" if first is descending else "-nulls-first" if first else "-nulls-last"
+
+
 def _sort(node: n.Sort) -> str:
     keys = [f"sort{i}=[${p}]" for i, (p, _, _) in enumerate(node.order)]
-    keys += [
-        f"dir{i}=[{'DESC' if d else 'ASC'}-nulls-{'first' if f else 'last'}]" for i, (_, d, f) in enumerate(node.order)
-    ]
+    keys += [f"dir{i}=[{'DESC' if d else 'ASC'}{_nulls(d, f)}]" for i, (_, d, f) in enumerate(node.order)]
     keys += [f"offset=[{node.offset}]"] if node.offset else []
     keys += [f"fetch=[{node.limit}]"] if node.limit is not None else []
     return f"LogicalSort({', '.join(keys)})"
