@@ -457,8 +457,32 @@ def can_fail(source: t.DataType, target: t.DataType) -> bool:
     return type_rules.is_string(source) or isinstance(source, (t.ArrayType, t.MapType, t.RowType, *_FLOATS))
 
 
-def _kernel(lenient: bool) -> Callable[[Site, int, Sequence[Value]], Value]:
-    return lambda site, rows, values: cast_value(values[0], site.types[0], site.type, site.context, lenient)
+_NESTED = (t.ArrayType, t.MapType, t.MultisetType, t.RowType)
+
+
+def _cast(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return cast_value(values[0], site.types[0], site.type, site.context)
+
+
+def _try_cast(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    (value,), source, target = values, site.types[0], site.type
+    if not isinstance(source, _NESTED) or not isinstance(target, _NESTED):
+        return cast_value(value, source, target, site.context, lenient=True)
+    try:
+        return cast_value(value, source, target, site.context)
+    except TableException:
+        # As in Flink, a member that cannot be cast makes the whole value null.
+        fixed = isinstance(value, pa.Scalar)
+        column = as_array(value, 1 if fixed else rows)
+        found = pa.concat_arrays([_cast_or_null(column.slice(i, 1), site) for i in range(len(column))])
+        return found[0] if fixed else found
+
+
+def _cast_or_null(column: pa.Array, site: Site) -> pa.Array:
+    try:
+        return cast_column(column, site.types[0], site.type, site.context)
+    except TableException:
+        return pa.nulls(1, arrow_type(site.type))
 
 
 def _no_rule(arguments: Arguments) -> None:
@@ -466,6 +490,6 @@ def _no_rule(arguments: Arguments) -> None:
 
 
 FUNCTIONS = [
-    Function("CAST", _no_rule, _kernel(False), api="cast", fails=True),
-    Function("TRY_CAST", _no_rule, _kernel(True), api="try_cast"),
+    Function("CAST", _no_rule, _cast, api="cast", fails=True),
+    Function("TRY_CAST", _no_rule, _try_cast, api="try_cast"),
 ]

@@ -134,7 +134,7 @@ def _inet_aton(value: str) -> int | None:
     if not 1 <= len(parts) <= 4 or any(not re.fullmatch(r"\d+", p) for p in parts):
         return None
     numbers = [int(p) for p in parts]
-    if any(n > 255 for n in numbers[:-1]) or numbers[-1] >= 256 ** (5 - len(parts)):
+    if any(n > 255 for n in numbers):
         return None
     found = numbers[-1]
     for i, n in enumerate(numbers[:-1]):

@@ -128,7 +128,7 @@ def folded(expression: Expression, context: EvaluationContext | None = None) -> 
     What fails is left as it is: it may never be asked for. Without a context nothing is computed that depends on one.
     """
     if isinstance(expression, (Call, UserCall)):
-        arguments = tuple(a if _is_json_in_json(expression, a) else folded(a, context) for a in expression.arguments)
+        arguments = tuple(a if is_json_in_json(expression, a) else folded(a, context) for a in expression.arguments)
         if isinstance(expression, UserCall):
             return UserCall(expression.type, expression.name, expression.function, arguments)
         expression = Call(expression.type, expression.function, arguments, expression.options)
@@ -151,14 +151,19 @@ def _is_of_a_zone(expression: Call) -> bool:
     return expression.function in ("FROM_UNIXTIME", "UNIX_TIMESTAMP") or any("_LTZ" in str(k) for k in kinds)
 
 
-def _is_json_in_json(outer: Expression, inner: Expression) -> bool:
+def is_json_in_json(outer: Expression, inner: Expression) -> bool:
     """Tell whether an argument is JSON that is written into other JSON: that it is a call tells so."""
     if not isinstance(outer, Call) or not isinstance(inner, Call):
         return False
     # Here, since most queries have no JSON.
     from millstream.sql.functions.json_functions import MAKERS
 
-    return outer.function in MAKERS and inner.function in MAKERS
+    if inner.function not in MAKERS:
+        return False
+    if outer.function == "JSON_STRING":
+        return inner.function != "JSON"
+    is_key = outer.function == "JSON_OBJECT" and inner in outer.arguments[::2]
+    return outer.function in MAKERS and not is_key
 
 
 def scalar(constant: Constant) -> pa.Scalar:

@@ -201,7 +201,8 @@ def _number_to_instant(site: Site, value: Any, precision: int = 3) -> int | None
     if not 0 <= precision <= 9:
         raise TableException(f"The precision of TO_TIMESTAMP_LTZ is from 0 to 9, not {precision}.")
     exact = decimal.Decimal(repr(value) if isinstance(value, float) else value)
-    return int(exact.scaleb(_digits(site) - precision, decimal.Context(prec=60)))
+    found = int(exact.scaleb(_digits(site) - precision, decimal.Context(prec=60)))
+    return found if -(2**63) <= found < 2**63 else None
 
 
 def _digits(site: Site) -> int:
@@ -219,7 +220,9 @@ def _text_to_instant(site: Site, value: str, pattern: str | None = None, zone: s
     try:
         column = pa.array([nanoseconds // 10 ** (9 - _digits(site))], pa.timestamp(unit))
         return to_instants(column, zone)[0].value  # type: ignore[no-any-return]
-    except (pa.ArrowInvalid, ValidationException):
+    except ValidationException:
+        raise TableException(f"Invalid timezone for parsing TIMESTAMP_LTZ: {zone}") from None
+    except pa.ArrowInvalid:
         return None
 
 

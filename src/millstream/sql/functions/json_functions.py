@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import decimal
-import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from millstream.sql import types as t
 from millstream.sql.columns.text import to_text
-from millstream.sql.errors import TableException
+from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Constant
 from millstream.sql.functions.casts import rounded
 from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
@@ -86,7 +85,19 @@ def _default(clause: Any) -> Any:
 
 def _value_rule(arguments: Arguments) -> Resolved | None:
     returning = _clause(arguments.options, 0) or STRING
+    if isinstance(returning, t.ArrayType):
+        _check_returned_array(returning, arguments.options)
     return takes(text, text, to=returning.nullable(), nulls="own")(arguments)
+
+
+def _check_returned_array(returning: t.ArrayType, options: Sequence[Any]) -> None:
+    if not isinstance(returning.element_type, (t.CharType, t.VarCharType)):
+        raise ValidationException(
+            f"Unsupported array element type '{returning.element_type}' for RETURNING ARRAY in JSON_QUERY()"
+        )
+    for place, when in ((1, "empty"), (2, "error")):
+        if _clause(options, place) == "EMPTY OBJECT":
+            raise ValidationException(f"Illegal on {when} behavior 'EMPTY OBJECT' for return type: {returning}")
 
 
 def _json_value(site: Site, document: str, path: str) -> Any:
@@ -232,6 +243,8 @@ def _values_of(value: Value, kind: t.DataType, rows: int, zone: str, is_made: bo
 
 
 def _read(text: str) -> Any:
+    if not text.strip():
+        return None
     try:
         return parsed(text)
     except (ValueError, RecursionError):
@@ -315,7 +328,8 @@ def _all_scalars(values: Sequence[Value]) -> bool:
 
 def _string(site: Site, rows: int, values: Sequence[Value]) -> Value:
     fixed = isinstance(values[0], pa.Scalar)
-    found = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, False)
+    is_made = bool(site.callers) and site.callers[0] in MAKERS
+    found = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, is_made)
     texts = [None if v is None else written(v) for v in found]
     return pa.scalar(texts[0], pa.string()) if fixed else pa.array(texts, pa.string())
 
@@ -352,13 +366,22 @@ def _quote(value: str) -> str:
     return f'"{"".join(out)}"'
 
 
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)", re.DOTALL)
+_UNESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
 def _unquote(value: str) -> str:
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
-    try:
-        return str(json.loads(value))
-    except ValueError:
-        return value
+    inner, last, at = [], 0, value[1:-1]
+    # As Flink does, whether the text is valid JSON or not: quotes within it stay.
+    for escape in _ESCAPE.finditer(at):
+        word = escape.group(1)
+        if word not in _UNESCAPED and len(word) < len("u0041"):
+            return value
+        inner.append(at[last : escape.start()] + (_UNESCAPED.get(word) or chr(int(word[1:], 16))))
+        last = escape.end()
+    return "".join([*inner, at[last:]]).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 _CLAUSED = {

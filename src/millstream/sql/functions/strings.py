@@ -188,6 +188,8 @@ def _found_at(needle: str, value: str, start: int = 1) -> int:
 
 def like_pattern(pattern: str, escape: str | None) -> list[str | None]:
     """Return the pieces of a LIKE pattern: text, None for `%`, and the empty text for `_`."""
+    if escape is not None and (len(escape) > 1 or escape == "\0"):
+        raise TableException(f"Invalid escape character '{escape}'")
     pieces: list[str | None] = []
     at = 0
     while at < len(pattern):

@@ -111,8 +111,8 @@ def _overlaid(arguments: Arguments) -> t.DataType:
     return t.VarCharType(1).with_length(min(sum(lengths), t.MOST_LENGTH))
 
 
-def _translate(value: str, source: str | None, target: str | None) -> str:
-    if not source:
+def _translate(value: str | None, source: str | None, target: str | None) -> str | None:
+    if not source or value is None:
         return value
     table: dict[int, int | None] = {}
     for i, c in enumerate(source):
@@ -299,7 +299,7 @@ FUNCTIONS = [
     Function("REVERSE", takes(text, to=STRING, nulls="always"), _reverse, api="reverse"),
     Function("INITCAP", takes(text, to=same_as(0)), by_row(_initcap), api="init_cap"),
     Function("OVERLAY", takes(text, text, integer, integer, to=_overlaid, optional=1), by_row(_overlay), api="overlay"),
-    Function("TRANSLATE", takes(text, text, text, to=STRING), by_row(_translate, keep_nulls=False), api="translate"),
+    Function("TRANSLATE", takes(text, text, text, to=STRING), by_row(_translate, keep_nulls=True), api="translate"),
     Function("LOCATE", takes(text, text, integer, to=INT, optional=1), by_row(_locate), api="locate"),
     Function("INSTR", takes(text, text, integer, integer, to=INT, optional=2), by_row(_instr), api="instr", fails=True),
     Function("SPLIT", takes(text, text, to=t.ArrayType(STRING)), by_row(_split), api="split"),

@@ -94,6 +94,12 @@ def _greatest(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return found
 
 
+def _typeof_rule(arguments: Arguments) -> Resolved | None:
+    if len(arguments) > 1 and arguments.constant(1) is None:
+        return None
+    return takes(anything, boolean, to=STRING, optional=1, nulls="always")(arguments)
+
+
 def _typeof(site: Site, rows: int, values: Sequence[Value]) -> Value:
     kind = site.types[0]
     return pa.scalar(str(kind))
@@ -257,7 +263,7 @@ FUNCTIONS = [
     Function("NULLIF", _nullif_rule, _nullif),
     Function("GREATEST", common(_if_ordered), _greatest),
     Function("LEAST", common(_if_ordered), _extreme(pc.min_element_wise)),
-    Function("TYPEOF", takes(anything, boolean, to=STRING, optional=1, nulls="always"), _typeof),
+    Function("TYPEOF", _typeof_rule, _typeof),
     Function("UUID", _NONE, _uuid, api="uuid", deterministic=False),
     Function(
         "CURRENT_DATABASE", takes(to=STRING, nulls="never"), _database, api="current_database", deterministic=False

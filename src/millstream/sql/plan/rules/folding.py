@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.sql.errors import TableException
+from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Constant, Expression, UserCall, conjunction, conjuncts
-from millstream.sql.functions.evaluate import folded
+from millstream.sql.functions.evaluate import folded, is_json_in_json
 from millstream.sql.functions.table import find
 from millstream.sql.plan import nodes as n
 from millstream.sql.types import BooleanType, DecimalType, IntegralType
@@ -50,6 +50,12 @@ def _calc(node: n.Calc) -> n.Node:
 _GUARDS = frozenset(["CASE", "IF", "COALESCE", "IFNULL", "AND", "OR", "TRY_CAST"])
 
 
+_JSON_ALONE = (
+    "The JSON() function is currently only supported inside JSON_ARRAY() or as the VALUE param of JSON_OBJECT(). "
+    'Example: JSON_OBJECT(\'a\', JSON(\'{"key": "value"}\')) or JSON_ARRAY(JSON(\'{"key": "value"}\')).'
+)
+
+
 def simplified(e: Expression, guarded: bool = False) -> Expression:
     """Return an expression with constants computed, and conditions without parts that say nothing.
 
@@ -61,8 +67,12 @@ def simplified(e: Expression, guarded: bool = False) -> Expression:
         return UserCall(e.type, e.name, e.function, tuple(simplified(a, guarded) for a in e.arguments))
     if not isinstance(e, Call):
         return e
+    if e.function == "JSON":
+        # Those within JSON are left out below.
+        raise ValidationException(_JSON_ALONE)
     guarded_below = guarded or e.function in _GUARDS
-    found = Call(e.type, e.function, tuple(simplified(a, guarded_below) for a in e.arguments), e.options)
+    arguments = tuple(a if is_json_in_json(e, a) else simplified(a, guarded_below) for a in e.arguments)
+    found = Call(e.type, e.function, arguments, e.options)
     function = find(e.function)
     if found.arguments and function is not None and all(isinstance(a, Constant) for a in found.arguments):
         if not guarded and e.function in ("/", "%", "MOD") and _is_zero(found.arguments[1]):
