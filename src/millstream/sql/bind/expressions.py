@@ -210,6 +210,13 @@ class ExpressionBinder(AggregateBinder):
             within = syntax.Call("OR", (within, turned), at=e.at)
         return self.raw(within)
 
+    def _item(self, e: syntax.Call) -> Expression:
+        if len(e.arguments) == 2 and isinstance(e.arguments[1], syntax.Literal) and e.arguments[1].kind == "STRING":
+            value = self.bind(e.arguments[0])
+            if isinstance(value.type, RowType):
+                return self._member(value, e.arguments[1].text, e.at)
+        return self._plain(e)
+
     def _negative(self, e: syntax.Call) -> Expression:
         (argument,) = e.arguments
         number, is_negative = _number_written(e)
@@ -401,6 +408,7 @@ _CALLS: dict[str, Callable[[ExpressionBinder, syntax.Call], Expression]] = {
     "BETWEEN SYMMETRIC": ExpressionBinder._between,
     "UNARY -": ExpressionBinder._negative,
     "UNARY +": ExpressionBinder._positive,
+    "ITEM": ExpressionBinder._item,
     "ROW": ExpressionBinder._row,
     "ARRAY": ExpressionBinder._array,
     "MAP": ExpressionBinder._map,

@@ -14,6 +14,7 @@ from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.text import local
+from millstream.sql.errors import ValidationException
 from millstream.sql.functions.cast_times import DAY, UNITS, cast, to_instants
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.rules import BIGINT, BOOLEAN, INT, takes
@@ -150,6 +151,8 @@ def _extract_rule(arguments: Arguments) -> Resolved | None:
     unit = arguments.options[0]
     if unit not in _PARTS:
         return None
+    if unit == "NANOSECOND" and isinstance(arguments.types[0], t.DateType):
+        raise ValidationException(f"NANOSECOND can not be applied to {arguments.types[0]}.")
     return takes(_timed, to=BIGINT)(arguments)
 
 
@@ -183,6 +186,9 @@ def _round(column: pa.Array, unit: str, up: bool) -> pa.Array:
         low = _floored_days(days, unit) * per_day
         found = np.where(low < values, _next_days(days, unit) * per_day, low) if up else low
     else:
+        if up and unit == "DAY" and not per_second:
+            # In Flink a day is never its own end.
+            return from_numpy((values + 1).astype(np.int32), column.type, [column])
         step = MILLISECONDS[unit] * per_second // 1000 if per_second else 1
         if step == 0:
             return column

@@ -220,9 +220,7 @@ def _text_to_instant(site: Site, value: str, pattern: str | None = None, zone: s
     try:
         column = pa.array([nanoseconds // 10 ** (9 - _digits(site))], pa.timestamp(unit))
         return to_instants(column, zone)[0].value  # type: ignore[no-any-return]
-    except ValidationException:
-        raise TableException(f"Invalid timezone for parsing TIMESTAMP_LTZ: {zone}") from None
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, ValidationException):
         return None
 
 
@@ -311,6 +309,12 @@ def _instant_of_number(arguments: Arguments) -> t.DataType:
 
 def _instant_of_text(arguments: Arguments) -> t.DataType | None:
     """Return the type of a point in time that is read: with as many digits as the pattern has for them."""
+    zone = arguments.constant(2)
+    if zone is not None:
+        try:
+            zone_named(zone)
+        except ValidationException as e:
+            raise ValidationException(f"Invalid timezone for parsing TIMESTAMP_LTZ: {e}") from None
     pattern = arguments.constant(1)
     if pattern is None:
         return _LTZ

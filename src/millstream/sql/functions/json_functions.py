@@ -85,19 +85,7 @@ def _default(clause: Any) -> Any:
 
 def _value_rule(arguments: Arguments) -> Resolved | None:
     returning = _clause(arguments.options, 0) or STRING
-    if isinstance(returning, t.ArrayType):
-        _check_returned_array(returning, arguments.options)
     return takes(text, text, to=returning.nullable(), nulls="own")(arguments)
-
-
-def _check_returned_array(returning: t.ArrayType, options: Sequence[Any]) -> None:
-    if not isinstance(returning.element_type, (t.CharType, t.VarCharType)):
-        raise ValidationException(
-            f"Unsupported array element type '{returning.element_type}' for RETURNING ARRAY in JSON_QUERY()"
-        )
-    for place, when in ((1, "empty"), (2, "error")):
-        if _clause(options, place) == "EMPTY OBJECT":
-            raise ValidationException(f"Illegal on {when} behavior 'EMPTY OBJECT' for return type: {returning}")
 
 
 def _json_value(site: Site, document: str, path: str) -> Any:
@@ -157,7 +145,19 @@ def _converted(value: Any, kind: t.DataType) -> Any:
 
 def _query_rule(arguments: Arguments) -> Resolved | None:
     returning = _clause(arguments.options, 0) or STRING
+    if isinstance(returning, t.ArrayType):
+        _check_returned_array(returning, arguments.options)
     return takes(text, text, to=returning.nullable(), nulls="own")(arguments)
+
+
+def _check_returned_array(returning: t.ArrayType, options: Sequence[Any]) -> None:
+    if not isinstance(returning.element_type, (t.CharType, t.VarCharType)):
+        raise ValidationException(
+            f"Unsupported array element type '{returning.element_type}' for RETURNING ARRAY in JSON_QUERY()"
+        )
+    for place, when in ((1, "empty"), (2, "error")):
+        if _clause(options, place) == "EMPTY OBJECT":
+            raise ValidationException(f"Illegal on {when} behavior 'EMPTY OBJECT' for return type: {returning}")
 
 
 def _json_query(site: Site, document: str, path: str) -> Any:

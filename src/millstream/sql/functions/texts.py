@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +13,9 @@ import pyarrow.compute as pc
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
+from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
+from millstream.sql.functions.cast_times import UNITS
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.java_format import BadFormat, formatted
 from millstream.sql.functions.java_regex import BadPattern, java_pattern
@@ -260,11 +263,29 @@ def _chr(value: int) -> str:
     return chr(code)
 
 
-def _printf(pattern: str | None, *arguments: Any) -> str | None:
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def _as_java_has_it(value: Any, kind: t.DataType) -> Any:
+    """Return a point in time as the text that Java's LocalDateTime gives."""
+    if value is None or not isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
+        return value
+    second, rest = divmod(value, UNITS[arrow_type(kind).unit])
+    nanos = rest * (1_000_000_000 // UNITS[arrow_type(kind).unit])
+    time = _EPOCH + dt.timedelta(seconds=second)
+    digits = f"{nanos:09}"
+    fraction = (
+        "" if not nanos else f".{digits[:3] if nanos % 1_000_000 == 0 else digits[:6] if nanos % 1000 == 0 else digits}"
+    )
+    seconds = f"{time:%S}{fraction}"
+    return f"{time:%Y-%m-%dT%H:%M}" + (f":{seconds}" if seconds != "00" else "")
+
+
+def _printf(site: Site, pattern: str | None, *arguments: Any) -> str | None:
     if pattern is None:
         return None
     try:
-        return formatted(pattern, list(arguments))
+        return formatted(pattern, [_as_java_has_it(a, k) for a, k in zip(arguments, site.types[1:], strict=True)])
     except BadFormat:
         return None
 
@@ -319,7 +340,10 @@ FUNCTIONS = [
     Function("ASCII", takes(text, to=INT), by_row(_ascii), api="ascii"),
     Function("CHR", takes(whole, to=STRING, nulls="always"), by_row(_chr), api="chr"),
     Function(
-        "PRINTF", takes(text, rest=anything, to=STRING, nulls="always"), by_row(_printf, keep_nulls=True), api="printf"
+        "PRINTF",
+        takes(text, rest=anything, to=STRING, nulls="always"),
+        by_row(_printf, keep_nulls=True, with_site=True),
+        api="printf",
     ),
     _test("IS_ALPHA", lambda v: bool(v) and v.isalpha()),
     _test("IS_DIGIT", lambda v: bool(v) and v.isdigit()),

@@ -1,10 +1,13 @@
-"""Settings that would change results and are not there, or say nothing: a query is not run as if they were not set."""
+"""Settings that are not there: those that would change results are refused, of others a warning says so."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from millstream.sql.errors import TableException
+
+log = logging.getLogger("millstream")
 
 
 def _is(*words: str) -> Callable[[str], bool]:
@@ -17,6 +20,15 @@ _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
     "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
 }
 
+# Results are the same without them.
+_WITHOUT_EFFECT: dict[str, tuple[Callable[[str], bool], str]] = {
+    "table.optimizer.distinct-agg.split.enabled": (
+        _is("TRUE"),
+        "the distinct values of a group stay in one subtask; group by MOD(HASH_CODE(x), 1024) first, and add up the "
+        "counts, where one group has most rows",
+    ),
+}
+
 _CHOICES = {
     "table.exec.async-scalar.retry-strategy": ("FIXED_DELAY", "NO_RETRY"),
     "table.exec.sink.keyed-shuffle": ("NONE", "AUTO", "FORCE"),
@@ -27,7 +39,7 @@ _CHOICES = {
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Refuse settings that are not there, each with what to do."""
+    """Refuse settings that are not there, or warn of them, each with what to do."""
     for key, words in _CHOICES.items():
         if settings.get(key, words[0]).strip().upper() not in words:
             raise TableException(
@@ -37,3 +49,6 @@ def check_settings(settings: Mapping[str, str]) -> None:
         value = settings.get(key)
         if value is not None and is_set(value):
             raise TableException(f"'{key}' = '{value}' is not supported yet: {instead}.")
+    for key, (is_set, instead) in _WITHOUT_EFFECT.items():
+        if is_set(settings.get(key, "")):
+            log.warning("'%s' = '%s' has no effect: %s.", key, settings[key], instead)

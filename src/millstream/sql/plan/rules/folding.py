@@ -32,9 +32,33 @@ def fold_constants(node: n.Node) -> n.Node:
         always = isinstance(left, Constant) and left.value is True
         arguments = tuple(map(simplified, node.arguments))
         return replace(node, arguments=arguments, condition=None if always else left)
+    if type(node) is n.Aggregate and not node.keys and _is_empty(node.input):
+        return _of_nothing(node)
     if isinstance(node, n.Watermark):
         return replace(node, strategy=simplified(node.strategy))
     return node
+
+
+def _is_empty(node: n.Node) -> bool:
+    """Tell whether it is known when a query is planned that a relation has no rows."""
+    if isinstance(node, n.Sort) and node.limit == 0:
+        return True
+    if isinstance(node, (n.Project, n.Calc, n.Filter, n.Sort)):
+        return _is_empty(node.input)
+    return isinstance(node, n.Values) and not node.rows
+
+
+def _of_nothing(node: n.Aggregate) -> n.Node:
+    """Return the one row of a global aggregate over no rows, as Flink does: in streaming none would come."""
+    row = []
+    for call in node.calls:
+        if call.user is None and call.function == "COUNT":
+            row.append(Constant(call.type, 0))
+        elif call.user is None and call.function in ("SUM", "MIN", "MAX"):
+            row.append(Constant(call.type, None))
+        else:
+            return node
+    return n.Values(node.fields, (tuple(row),))
 
 
 def _calc(node: n.Calc) -> n.Node:

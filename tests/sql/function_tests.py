@@ -1,0 +1,230 @@
+"""What Flink's own tests expect of its functions: expressions, the columns they read, values, types and errors.
+
+    python tests/sql/function_tests.py                  run them here and print what differs
+    python tests/sql/function_tests.py record TESTS     make the recording of what DumpFunctionTests.java has written
+
+tests/sql/flink/DumpFunctionTests.java reads them from Flink's published test jar (flink-table-planner_2.12, classifier
+`tests`). What is left out and why is in function_exclusions.tsv: id TAB reason.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import gzip
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from millstream.common.errors import MillstreamError
+from millstream.common.types import Row
+from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.scope import Scope
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.values import to_column, to_python
+from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.evaluate import compiled
+from millstream.sql.language import syntax
+from millstream.sql.language.reader import Reader
+from millstream.sql.language.statement_grammar import read_statement
+from millstream.sql.language.statements import QueryStatement
+from millstream.sql.language.type_grammar import read_type
+from millstream.sql.plan.rules.folding import simplified
+from millstream.sql.schema import Field, Fields
+from millstream.sql.types import (
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    NullType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    VarCharType,
+)
+
+HERE = Path(__file__).resolve().parent
+RECORDED, EXCLUDED = HERE / "function_tests.jsonl.gz", HERE / "function_exclusions.tsv"
+# Types and functions of Java's that stand for no value of SQL, and sets of a hundred thousand numbers.
+_JAVA = re.compile(r'"(RoaringBitmapData|ApiExpression|Type1|NestedType|UserPojo|NonDefaultType)":|"udf":|BITMAP|RAW\(')
+
+
+def cases() -> list[dict[str, Any]]:
+    """Return what is recorded."""
+    return [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).decode().splitlines()]
+
+
+def exclusions() -> dict[str, str]:
+    """Return the cases that are known to differ, and why."""
+    return dict(line.split("\t", 1) for line in EXCLUDED.read_text().splitlines() if line)  # type: ignore[misc]
+
+
+def record(tests: Path) -> None:
+    """Keep the cases that are written in SQL, of values that SQL has."""
+    lines = [line for line in tests.read_text().splitlines() if '"api":true' not in line and not _JAVA.search(line)]
+    RECORDED.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
+    print(f"{len(lines)} cases")
+
+
+# --- values
+
+
+def _point(text: str) -> dt.datetime:
+    whole, _, digits = text.partition(".")
+    found = dt.datetime.fromisoformat(whole)
+    return found.replace(microsecond=int(digits[:6].ljust(6, "0"))) if digits else found
+
+
+def _instant(text: str) -> dt.datetime:
+    return _point(text.rstrip("Z")).replace(tzinfo=dt.UTC)
+
+
+def _duration(text: str) -> dt.timedelta:
+    found = re.fullmatch(r"PT(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?", text)
+    assert found is not None, text
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+def _period(text: str) -> int:
+    found = re.fullmatch(r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?", text)
+    assert found is not None, text
+    return 12 * int(found.group(1) or 0) + int(found.group(2) or 0)
+
+
+_DECODED: dict[str, Callable[[Any], Any]] = {
+    "Double": float,
+    "Float": float,
+    "BigDecimal": decimal.Decimal,
+    "bytes": base64.b64decode,
+    "LocalDate": dt.date.fromisoformat,
+    "LocalTime": lambda v: _point(f"2000-01-01T{v}").time(),
+    "LocalDateTime": _point,
+    "Instant": _instant,
+    "Duration": _duration,
+    "Period": _period,
+    "map": lambda v: {_hashable(decoded(k)): decoded(x) for k, x in v},
+    "row": lambda v: Row(*map(decoded, v)),
+    "named_row": lambda v: Row(**{k: decoded(x) for k, x in v}),
+}
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else tuple(value.items()) if isinstance(value, dict) else value
+
+
+def decoded(value: Any) -> Any:
+    """Return a value as Python has it."""
+    if isinstance(value, dict):
+        ((kind, inner),) = value.items()
+        return _DECODED[kind](inner)
+    return list(map(decoded, value)) if isinstance(value, list) else value
+
+
+def _typed(value: Any, kind: DataType) -> Any:
+    """Return a value as Flink's `fromValues` casts it to the type of its column."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(kind, (CharType, VarCharType)):
+            return str(value)
+        if isinstance(kind, DecimalType):
+            return decimal.Decimal(str(value))
+        if isinstance(kind, SmallIntType):
+            return (value + 2**15) % 2**16 - 2**15
+    if isinstance(value, str):
+        if isinstance(kind, DateType):
+            return dt.date.fromisoformat(value)
+        if isinstance(kind, TimeType):
+            return dt.time.fromisoformat(value)
+        if isinstance(kind, TimestampType):
+            return _point(value)
+        if isinstance(kind, CharType):
+            return value.ljust(kind.length)
+    return value
+
+
+# --- one case
+
+
+def difference(case: dict[str, Any], binder: Any) -> str | None:
+    """Return how what comes of a case differs from what Flink's test expects; None where it does not."""
+    settings = case.get("settings", {})
+    context = EvaluationContext(time_zone=settings.get("table.local-time-zone", "UTC"), batch=True, options=settings)
+    if settings:
+        binder.settings.update(settings)
+    kinds = [read_type(Reader(k), intervals=True) for k in case.get("types", [])]
+    columns = [
+        to_column([_typed(decoded(v), k)], k, context.time_zone)
+        for v, k in zip(case.get("data", []), kinds, strict=True)
+    ]
+    fields = Fields(tuple(Field(f"f{i}", k) for i, k in enumerate(kinds)))
+    try:
+        bound = _bound(case["sql"], binder, fields)
+    except MillstreamError as e:
+        return None if case.get("validation") else f"refused: {_line(e)}"
+    try:
+        values = [compiled(simplified(e), context)(Batch(columns, rows=1)) for e in bound]
+    except MillstreamError as e:
+        return None if "error" in case else f"failed: {_line(e)}"
+    if "error" in case:
+        return f"{'not refused' if case['validation'] else 'did not fail'}: {case['error']}"
+    told = [str(e.type) for e in bound]
+    if told != case["result_types"]:
+        return f"type: {', '.join(told)} in place of {', '.join(case['result_types'])}"
+    for value, expression, expected in zip(values, bound, case["results"], strict=bool(case["results"])):
+        kind, zone = expression.type, context.time_zone
+        (found,) = to_python(value, kind, zone)
+        (wanted,) = to_python(to_column([_typed(decoded(expected), kind)], kind, zone), kind, zone)
+        if not _same(found, wanted):
+            return f"value: {found!r} in place of {wanted!r}"
+    return None
+
+
+def _bound(text: str, binder: Any, fields: Fields) -> list[Any]:
+    statement = read_statement(f"SELECT {text} FROM t")
+    assert isinstance(statement, QueryStatement) and isinstance(statement.query, syntax.Select)
+    scope = Scope.of(fields, ("t",))
+    found = [ExpressionBinder(binder, scope).bind(item.value) for item in statement.query.items]
+    if any(isinstance(e.type, NullType) for e in found):
+        raise MillstreamError("Illegal use of 'NULL'")
+    return found
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    return found == wanted or repr(found) == repr(wanted)
+
+
+def _line(e: Exception) -> str:
+    return str(e).splitlines()[0]
+
+
+def differences(binder: Callable[[], Any]) -> dict[str, str]:
+    """Return what differs: id and how."""
+    found = {}
+    for case in cases():
+        try:
+            how = difference(case, binder())
+        except Exception as e:
+            how = f"crash: {type(e).__name__}: {e}"
+        if how is not None:
+            found[case["id"]] = how
+    return found
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["record"]:
+        record(Path(sys.argv[2]))
+    else:
+        sys.path.insert(0, str(HERE.parent / "unit"))
+        from sql_planning import Session
+
+        one = Session(batch=True)
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        by_id = {c["id"]: c for c in cases()}
+        differing = differences(lambda: one.binder)
+        for name, how in differing.items():
+            print(f"{name}\t{by_id[name]['sql']}\t{how}".replace("\n", "\\n")[:400])
+        print(f"{len(by_id) - len(differing)} of {len(by_id)} as expected")
