@@ -459,6 +459,8 @@ def test_batch_has_no_watermarks_and_only_inserts() -> None:
 
 # --- keys
 
+_RANKED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY v ORDER BY uts DESC, k) AS rn FROM u"
+
 
 @pytest.mark.parametrize(
     ("query", "keys"),
@@ -473,6 +475,13 @@ def test_batch_has_no_watermarks_and_only_inserts() -> None:
         ("SELECT x.k, y.k FROM u x CROSS JOIN ups y", [[0, 1]]),
         ("SELECT k FROM u WHERE k IN (SELECT a FROM t)", [[0]]),
         ("SELECT a FROM t UNION SELECT k FROM u", [[0]]),
+        # Rows that move between places are told apart by these alone: what replaces a row has another key of its own.
+        (f"SELECT k, v, rn FROM ({_RANKED}) AS r WHERE rn <= 2", [[1, 2]]),
+        (f"SELECT k, v FROM ({_RANKED}) AS r WHERE rn = 2", [[1]]),
+        (f"SELECT k, v FROM ({_RANKED}) AS r WHERE rn BETWEEN 2 AND 3", []),
+        (f"SELECT k, v FROM ({_RANKED}) AS r WHERE rn = 1", [[1]]),
+        ("SELECT k FROM u ORDER BY v LIMIT 2", [[0]]),
+        ("SELECT k FROM u ORDER BY v LIMIT 2 OFFSET 1", []),
     ],
 )
 def test_upsert_keys(session: Session, query: str, keys: list[list[int]]) -> None:

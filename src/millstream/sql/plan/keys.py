@@ -28,8 +28,10 @@ def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
         return _primary_key(node.table.primary_key, node.fields.names)
     if isinstance(node, n.Values):
         return frozenset([frozenset()]) if len(node.rows) == 1 else NONE
-    if isinstance(node, (n.Filter, n.Watermark, n.MiniBatch, n.Sort)):
+    if isinstance(node, (n.Filter, n.Watermark, n.MiniBatch)):
         return inputs[0]
+    if isinstance(node, n.Sort):
+        return _of_sort(node, inputs[0])
     if isinstance(node, n.Calc):
         return _projected(node.expressions, inputs[0])
     if isinstance(node, n.Project):
@@ -112,11 +114,27 @@ def _of_windows(node: n.WindowAggregate) -> Keys:
 
 
 def _of_rank(node: n.Rank, below: Keys) -> Keys:
-    if node.first == node.last == 1 and node.function == "ROW_NUMBER":
-        return frozenset([*below, frozenset(node.partition)])
-    if node.shows_rank and node.function == "ROW_NUMBER":
-        return frozenset([*below, frozenset([*node.partition, len(node.fields) - 1])])
-    return below
+    if node.function != "ROW_NUMBER":
+        return below
+    if node.shows_rank:
+        return _of_places(frozenset([*node.partition, len(node.fields) - 1]))
+    by_place = _of_places(frozenset(node.partition)) if node.first == node.last else NONE
+    return by_place if node.first > 1 else by_place | below
+
+
+def _of_places(key: frozenset[int]) -> Keys:
+    """Return the key of rows that move from place to place.
+
+    Their input's keys are none here: an update replaces the row at a place by another one, whose own old place is
+    retracted only later.
+    """
+    return frozenset([key])
+
+
+def _of_sort(node: n.Sort, below: Keys) -> Keys:
+    if not node.offset:
+        return below
+    return _of_places(frozenset()) if node.limit == 1 else NONE
 
 
 def _of_join(node: n.Join, inputs: Sequence[Keys], located: Sequence[Keys]) -> Keys:
