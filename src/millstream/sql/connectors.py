@@ -53,6 +53,19 @@ class Found:
     counts: NDArray[np.int64]
 
 
+@record(frozen=True)
+class TableStatistics:
+    """Statistics of a table that cost nothing to have, for the order of joins.
+
+    Attributes:
+        rows: the number of rows.
+        distinct: the maximum number of distinct values, by column; columns of unknown ranges are left out.
+    """
+
+    rows: int
+    distinct: Mapping[str, int]
+
+
 class LookupSource(ABC):
     """Finds the rows of keys. Made on the driver, used in a subtask, which closes it."""
 
@@ -104,6 +117,10 @@ class TableSource(ABC):
 
     def parallelism(self) -> int | None:
         """Return in how many subtasks it wants to run; None for as many as the job has."""
+        return None
+
+    def statistics(self, columns: Sequence[str]) -> TableStatistics | None:
+        """Return statistics of the table and of some of its columns; None where they would have to be computed."""
         return None
 
     @property

@@ -102,17 +102,18 @@ def _rows(node: n.Node, below: list[float]) -> float:
     if not below:
         return _TABLE
     if isinstance(node, (n.Calc, n.Filter)):
-        return below[0] * _share(node.condition)
+        return below[0] * share_of(node.condition)
     if isinstance(node, (n.Aggregate, n.TableAggregate, n.WindowAggregate, n.Deduplicate)):
         return below[0] * _GROUPS if node.keys else 1.0
     if isinstance(node, n.Sort) and node.limit is not None:
         return min(below[0], float(node.limit))
     if isinstance(node, n.Join):
-        return max(below) if node.left_keys else below[0] * below[1] * _share(node.condition)
+        return max(below) if node.left_keys else below[0] * below[1] * share_of(node.condition)
     return sum(below)
 
 
-def _share(condition: Expression | None) -> float:
+def share_of(condition: Expression | None) -> float:
+    """Return the share of rows that a condition is thought to leave."""
     share = 1.0
     for test in conjuncts(condition):
         share *= _SHARES.get(test.function, _SHARE) if isinstance(test, Call) else _SHARE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millstream.sql.plan.nodes import Node
-from millstream.sql.plan.rewrite import bottom_up, top_down
+from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.rules.calcs import merge_calcs, remove_calc, skip_renaming, to_calc
 from millstream.sql.plan.rules.columns import prune_columns
 from millstream.sql.plan.rules.factoring import factor_conditions
@@ -13,7 +13,7 @@ from millstream.sql.plan.rules.filters import filters_into_scan, push_filter, pu
 from millstream.sql.plan.rules.firing import fired
 from millstream.sql.plan.rules.folding import fold_constants
 from millstream.sql.plan.rules.intervals import find_interval_join
-from millstream.sql.plan.rules.join_order import join_connected
+from millstream.sql.plan.rules.join_order import order_joins
 from millstream.sql.plan.rules.join_strategy import choose_strategy
 from millstream.sql.plan.rules.joins import find_equal_keys
 from millstream.sql.plan.rules.lookups import find_lookup_join
@@ -31,7 +31,7 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     node = bottom_up(node, lambda n: factor_conditions(fold_constants(n)))
     node = bottom_up(node, lambda n: push_join_condition(push_filter(n)))
     if batch:
-        node = top_down(node, join_connected)
+        node = order_joins(node)
         node = bottom_up(node, lambda n: push_join_condition(push_filter(n)))
     node = bottom_up(node, lambda n: limit_scan(filters_into_scan(n)))
     node = bottom_up(node, lambda n: find_equal_keys(n) if batch else find_interval_join(find_equal_keys(n)))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from millstream.common.time import Duration
 from millstream.datastream.connectors.base import Source
+from millstream.datastream.connectors.file_access import FileAccess
 from millstream.datastream.connectors.file_source import FileSource
 from millstream.operators.sink import Sink
 from millstream.sql.changes import INSERTS
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
+from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource, TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression, columns_of
 from millstream.sql.plan.rewrite import moved
@@ -26,6 +28,8 @@ from millstream.table.formats.comparisons import comparisons_of
 from millstream.table.formats.contract import FileTableFormat, MessageFormat, TableFormat
 from millstream.table.formats.registry import format_options, made_format, without_other_formats
 
+# Statistics are in the footer of each file; of tables with more files they cost too much.
+_MAX_FOOTERS = 64
 _DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 
 
@@ -97,6 +101,14 @@ class _Source(TableSource):
                 Duration.of_millis(table.options.duration("source.monitor-interval", 0))
             )
         return builder.build()
+
+    def statistics(self, columns: Sequence[str]) -> TableStatistics | None:
+        table = self._table
+        is_elsewhere = "://" in table.path or table.partition or table.pattern
+        if is_elsewhere or not isinstance(table.format, FileTableFormat) or not os.path.exists(table.path):
+            return None
+        found = [file.path for file in islice(FileAccess({}).find(table.path), _MAX_FOOTERS + 1)]
+        return table.format.statistics(found, columns) if len(found) <= _MAX_FOOTERS else None
 
     def _files(self, columns: Sequence[str], filters: Sequence[Expression]) -> PartitionedFiles:
         """Return what knows partitions, and which files need not be read."""

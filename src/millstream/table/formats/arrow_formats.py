@@ -14,6 +14,7 @@ from millstream.datastream.connectors.file_formats import BulkFormat, Extent, Fi
 from millstream.datastream.formats.parquet_files import RowGroups
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
+from millstream.sql.connectors import TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.sql.types import TimeType
@@ -155,6 +156,40 @@ class ParquetFormat(FileTableFormat):
 
         schema = _schema(fields)
         return _ParquetWriter(ParquetWriter(file, schema, **self._writing), schema, self._group_bytes)
+
+    def statistics(self, paths: Sequence[str], columns: Sequence[str]) -> TableStatistics | None:
+        from pyarrow.parquet import read_metadata
+
+        rows = 0
+        ranges: dict[str, tuple[int, int]] = {}
+        unknown: set[str] = set()
+        for path in paths:
+            try:
+                footer = read_metadata(path)
+            except (OSError, pa.ArrowException):
+                # The job says what is wrong with the file.
+                return None
+            rows += footer.num_rows
+            places = {name: place for place, name in enumerate(footer.schema.names) if name in columns}
+            for group in range(footer.num_row_groups):
+                for name, place in places.items():
+                    found = _range(footer.row_group(group).column(place).statistics)
+                    if found is None:
+                        unknown.add(name)
+                    else:
+                        low, high = ranges.get(name, found)
+                        ranges[name] = min(low, found[0]), max(high, found[1])
+        distinct = {name: high - low + 1 for name, (low, high) in ranges.items() if name not in unknown}
+        return TableStatistics(rows, distinct)
+
+
+def _range(statistics: Any) -> tuple[int, int] | None:
+    """Return the least and greatest whole number of a column chunk."""
+    if statistics is None or not statistics.has_min_max:
+        return None
+    low, high = statistics.min, statistics.max
+    is_whole = isinstance(low, int) and isinstance(high, int)
+    return (low, high) if is_whole and not isinstance(low, bool) else None
 
 
 class _OrcFiles(BulkFormat):

@@ -12,6 +12,7 @@ from millstream.common.serialization import BulkWriter
 from millstream.datastream.connectors.file_formats import FileFormat, FilePart, StreamFormat
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.batch import Batch
+from millstream.sql.connectors import TableStatistics
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType
 from millstream.table.connectors.options import Options
@@ -151,3 +152,7 @@ class FileTableFormat(TableFormat):
     @abstractmethod
     def writer(self, file: BinaryIO, fields: Sequence[Field]) -> BulkWriter:
         """Return what writes a file; its elements are batches."""
+
+    def statistics(self, paths: Sequence[str], columns: Sequence[str]) -> TableStatistics | None:
+        """Return statistics of local files and of some of their columns; None where the format keeps none."""
+        return None
