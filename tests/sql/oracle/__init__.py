@@ -1,0 +1,1 @@
+"""Random SQL programs against DuckDB."""

@@ -1,0 +1,327 @@
+"""Runs a program here in several ways and in DuckDB, compares the final rows, and shrinks a program that differs."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import duckdb
+
+from millstream.common.types import Row, RowKind
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.sql.errors import TableException, ValidationException
+from millstream.table import ChangelogMode, EnvironmentSettings, StreamTableEnvironment
+from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ValuesTable
+
+from .generator import Generator
+from .relations import TYPES, Relation, on_stream
+from .tables import TABLES, Table, TableMaker
+
+Answer = Counter[tuple[Any, ...]]
+
+# More rows than that are not worth the time.
+_MOST_ROWS = 3000
+# DuckDB's division is of doubles: this is decimals', rounded half up.
+_HALF_UP = """CREATE MACRO half_up(n, d) AS CAST(
+    (2 * abs(n::HUGEINT) + abs(d::HUGEINT)) // (2 * abs(d::HUGEINT)) * sign(n) * sign(d) AS DECIMAL(38, 0))"""
+_UNTIL = """CREATE OR REPLACE VIEW v_until AS SELECT id, s, d, ts, until FROM (
+    SELECT *, coalesce(lead(ts) OVER (PARTITION BY id ORDER BY ts), TIMESTAMP '9999-01-01') AS until FROM v_history
+) AS h WHERE NOT gone"""
+
+
+class Skipped(Exception):
+    """DuckDB cannot run the program, or it makes too many rows."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to run a program."""
+
+    name: str
+    parallelism: int = 1
+    batch_rows: int = 1000
+    epochs: int | None = None
+
+    def __str__(self) -> str:
+        cut = "" if self.epochs is None else f", epochs cut by seed {self.epochs}"
+        return f"{self.name} at parallelism {self.parallelism}{cut}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, its tables and a way to run it."""
+
+    seed: int
+    program: Relation
+    tables: dict[str, Table]
+    modes: tuple[Mode, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What went otherwise, and where."""
+
+    case: Case
+    mode: Mode
+    what: str
+
+    def __str__(self) -> str:
+        text = self.case.program.rendered()
+        used = _used(self.case)
+        rows = [f"  {t.name}: {[(k.name, *map(str, v)) for k, v in t.changes]}" for t in used]
+        lines = [f"seed {self.case.seed}, {self.mode}: {self.what}", f"  {text.flink}"]
+        if text.duck != text.flink:
+            lines.append(f"  in DuckDB: {text.duck}")
+        return "\n".join([*lines, *rows])
+
+
+def make(seed: int) -> Case:
+    """Return the case of a seed."""
+    r = random.Random(seed)
+    tables = TableMaker(r).tables()
+    program = Generator(r).program()
+    streaming = Mode("streaming", r.randint(1, 3), r.randint(1, 4), r.randrange(1 << 20))
+    modes = [streaming]
+    if program.in_batch:
+        modes.append(Mode("batch", r.randint(1, 2)))
+    if r.random() < 0.25:
+        modes.append(Mode("mini-batch", r.randint(1, 2), r.randint(1, 4), r.randrange(1 << 20)))
+    if r.random() < 0.25 and _reads_one_changelog(program):
+        modes.append(Mode("row by row", 1, 1, 0))
+    if program.key and r.random() < 0.5:
+        modes.append(Mode("upserts", 1, r.randint(1, 4), r.randrange(1 << 20)))
+    return Case(seed, program, tables, tuple(modes))
+
+
+def _reads_one_changelog(program: Relation) -> bool:
+    """Return whether the order of a program's changes is that of one table's rows."""
+    leaves = program.leaves()
+    return len(leaves) == 1 and leaves[0].label in ("t", "u", "k", "c") and "self join" not in program.labels()
+
+
+def difference(case: Case) -> Difference | None:
+    """Return where a program has another answer than DuckDB's."""
+    query = case.program.rendered().duck
+    _oracle().fill(_used(case))
+    in_batch = _oracle().answer(query)
+    on_a_stream = _oracle().answer(on_stream(query)) if on_stream(query) != query else in_batch
+    for mode in case.modes:
+        expected = in_batch if mode.name == "batch" else on_a_stream
+        if mode.name == "upserts":
+            expected = _with_key(case.program, expected)
+        try:
+            found = _answer(case, mode)
+        except Skipped:
+            raise
+        except Exception as e:
+            return Difference(case, mode, f"{type(e).__name__}: {e}")
+        if found != expected:
+            return Difference(case, mode, f"too many here {dict(found - expected)}, missing {dict(expected - found)}")
+    return None
+
+
+def smallest(found: Difference) -> Difference:
+    """Return a difference of the same kind with as few operators and rows as can be had quickly."""
+    case = replace(found.case, modes=(found.mode,))
+    best = replace(found, case=case)
+    shrinking = True
+    while shrinking:
+        shrinking = False
+        for less in _smaller(best.case):
+            try:
+                again = difference(less)
+            except Skipped:
+                continue
+            if again is not None and _kind(again) == _kind(found):
+                best, shrinking = again, True
+                break
+    return best
+
+
+def _kind(found: Difference) -> str:
+    return found.what.split(" ")[0]
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    for program in (*case.program.inputs, *case.program.smaller()):
+        if program.depth <= case.program.depth and len(program.rendered().flink) < len(case.program.rendered().flink):
+            yield replace(case, program=program)
+    for table in _used(case):
+        for less in table.smaller():
+            yield replace(case, tables={**case.tables, table.name: less})
+    mode = case.modes[0]
+    if mode.epochs is not None:
+        yield replace(case, modes=(replace(mode, epochs=None, batch_rows=1000),))
+    if mode.parallelism > 1:
+        yield replace(case, modes=(replace(mode, parallelism=mode.parallelism - 1),))
+
+
+def _used(case: Case) -> list[Table]:
+    words = set(case.program.rendered().flink.replace(".", " ").replace(")", " ").replace(",", " ").split())
+    return [t for t in case.tables.values() if t.name in words]
+
+
+# --- DuckDB
+
+
+class Oracle:
+    """DuckDB with the tables of one case."""
+
+    def __init__(self) -> None:
+        settings = {"default_null_order": "nulls_first_on_asc_last_on_desc", "threads": 1}
+        self._database = duckdb.connect(config=settings)
+        self._database.execute(_HALF_UP)
+
+    def fill(self, tables: Iterable[Table]) -> None:
+        """Take over the rows of tables."""
+        for table in tables:
+            definition = TABLES[table.name]
+            columns = ", ".join(f"{name} {TYPES[kind][1]}" for name, kind in definition.columns.items())
+            self._make(table.name, columns, table.left())
+            if table.name == "v":
+                history = [(*row, kind is RowKind.DELETE) for kind, row in table.changes]
+                self._make("v_history", f"{columns}, gone BOOLEAN", history)
+                self._database.execute(_UNTIL)
+
+    def _make(self, name: str, columns: str, rows: list[tuple[Any, ...]]) -> None:
+        self._database.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
+        if rows:
+            marks = f"({', '.join('?' * len(rows[0]))})"
+            self._database.execute(
+                f"INSERT INTO {name} VALUES {', '.join([marks] * len(rows))}", [v for r in rows for v in r]
+            )
+
+    def answer(self, query: str) -> Answer:
+        """Return the rows of a query."""
+        try:
+            rows = self._database.execute(query).fetchmany(_MOST_ROWS + 1)
+        except (duckdb.OutOfRangeException, duckdb.ConversionException, duckdb.InvalidInputException) as e:
+            raise Skipped(str(e)) from e
+        if len(rows) > _MOST_ROWS:
+            raise Skipped("too many rows")
+        return Counter(tuple(map(_plain, row)) for row in rows)
+
+
+@cache
+def _oracle() -> Oracle:
+    return Oracle()
+
+
+def _plain(value: Any) -> Any:
+    return value.normalize() + 0 if isinstance(value, Decimal) else value
+
+
+# --- here
+
+
+def _answer(case: Case, mode: Mode) -> Answer:
+    if mode.name == "upserts":
+        return _upserted(case, mode)
+    changes = _changes(case, mode)
+    if mode.name == "row by row":
+        at_once = _changes(case, Mode("streaming"))
+        if [(row.get_row_kind(), tuple(row)) for row in changes] != [(r.get_row_kind(), tuple(r)) for r in at_once]:
+            raise AssertionError(f"the changes {changes} are {at_once} when all rows come at once")
+    return _left(changes)
+
+
+def _environment(case: Case, mode: Mode) -> tuple[LocalEnvironment, StreamTableEnvironment]:
+    env = LocalEnvironment()
+    env.set_parallelism(mode.parallelism)
+    batch = mode.name == "batch"
+    settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
+    t_env = StreamTableEnvironment.create(env, settings)
+    if mode.name == "mini-batch":
+        for key, value in (("enabled", "true"), ("allow-latency", "1 s"), ("size", "5")):
+            t_env.get_config().set(f"table.exec.mini-batch.{key}", value)
+    for table in _used(case):
+        _declare(t_env, table, mode)
+    return env, t_env
+
+
+def _changes(case: Case, mode: Mode) -> list[Row]:
+    """Return the changes that a program makes."""
+    env, t_env = _environment(case, mode)
+    return _run(env, t_env, case.program.rendered().flink, mode)
+
+
+def _declare(t_env: StreamTableEnvironment, table: Table, mode: Mode) -> None:
+    if mode.name == "batch":
+        source = ValuesTable(table.left(), batch_rows=mode.batch_rows, subtasks=mode.parallelism)
+    else:
+        # Changes of a row have an order, which only one subtask keeps.
+        subtasks = mode.parallelism if table.definition.changes == "inserts" else 1
+        source = ValuesTable(table.rows(), table.mode(), batch_rows=mode.batch_rows, subtasks=subtasks)
+    t_env.execute_sql(f"CREATE TABLE {table.name} ({table.declared()}) WITH {source.options}")
+
+
+def _run(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, query: str, mode: Mode) -> list[Row]:
+    sink = CollectSink()
+    table = t_env.sql_query(query)
+    stream = t_env.to_data_stream(table) if mode.name == "batch" else t_env.to_changelog_stream(table)
+    stream.sink_to(sink).set_parallelism(1)
+    r = random.Random(mode.epochs)
+    row_by_row = mode.name == "row by row"
+    job = LocalJob(env, epoch_sizes=None if mode.epochs is None else lambda: 1 if row_by_row else r.randint(1, 4))
+    while not job.is_finished:
+        job.run_epoch()
+        if row_by_row:
+            # All processes are new after each row.
+            job.restart_slots()
+    return sink.results()
+
+
+def _key_places(program: Relation) -> list[int]:
+    return [place for place, c in enumerate(program.columns) if c.name in program.key]
+
+
+def _with_key(program: Relation, rows: Answer) -> Answer:
+    """Return the rows that a table with a primary key takes."""
+    places = _key_places(program)
+    found = Counter({row: n for row, n in rows.items() if all(row[p] is not None for p in places)})
+    if len({tuple(row[p] for p in places) for row in found}) < found.total():
+        raise Skipped("a smaller program has not the key of the larger one")
+    return found
+
+
+def _upserted(case: Case, mode: Mode) -> Answer:
+    """Write a program's rows to a table with a primary key, which takes upserts, and return what it has then."""
+    _, t_env = _environment(case, mode)
+    program = case.program
+    sink = ValuesTable((), ChangelogMode.upsert())
+    columns = ", ".join(f"{c.name} {TYPES[c.kind][0]}" for c in program.columns)
+    key = ", ".join(program.key)
+    t_env.execute_sql(f"CREATE TABLE o ({columns}, PRIMARY KEY ({key}) NOT ENFORCED) WITH {sink.options}")
+    tests = " AND ".join(f"{name} IS NOT NULL" for name in program.key)
+    t_env.execute_sql(f"INSERT INTO o SELECT * FROM ({program.rendered().flink}) AS program WHERE {tests}").wait()
+    places = _key_places(program)
+    rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row in sink.results():
+        values = tuple(map(_plain, row))
+        name = tuple(values[p] for p in places)
+        if row.get_row_kind() is RowKind.DELETE:
+            if name not in rows:
+                raise AssertionError(f"the row of key {name} is deleted, and was never there")
+            del rows[name]
+        else:
+            rows[name] = values
+    return Counter(rows.values())
+
+
+def _left(rows: Iterable[Row]) -> Answer:
+    found: Answer = Counter()
+    for row in rows:
+        found[tuple(map(_plain, row))] += -1 if row.get_row_kind().name in ("UPDATE_BEFORE", "DELETE") else 1
+    if any(n < 0 for n in found.values()):
+        raise AssertionError(f"rows are retracted that were never there: {dict(-found)}")
+    return +found
+
+
+def is_refused(found: Difference) -> bool:
+    """Return whether a program was refused with a reason."""
+    return found.what.startswith((TableException.__name__, ValidationException.__name__))

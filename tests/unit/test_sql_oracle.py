@@ -1,0 +1,18 @@
+"""Random SQL programs have DuckDB's answers; `make sql-oracle` runs thousands."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sql.oracle.running import Skipped, difference, make
+
+_PER_TEST = 12
+
+
+@pytest.mark.parametrize("first", range(0, 8 * _PER_TEST, _PER_TEST))
+def test_random_programs_have_duckdbs_answers(first: int) -> None:
+    for seed in range(first, first + _PER_TEST):
+        try:
+            found = difference(make(seed))
+        except Skipped:
+            continue
+        assert found is None, f"{found}\nrun `python -m tests.sql.oracle --seed {seed} --count 1` to shrink it"
