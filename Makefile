@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs lint format simulate proof bench bench-sql bench-nexmark chaos soak soak-sql clean
+.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -69,9 +69,14 @@ parity: $(STAMP)
 sql-docs: $(STAMP)
 	$(BIN)/python tests/sql/reference.py
 
-# Thousands of random queries whose answers SQLite knows; a hundred are among the tests.
+# So many random programs whose answers DuckDB knows; a hundred are among the tests.
+PROGRAMS ?= 20000
 sql-oracle: $(STAMP)
-	$(BIN)/python tests/sql/oracle.py --count 5000
+	$(BIN)/python -m tests.sql.oracle --count $(PROGRAMS)
+
+# TPC-DS at scale 1 in batch, each query's answer compared with DuckDB's.
+bench-tpcds: $(STAMP)
+	$(BIN)/python bench/sql/tpcds.py
 
 # Random changelogs through every operator into every kind of sink, at parallelism 1 to 4.
 sql-order: $(STAMP)

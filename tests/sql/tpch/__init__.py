@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,9 @@ def generate(folder: Path, scale: float = SCALE) -> None:
     subprocess.run([program, "parquet", "-s", str(scale), f"--output-dir={folder}"], check=True, capture_output=True)
 
 
-def create_tables(env: TableEnvironment, folder: Path) -> None:
+def create_tables(env: TableEnvironment, folder: Path, tables: Sequence[str] = TABLES) -> None:
     """Declare the tables."""
-    for table in TABLES:
+    for table in tables:
         path = folder / f"{table}.parquet"
         columns = ", ".join(f"{field.name} {_type(field.type)}" for field in pq.read_schema(path))
         options = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet'"
