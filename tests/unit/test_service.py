@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -551,6 +552,67 @@ def test_the_history_is_a_command(tmp_path: Any) -> None:
             process.terminate()
     assert process.returncode == 0
     assert list((tmp_path / "run" / "millstream").iterdir()) == []
+
+
+class SlowAnswers:
+    """An application whose answers take a while; `made` counts them."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.may_answer = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.made += 1
+        number = self.made
+        await self.may_answer.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"%d" % number})
+
+
+def asks(front: Front) -> asyncio.Task[bytes]:
+    async def ask() -> bytes:
+        body: list[bytes] = []
+
+        async def send(message: Any) -> None:
+            body.append(message.get("body", b""))
+
+        scope = {"type": "http", "path": "/jobs", "method": "GET", "query_string": b"", "headers": []}
+        await front(scope, None, send)  # type: ignore[arg-type]
+        return b"".join(body)
+
+    return asyncio.create_task(ask())
+
+
+def test_front_makes_one_answer_for_all_who_ask_at_the_same_time() -> None:
+    async def run() -> None:
+        now = [0.0]
+        app = SlowAnswers()
+        front = Front(app, None, 1.0, lambda: now[0])
+        clients = [asks(front) for _ in range(200)]
+        await asyncio.sleep(0)
+        # It takes longer to make than it is kept.
+        now[0] = 5.0
+        app.may_answer.set()
+        assert await asyncio.gather(*clients) == [b"1"] * 200
+        assert await asks(front) == b"1"
+        now[0] = 6.5
+        assert await asks(front) == b"2"
+
+    asyncio.run(run())
+
+
+def test_front_makes_another_answer_when_the_first_client_goes_away() -> None:
+    async def run() -> None:
+        app = SlowAnswers()
+        front = Front(app, None, 1.0, lambda: 0.0)
+        first, second = asks(front), asks(front)
+        await asyncio.sleep(0)
+        first.cancel()
+        app.may_answer.set()
+        assert await second == b"2"
+        assert await asks(front) == b"2"
+
+    asyncio.run(run())
 
 
 def test_what_functions_say_is_kept_by_job_and_by_executor() -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from millstream.datastream.command_line import end_signals
 
 # The signal comes with the first thing that `ignore` does, which is when a host ends slots that are about to go.
 PROGRAM = """
@@ -32,3 +39,37 @@ finally:
 def test_who_ends_already_closes_what_is_open_in_silence() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr, done.returncode) == ("closed True\n", "", 0)
+
+
+ENDLESS = """
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"millstream.engine": "local"}))
+env.enable_checkpointing(50)
+env.from_source(DataGeneratorSource(lambda i: i, None, 100)).print()
+env.execute()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143)])
+def test_program_leaves_no_directory_behind_when_a_signal_ends_it(tmp_path: Path, number: int, code: int) -> None:
+    program, temporary = tmp_path / "endless.py", tmp_path / "t"
+    program.write_text(ENDLESS)
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, env=environment) as job:
+        assert job.stdout is not None and job.stdout.readline()
+        assert list(temporary.iterdir())
+        job.send_signal(number)
+        assert job.wait(60) == code
+    assert list(temporary.iterdir()) == []
+
+
+def test_servers_do_not_end_on_hang_up_where_nohup_ignores_it() -> None:
+    assert signal.SIGHUP in end_signals()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert end_signals() == [signal.SIGINT, signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGHUP, before)

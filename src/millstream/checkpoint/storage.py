@@ -6,13 +6,14 @@ A name is relative to the storage's own place, or absolute: a path, or a URL.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import shutil
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from millstream.common.configuration import Configuration
@@ -105,6 +106,8 @@ class StateLocation:
         return open_storage(self.url, self.options, self.copies)
 
 
+# What a disk says that has no room.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 # Where a file can be made on the condition that there is none.
 _CONDITIONAL = ("s3", "s3a", "memory")
 
@@ -115,6 +118,21 @@ def storage_options(config: Configuration) -> dict[str, Any]:
     """Return what Flink's `s3.*` settings mean to fsspec."""
     found = {ours: config.get_string(key, "") for key, ours in _S3_KEYS.items() if config.contains_key(key)}
     return {"s3": found, "s3a": found} if found else {}
+
+
+@contextlib.contextmanager
+def _written_to(directory: str, setting: str = "execution.checkpointing.dir") -> Iterator[None]:
+    """Say where it was, and what can be done, when something cannot be written."""
+    try:
+        yield
+    except OSError as e:
+        text = f"State cannot be written to {directory}: {e.strerror or e}."
+        if e.errno in _FULL:
+            text += (
+                f" Free space there, set '{setting}' to a directory with more, or keep fewer checkpoints "
+                "('execution.checkpointing.num-retained')."
+            )
+        raise MillstreamError(text) from None
 
 
 class DirectoryStorage:
@@ -153,7 +171,7 @@ class DirectoryStorage:
         path = self._path(name)
         if not os.path.isdir(os.path.dirname(path)):
             self._make(os.path.dirname(path))
-        with open(path, "wb") as f:
+        with _written_to(os.path.dirname(path)), open(path, "wb") as f:
             for part in parts:
                 f.write(part)
             return f.tell()
@@ -178,11 +196,13 @@ class DirectoryStorage:
         """Write a file under another name, and return that."""
         self._make(os.path.dirname(path))
         unfinished = f"{path}.{uuid.uuid4().hex[:8]}.inprogress"
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
-        with os.fdopen(descriptor, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
+        mode = 0o600 if private else 0o666
+        with _written_to(os.path.dirname(path)):
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(descriptor, "wb") as f:
+                f.write(data)
+                f.flush()
+                os.fsync(f.fileno())
         return unfinished
 
     def create(self, name: str, data: bytes) -> bool:
@@ -286,7 +306,7 @@ class RemoteStorage:
         if name.startswith("/"):
             return DirectoryStorage("/").write(name, parts)
         copy = self._copy(name)
-        with open(copy, "wb") as f:
+        with _written_to(self._cache, "io.tmp.dirs"), open(copy, "wb") as f:
             for part in parts:
                 f.write(part)
             size = f.tell()

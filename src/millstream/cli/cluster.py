@@ -27,6 +27,7 @@ from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.known_keys import check_keys
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least
+from millstream.datastream.command_line import end_signals
 from millstream.leader.options import HaOptions
 from millstream.service.archive import Archive
 from millstream.service.archiver import DIRECTORY
@@ -103,7 +104,8 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
         is_stopped.set()
         is_over.set()
 
-    signal.signal(signal.SIGTERM, lambda *_: is_over.set())
+    for number in end_signals():
+        signal.signal(number, lambda *_: is_over.set())
     submit_token = options.token or secrets.token_hex(16)
     manager = _JobManager.of(config, options, submit_token)
     if manager is not None and manager.candidate.await_lead(is_over.is_set) is None:

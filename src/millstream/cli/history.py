@@ -12,6 +12,7 @@ from millstream.cli.output import JSON, count, print_json
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.setting import DurationSetting, TextSetting
+from millstream.datastream.command_line import end_signals
 from millstream.service.archiver import DIRECTORY as WRITTEN_TO
 from millstream.service.history import ArchiveDirectory, Shelf, history_app
 from millstream.service.options import PORT, ServiceOptions
@@ -52,7 +53,7 @@ def history(port: str | None, defines: tuple[str, ...], as_json: bool, directory
     server.start()
     click.echo(f"millstream: {count(len(shelf.all()), 'ended job')} of {place}, shown at {server.url}", err=True)
     is_over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in end_signals():
         signal.signal(number, lambda *_: is_over.set())
     while not is_over.wait(REFRESH.read(config) / 1000):
         archives.refresh()

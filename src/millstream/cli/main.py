@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from functools import partial
 
@@ -18,11 +17,11 @@ from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, 
 from millstream.common import pyflink_names
 from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.telling import tell_any
-from millstream.datastream.command_line import end_program, watch_jobs
+from millstream.datastream.command_line import end_on_signals, watch_jobs
 from millstream.graph.picture import draw
 
 # What the exit codes mean, besides 0; see docs/cli.md.
-FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 # Ours, and Flink's for the two that can.
 APPLICATION = ("application", "yarn-application", "kubernetes-application")
 
@@ -112,7 +111,7 @@ def run(
         pyflink_names.install()
     if sys.stderr.isatty():
         watch_jobs(lambda job: LiveLine(job, sys.stderr).start())
-    signal.signal(signal.SIGTERM, lambda *_: end_program(TERMINATED))
+    end_on_signals()
     if local and master is not None:
         raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
     if local:

@@ -11,6 +11,7 @@ import click
 from millstream.cli.settings import DEFINES, PARALLELISM, as_settings
 from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.known_keys import check_keys
+from millstream.datastream.command_line import end_signals
 
 
 @click.command("sql-gateway")
@@ -30,7 +31,7 @@ def sql_gateway(parallelism: int | None, master: str | None, local: bool, define
     check_keys(settings.keys())
     gateway = Gateway(settings)
     is_over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in end_signals():
         signal.signal(number, lambda *_: is_over.set())
     gateway.start()
     click.echo(f"The SQL gateway is at {gateway.url}.")

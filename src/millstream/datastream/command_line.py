@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
@@ -56,6 +58,24 @@ def end_program(code: int) -> None:
     """Have the program end, with an exit code, also when it waits for a job; for signal handlers."""
     _exit_codes.append(code)
     sys.exit(code)
+
+
+def end_on_signals() -> None:
+    """Have SIGTERM and SIGHUP end the program in good order, so that no directory is left behind.
+
+    What the program, or whoever started it (nohup), has decided about a signal is left alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda number, _: end_program(128 + number))
+
+
+def end_signals() -> list[int]:
+    """Return the signals that ask a server to end: not SIGHUP where whoever started it (nohup) ignores that."""
+    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *hang_up]
 
 
 def await_end(job: JobMaster) -> JobExecutionResult:

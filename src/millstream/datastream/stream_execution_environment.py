@@ -43,6 +43,7 @@ from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
 from millstream.datastream.command_line import (
     await_end,
+    end_on_signals,
     stop_if_only_planned,
     tell_watchers,
     with_command_line,
@@ -521,6 +522,7 @@ class StreamExecutionEnvironment:
         return sinks
 
     def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
+        end_on_signals()
         check_keys(with_last_word(self._config).key_set() - self.get_config().get_global_job_parameters().keys())
         graph = self._stream_graph(job_name, sinks)
         stop_if_only_planned(graph, self._config)

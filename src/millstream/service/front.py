@@ -6,6 +6,8 @@ picture of a job, so that fifty open pages cost a job as good as nothing.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import re
 import time
 from collections.abc import Callable
@@ -26,9 +28,17 @@ _NEVER_KEPT = re.compile(
 
 @dataclass
 class _Kept:
-    until: float
+    """An answer: while it is being made, others who ask for the same wait for it."""
+
+    is_made: asyncio.Event = field(default_factory=asyncio.Event)
+    until: float = math.inf
     start: Message = field(default_factory=dict)
     body: list[bytes] = field(default_factory=list)
+    is_whole: bool = False
+
+    async def send(self, send: Send) -> None:
+        await send(self.start)
+        await send({"type": "http.response.body", "body": b"".join(self.body)})
 
 
 class Front:
@@ -69,26 +79,38 @@ class Front:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        key, now = (scope["path"], scope["query_string"]), self._clock()
-        found = self._kept.get(key)
-        if found is not None and found.until > now:
-            await send(found.start)
-            await send({"type": "http.response.body", "body": b"".join(found.body)})
-            return
-        new = _Kept(now + self._keep_seconds)
+        key = (scope["path"], scope["query_string"])
+        while (found := self._kept.get(key)) is not None and found.until > self._clock():
+            await found.is_made.wait()
+            if found.is_whole:
+                await found.send(send)
+                return
+            # Whoever asked first has gone, and what was made for it is of no use: the next one has it made anew.
+        await self._make(key, scope, receive, send)
+
+    async def _make(self, key: tuple[str, bytes], scope: Scope, receive: Receive, send: Send) -> None:
+        """Have an answer made, for this client and for all who ask for the same before it is there and soon after."""
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        new = self._kept[key] = _Kept()
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 new.start = message
             elif message["type"] == "http.response.body":
                 new.body.append(message.get("body", b""))
+                new.is_whole = not message.get("more_body", False)
             await send(message)
 
-        await self._app(scope, receive, noted)
-        if new.start.get("status") == 200 and sum(map(len, new.body)) <= _MOST_BYTES:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            self._kept[key] = new
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            new.is_made.set()
+            # From when it is there: one that takes longer to make than it is kept would be made for everybody.
+            new.until = self._clock() + self._keep_seconds
+            is_kept = new.is_whole and new.start["status"] == 200 and sum(map(len, new.body)) <= _MOST_BYTES
+            if not is_kept and self._kept.get(key) is new:
+                del self._kept[key]
 
 
 def _header(scope: Any) -> str:

@@ -20,11 +20,17 @@ DIRECTORY_VARIABLE = "MILLSTREAM_CONTROL_DIR"
 
 
 _directories: list[str] = []
+# Those that were made here.
+_made: list[str] = []
 
 
 def make_directory() -> str:
     """Make the directory; the daemons-to-be find it in the environment of their JVM."""
+    for former in _made:
+        # Of a Spark that has ended, and its daemons with it.
+        shutil.rmtree(former, ignore_errors=True)
     directory = socket_directory("millstream-control-")
+    _made[:] = [directory]
     _directories.append(directory)
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory

@@ -101,6 +101,9 @@ def is_dead() -> bool:
 
 
 def _start(config: Configuration) -> Gateway:
+    for dead in _started:
+        # It is reaped, and leaves no pipe and no directory behind, however often Spark is started again.
+        dead.stop()
     started = Gateway(find_java(), _settings(config), _environment(config))
     _started[:] = [started]
     return started

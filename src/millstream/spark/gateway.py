@@ -200,7 +200,7 @@ class Gateway:
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": self._info,
                 "SPARK_CONNECT_MODE": "0",
             },
-            # Ctrl-C, and SIGTERM to everybody, are for the Python program, which will end the JVM in good order.
+            # Ctrl-C, and SIGTERM or SIGHUP to everybody, are for the Python program, which ends the JVM in good order.
             preexec_fn=partial(leave_to_parent, _left_to_us(self._environment)),
         )
 
@@ -229,7 +229,7 @@ class Gateway:
                 port, length = struct.unpack_from(">ii", data)
                 return port, data[8 : 8 + length].decode()
             time.sleep(0.005)
-        self._process.kill()
+        self._kill()
         raise MillstreamError(f"The Java process that runs Spark did not start within {_START_SECONDS:g} seconds.")
 
 
@@ -251,7 +251,7 @@ def spark_home() -> str:
 def _left_to_us(environment: dict[str, str]) -> list[int]:
     # The executors of a cluster on this machine are ended by SIGTERM, and would ignore it too.
     has_executors = "SPARK_WORKER_DIR" in environment
-    return [signal.SIGINT] if has_executors else [signal.SIGINT, signal.SIGTERM]
+    return [signal.SIGINT, signal.SIGHUP] if has_executors else [signal.SIGINT, signal.SIGHUP, signal.SIGTERM]
 
 
 def _jars() -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import lmdb
 
+from millstream.common.errors import MillstreamError
 from millstream.common.pickles import dump
 from millstream.state.key_groups import stable_hash
 
@@ -105,6 +106,11 @@ class LmdbBase:
             except lmdb.MapFullError:
                 self._count = count
                 self._store.grow()
+            except lmdb.DiskError as e:
+                raise MillstreamError(
+                    f"State cannot be written to {self._store.path}: {e}. Free space there, or set 'io.tmp.dirs' to a "
+                    "directory with more."
+                ) from None
 
     def _put(self, txn: Any, row: Any, content: Any) -> None:
         address = self._address(row)

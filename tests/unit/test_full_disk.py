@@ -1,0 +1,51 @@
+"""A disk that is full: the directory and the choices are named, not our own code."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from millstream.checkpoint.storage import DirectoryStorage
+from millstream.common.errors import MillstreamError
+from millstream.operators.failures import user_traceback
+from millstream.testing import CollectSink, LocalEnvironment
+
+SAID = "State cannot be written to {}: No space left on device. Free space there, set 'execution.checkpointing.dir'"
+
+
+def full(path: Path) -> str:
+    """Make a file that takes nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to("/dev/full")
+    return path.name
+
+
+def test_storage_names_directory_and_choices_when_the_disk_is_full(tmp_path: Path) -> None:
+    storage = DirectoryStorage(str(tmp_path))
+    with pytest.raises(MillstreamError) as raised:
+        storage.write(full(tmp_path / "state"), [b"x" * 100_000])
+    assert str(raised.value).startswith(SAID.format(tmp_path))
+    assert user_traceback(raised.value) == str(raised.value)
+
+
+def test_job_names_directory_and_choices_when_the_checkpoint_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fdopen
+
+    def on_full_disk(descriptor: int, *arguments: str) -> object:
+        os.close(descriptor)
+        return open("/dev/full", "wb")
+
+    env = LocalEnvironment()
+    env.enable_checkpointing(10)
+    env.get_configuration().set_string("execution.checkpointing.dir", str(tmp_path))
+    env.from_collection([1]).sink_to(CollectSink())
+    # Of all that a job writes, its manifests are written by a descriptor.
+    monkeypatch.setattr(os, "fdopen", on_full_disk)
+    client = env.execute_async()
+    with pytest.raises(MillstreamError, match="State cannot be written to .*: No space left on device"):
+        client.get_job_execution_result().result(60)
+    monkeypatch.setattr(os, "fdopen", real)
