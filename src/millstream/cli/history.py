@@ -49,12 +49,12 @@ def history(port: str | None, defines: tuple[str, ...], as_json: bool, directory
         print_json([{**archive.line, "service": place} for archive in shelf.all()])
         return
     app = history_app(shelf, config.to_dict(), options.token, options.refresh_ms)
-    server = PublicServer(app, options, kind="history")
-    server.start()
-    click.echo(f"millstream: {count(len(shelf.all()), 'ended job')} of {place}, shown at {server.url}", err=True)
     is_over = threading.Event()
     for number in end_signals():
         signal.signal(number, lambda *_: is_over.set())
+    server = PublicServer(app, options, kind="history")
+    server.start()
+    click.echo(f"millstream: {count(len(shelf.all()), 'ended job')} of {place}, shown at {server.url}", err=True)
     while not is_over.wait(REFRESH.read(config) / 1000):
         archives.refresh()
     server.stop()
