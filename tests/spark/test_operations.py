@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from cep_cases import recorded
 from cep_on_operator import expected
@@ -70,6 +71,31 @@ def test_map_filter_flat_map_with_classes_and_callables(env1: Env, collect: Coll
     assert collect(numbers.map(Double()).flat_map(Twice()).map(lambda x: x + 1)) == [3, 3, 5, 5, 7, 7]
     assert collect(numbers.filter(Odd()).filter(lambda x: x > 1)) == [3]
     assert collect(numbers.flat_map(Nothing())) == []
+
+
+@attrs.frozen
+class Account:
+    """A key of a user's class; no two objects share their strings."""
+
+    name: str = attrs.field(eq=str.lower)
+    tags: frozenset[str]
+
+
+def _account(number: int) -> Account:
+    name, tags = f"ann{number % 5}", [f"x{number % 3}", "yy", f"z{number % 3}"]
+    return Account(name.upper() if number % 2 else name, frozenset(tags if number % 4 else reversed(tags)))
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_keyed_state_is_one_for_equal_objects_of_a_class(env: Env, collect: Collect, backend: str) -> None:
+    env.set_parallelism(2)
+    env.configure(Configuration.from_dict({"state.backend.type": backend}))
+    numbers = env.from_source(NumberSequenceSource(0, 299))
+    counted = numbers.map(lambda n: (_account(n), 1)).key_by(lambda p: p[0]).sum(1)
+    most: dict[Account, int] = {}
+    for account, count in collect(counted):
+        most[account] = max(count, most.get(account, 0))
+    assert sorted(most.values()) == [20] * 15
 
 
 def test_a_large_input_passes_whole_and_in_order(env1: Env, collect: Collect) -> None:

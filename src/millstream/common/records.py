@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["record"]
+__all__ = ["compares_fields", "record"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
@@ -81,6 +81,11 @@ def _equal(one: Any, other: Any) -> Any:
     if one.__class__ is not other.__class__:
         return NotImplemented
     return one._compared(one) == one._compared(other)
+
+
+def compares_fields(equal: Any) -> bool:
+    """Return whether an `__eq__` is the one of records."""
+    return equal is _equal
 
 
 def _hash(one: Any) -> int:

@@ -7,19 +7,20 @@ depends on PYTHONHASHSEED, the process, or the machine.
 from __future__ import annotations
 
 import datetime
-import pickle
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from decimal import Decimal
-from enum import Enum
+from fractions import Fraction
 from numbers import Number, Real
 from typing import Any
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 from millstream.common.errors import MillstreamError
 from millstream.common.time import Instant
 from millstream.common.types import Row
+from millstream.state.key_identity import Hashed, Identity, compared, identity_of, inherited_from
 
 DEFAULT_MAX_PARALLELISM = 128
 UPPER_BOUND_MAX_PARALLELISM = 1 << 15
@@ -27,8 +28,6 @@ UPPER_BOUND_MAX_PARALLELISM = 1 << 15
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B1
 _NAN = 0x7FC00000
-# The hash of a class that does not define one: each of its objects has its own.
-_BY_IDENTITY: Any = object.__hash__
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -90,7 +89,7 @@ def _number(key: Any) -> int:
 
 
 def _text(key: str) -> int:
-    return crc32(key.encode("utf-8", "surrogatepass"))
+    return crc32(str.encode(key, "utf-8", "surrogatepass"))
 
 
 def _sequence(key: Any) -> int:
@@ -108,13 +107,49 @@ def _unordered(members: Any) -> int:
 
 
 def _datetime(key: datetime.datetime) -> int:
+    # As Python compares them: whatever the fold is.
+    key = key.replace(fold=0)
     if key.utcoffset() is None:
-        return _text(key.replace(fold=0).isoformat())
+        return _text(key.isoformat())
     return _number((key - _EPOCH) // _MICROSECOND)
 
 
 def _time(key: datetime.time) -> int:
-    return _text(key.replace(fold=0).isoformat())
+    key = key.replace(fold=0)
+    offset = key.utcoffset()
+    if offset is None:
+        return _text(key.isoformat())
+    since_midnight = datetime.datetime.combine(_EPOCH.date(), key.replace(tzinfo=None)) - _EPOCH.replace(tzinfo=None)
+    return _number((since_midnight - offset) // _MICROSECOND)
+
+
+class FrozenList(tuple[Any, ...]):
+    """A list that was used as a key: equal to no tuple, as a list is."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return other.__class__ is FrozenList and tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+class FrozenDict(tuple[Any, ...]):
+    """A dict that was used as a key: its items, in an order that makes no difference."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return other.__class__ is FrozenDict and frozenset(self) == frozenset(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self))
 
 
 _HASHERS: dict[type, Callable[[Any], int]] = {
@@ -122,70 +157,47 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
     bool: _number,
     float: _number,
     complex: _number,
+    Decimal: _number,
+    Fraction: _number,
     str: _text,
     bytes: crc32,
     bytearray: crc32,
     type(None): lambda _: 0x9E3779B9,
     tuple: _sequence,
     list: _sequence,
+    FrozenList: _sequence,
     Row: lambda key: _sequence(key) if key._fields is None else _unordered(key._values),
     frozenset: _unordered,
     set: _unordered,
     dict: lambda key: _unordered(key.items()),
+    OrderedDict: lambda key: _unordered(key.items()),
+    FrozenDict: _unordered,
     datetime.date: lambda key: _number(key.toordinal()),
     datetime.datetime: _datetime,
     datetime.time: _time,
     datetime.timedelta: lambda key: _number(key // _MICROSECOND),
     Instant: lambda key: _sequence((key.seconds, key.nanos)),
     uuid.UUID: lambda key: _number(key.int),
+    Hashed: lambda key: stable_hash(key.value),
 }
+
+
+_found: WeakKeyDictionary[type, Callable[[Any], int]] = WeakKeyDictionary()
 
 
 def _other(key: Any) -> int:
     if isinstance(key, FrozenNaN):
         return _NAN
-    if isinstance(key, Enum):
-        return _sequence((type(key).__qualname__, key.name)) if not isinstance(key, (int, str)) else _base(key)
-    if isinstance(key, Number):
-        return _number(key)
-    for kind in (str, bytes, tuple, Row, list, frozenset, dict, datetime.datetime, datetime.date):
-        if isinstance(key, kind):
-            return _HASHERS[kind](key)
-    if is_dataclass(key) and not isinstance(key, type):
-        return _sequence([getattr(key, f.name) for f in fields(key) if f.compare])
-    if getattr(type(key), "__hash__", None) is _BY_IDENTITY and not isinstance(key, type):
-        raise MillstreamError(
-            f"A key of class {type(key).__name__} is equal to no other: the class has no __eq__ and __hash__ by value, "
-            "so every record would be a key of its own. Give it both (a frozen dataclass has them), or use a str, a "
-            "number or a tuple as the key."
-        )
-    if type(key).__module__ == "numpy" and hasattr(key, "item"):
-        if key != key:
-            raise MillstreamError(f"The key {key!r} is not equal to itself: let the selector return None for it.")
-        return stable_hash(key.item())
-    try:
-        return crc32(pickle.dumps(key, 5))
-    except Exception as e:
-        raise MillstreamError(
-            f"A key of type {type(key).__name__} cannot be hashed the same way in every process: {e}. "
-            "Use a str, a number, bytes, a date, or a tuple of those as the key."
-        ) from e
+    cls = key.__class__
+    hasher = _found.get(cls)
+    if hasher is None:
+        kind = inherited_from(cls, _HASHERS)
+        hasher = _found[cls] = _by_identity(identity_of(key)) if kind is None else _HASHERS[kind]
+    return hasher(key)
 
 
-def _base(key: Any) -> int:
-    return _number(int(key)) if isinstance(key, int) else _text(str.__str__(key))
-
-
-class FrozenList(tuple[Any, ...]):
-    """A list that was used as a key."""
-
-    __slots__ = ()
-
-
-class FrozenDict(tuple[Any, ...]):
-    """A dict that was used as a key: its items in a settled order."""
-
-    __slots__ = ()
+def _by_identity(identity: Identity) -> Callable[[Any], int]:
+    return lambda key: stable_hash(identity(key))
 
 
 class FrozenNaN:
@@ -235,7 +247,8 @@ def _has_nan(key: Any) -> bool:
     if isinstance(key, Number):
         # A scalar of numpy.
         return bool(key != key)
-    if is_dataclass(key) and any(_has_nan(getattr(key, f.name)) for f in fields(key) if f.compare):
+    values = compared(key)
+    if values is not None and any(map(_has_nan, values)):
         raise MillstreamError(
             f"The key {key!r} has a NaN in a field, which is not equal to itself: use a tuple of the fields as the key."
         )
@@ -252,7 +265,7 @@ def freeze(key: Any) -> Any:
         make = getattr(type(key), "_make", None)
         return key if make is None else make(map(freeze, key))
     if isinstance(key, dict):
-        return FrozenDict(sorted(((freeze(k), freeze(v)) for k, v in key.items()), key=stable_hash))
+        return FrozenDict((freeze(k), freeze(v)) for k, v in key.items())
     if isinstance(key, (set, frozenset)):
         return frozenset(map(freeze, key))
     if isinstance(key, bytearray):

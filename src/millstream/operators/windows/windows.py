@@ -17,6 +17,10 @@ class Window:
         """Return the last timestamp that can belong to the window."""
         raise NotImplementedError(f"{type(self).__name__} must say which timestamp is its last")
 
+    def __stable_key__(self) -> int:
+        """Return what equal windows have in common, whatever a user's class compares."""
+        return self.max_timestamp()
+
 
 class _Interval(NamedTuple):
     start: int
