@@ -158,6 +158,35 @@ def test_others_are_taken(selector: Callable[[Any], Any]) -> None:
     assert [n for _, n in keyed_by(selector)] == [0, 1, 3, 6]
 
 
+# Recorded from PyFlink 2.3: what get_current_key() gives for keys of a declared type, and which meet.
+@pytest.mark.parametrize(
+    ("key_type", "keys", "counted"),
+    [
+        (Types.INT(), [False, 0, 1, True, 0.2, 1.7], [(1, 0), (2, 0), (1, 1), (2, 1), (3, 0), (3, 1)]),
+        (Types.BOOLEAN(), [False, 0, 1, 2], [(1, False), (2, False), (1, True), (2, True)]),
+        (Types.FLOAT(), [0.1, 0.1000000001], [(1, 0.10000000149011612), (2, 0.10000000149011612)]),
+        (Types.DOUBLE(), [1, 1.0, True], [(1, 1.0), (2, 1.0), (3, 1.0)]),
+        (Types.TUPLE([Types.INT()]), [(False,), (0,), (0.9,)], [(1, (0,)), (2, (0,)), (3, (0,))]),
+        (Types.ROW([Types.INT()]), [Row(0), Row(False)], [(1, Row(f0=0)), (2, Row(f0=0))]),
+    ],
+)
+@pytest.mark.parametrize("made", [False, True])
+def test_key_by_coerces_keys_to_the_declared_type(key_type: Any, keys: list[Any], counted: Any, made: bool) -> None:
+    env = LocalEnvironment()
+    env.set_parallelism(2)
+    # A key that is a part of its record is looked up by the receiver, one that is made travels with it.
+    records = env.from_collection([(key, 0) for key in keys])
+    selector: Any = (lambda v: next(iter(v))) if made else (lambda v: v[0])
+    found = list(records.key_by(selector, key_type).process(Count()).execute_and_collect())
+    assert sorted(map(repr, found)) == sorted(map(repr, counted))
+
+
+def test_key_by_names_the_key_that_does_not_fit_the_declared_type() -> None:
+    counted = LocalEnvironment().from_collection(["a"]).key_by(lambda v: v, Types.INT()).process(Count())
+    with pytest.raises(EpochFailed, match="The key: the value 'a' .* does not fit the type Integer"):
+        list(counted.execute_and_collect())
+
+
 def test_scalars_of_numpy_are_the_same_keys_as_python_values() -> None:
     np = pytest.importorskip("numpy")
     for scalar, value in [(np.bool_(True), True), (np.int64(5), 5), (np.float64(2.5), 2.5), (np.str_("a"), "a")]:

@@ -44,15 +44,20 @@ def plain(value: Any) -> Any:
 
 
 def _whole(name: str, bits: int | None) -> Converter:
-    """Return a converter to ints of so many bits; one that does not fit is refused, as no width makes it right."""
+    """Return a converter to ints of so many bits: other numbers are cut off, and one that is too large is refused."""
     high = None if bits is None else 1 << (bits - 1)
 
     def convert(value: Any) -> Any:
         if value is None:
             return None
+        held = plain(value)
+        # Unlike int(), a text that shows a number is none.
+        if not hasattr(held, "__int__") and not hasattr(held, "__index__"):
+            raise misfit(value, name)
         try:
-            number = int(plain(value).__index__())
-        except (AttributeError, TypeError):
+            number = int(held)
+        except (ValueError, OverflowError, TypeError):
+            # A NaN, or infinite.
             raise misfit(value, name) from None
         if high is not None and not -high <= number < high:
             raise misfit(value, f"{name}, which is from {-high} to {high - 1}")

@@ -558,15 +558,6 @@ class _FieldsTypeInfo(TypeInformation):
         return convert
 
 
-def has_rows(type_info: TypeInformation) -> bool:
-    """Tell whether there are rows in values of a type."""
-    if isinstance(type_info, RowTypeInfo):
-        return True
-    if isinstance(type_info, TupleTypeInfo):
-        return any(map(has_rows, type_info.get_field_types()))
-    return isinstance(type_info, _ElementTypeInfo) and has_rows(type_info.get_element_type())
-
-
 def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Any]:
     """Return the values of a row in the order of a type's fields: by name if the row has names, else as they are."""
     own = row._fields

@@ -17,7 +17,6 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
     check_type,
-    has_rows,
 )
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
@@ -342,11 +341,10 @@ class DataStream(OperatorSettings, Generic[T_co]):
         if isinstance(key_selector, (int, str)):
             self._check_field("key_by", key_selector)
         check_type(key_type, "The key type of key_by()")
-        selector = key_of(key_selector)
-        if key_type is not None and has_rows(key_type):
-            selector = _keys_as_rows(selector, key_type)
-        ends = [StreamEnd(e.source, KeyPartitioner(selector), e.tag) for e in self._ends]
-        return KeyedStream(self._environment, ends, selector, key_type, DataStream(self._environment, self._ends))
+        by_key = KeyPartitioner(key_of(key_selector), key_type)
+        ends = [StreamEnd(e.source, by_key, e.tag) for e in self._ends]
+        unkeyed = DataStream(self._environment, self._ends)
+        return KeyedStream(self._environment, ends, by_key.select, key_type, unkeyed)
 
     def rebalance(self) -> DataStream[T_co]:
         """Send records to all subtasks in turn."""
@@ -571,13 +569,6 @@ class CachedDataStream(DataStream[T_co]):
         self._cache = self._transformation.cache
 
 
-def _keys_as_rows(selector: UserFunction, key_type: TypeInformation) -> UserFunction:
-    """Return a selector whose rows have the names that the key's type gives them."""
-    select, convert = selector.call, key_type.converter()
-    assert convert is not None
-    return UserFunction(lambda value: convert(select(value)), None)
-
-
 def _everything(value: Any) -> int:
     return 0
 
@@ -602,12 +593,12 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         self,
         environment: StreamExecutionEnvironment,
         ends: list[StreamEnd],
-        selector: UserFunction,
+        select: Callable[[Any], Any],
         key_type: TypeInformation | None,
         unkeyed: DataStream[T_co],
     ) -> None:
         super().__init__(environment, ends)
-        self._selector = selector
+        self._select = select
         self._key_type = key_type
         self._unkeyed = unkeyed
 
@@ -744,7 +735,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
 
     def _pairs(self) -> DataStream[Row]:
         """Return the stream as PyFlink has it where keys mean nothing: rows of key and value."""
-        key, values = self._selector.call, cast("DataStream[Any]", self._unkeyed)
+        key, values = self._select, cast("DataStream[Any]", self._unkeyed)
         pairs: DataStream[Row] = values.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
         pairs._transformation.parallelism = values._ends[0].source.parallelism
         return pairs

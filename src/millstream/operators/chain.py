@@ -262,7 +262,7 @@ def _key(w: CodeWriter, edge: Edge, operator: Operator, carried: Key | None, val
         return carried
     # It is a part of the record.
     key = Key("k", hashable=False)
-    edge.partitioner.key_code(w, value.name, key.name, operator)
+    edge.partitioner.key_code(w, value.name, key.name, operator, value.shape if value.condition is None else ANYTHING)
     return key
 
 

@@ -124,7 +124,7 @@ class EarlierInput:
                 records = [(None, part, None) for part in parts if len(part)]
             elif isinstance(partitioner, KeyPartitioner):
                 keys, values, _ = came.columns()
-                found = keys if has_key else map(partitioner.selector.call, values)
+                found = keys if has_key else map(partitioner.select, values)
                 records = compress(records, map(self._is_own, found))
             block = layout.block_of(records)
             if len(block):

@@ -88,7 +88,8 @@ class EdgeWriter:
             send = self.edge.partitioner.sender(appends, self._place)
             w.line(f"{w.bind(send, 'send')}({value.name})", operator, value.name)
             return
-        append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place)
+        shape = value.shape if value.condition is None else ANYTHING
+        append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place, shape)
         self._layout.append_code(w, append, key, value)
 
     def _check(self, w: CodeWriter, value: Var) -> None:

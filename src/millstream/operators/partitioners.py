@@ -7,9 +7,14 @@ from itertools import cycle
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.errors import MillstreamError
+from millstream.common.conversions import Converter
+from millstream.common.errors import MillstreamError, TypeMismatchError
+from millstream.common.shapes import ANYTHING, Shape, within
+from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen import CodeWriter
+from millstream.operators.fitting import test_of
 from millstream.operators.functions import UserFunction
+from millstream.operators.inference import result_of
 from millstream.operators.inline import is_path
 from millstream.state.key_groups import PLAIN_KEYS, freeze, hashable, key_group, owner
 
@@ -49,9 +54,18 @@ class Partitioner:
         return pointwise_targets(subtask, parallelism, next_parallelism)
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
     ) -> tuple[str, str | None]:
-        """Write how the bucket is found; return the variable with its `append` and the variable with the key."""
+        """Write how the bucket is found; return the variable with its `append` and the variable with the key.
+
+        Args:
+            w: what writes the loop.
+            value: the variable of the record.
+            operator: the operator whose record it is.
+            appends: what puts a record into each bucket.
+            place: where the sender stands.
+            shape: what is known of the record.
+        """
         return w.bind(appends[0], "append"), None
 
     def sender(self, appends: list[Append], place: Place) -> Callable[[Any], None]:
@@ -139,7 +153,7 @@ class RebalancePartitioner(Partitioner):
     name = "REBALANCE"
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
     ) -> tuple[str, str | None]:
         start = place.subtask % len(appends)
         turn = cycle(appends[start:] + appends[:start]).__next__
@@ -155,7 +169,7 @@ class RescalePartitioner(Partitioner):
     pointwise = True
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
     ) -> tuple[str, str | None]:
         out = w.var("e")
         w.line(f"{out} = {w.bind(cycle(appends).__next__, 'turn')}()")
@@ -168,7 +182,7 @@ class ShufflePartitioner(Partitioner):
     name = "SHUFFLE"
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
     ) -> tuple[str, str | None]:
         choice = Random(place.subtask).choice
         out = w.var("e")
@@ -199,8 +213,15 @@ class KeyPartitioner(Partitioner):
     name = "HASH"
     by_key = True
 
-    def __init__(self, selector: UserFunction) -> None:
+    def __init__(self, selector: UserFunction, key_type: TypeInformation | None = None) -> None:
         self.selector = selector
+        self.key_type = key_type
+
+    @property
+    def select(self) -> Callable[[Any], Any]:
+        """What returns the key of a record, made to fit its declared type."""
+        call, fit = self.selector.call, _fit_of(self.key_type)
+        return call if fit is None else lambda value: fit(call(value))
 
     @property
     def key_is_part(self) -> bool:
@@ -209,19 +230,27 @@ class KeyPartitioner(Partitioner):
 
     def some_keys(self, block: Block, random: Random) -> list[Any]:
         keys, values, _ = block.columns()
-        return keys if block.layout.has_key else [self.selector.call(value) for value in values]
+        return keys if block.layout.has_key else list(map(self.select, values))
 
-    def key_code(self, w: CodeWriter, value: str, key: str, operator: Any) -> None:
-        """Write how a receiver finds the key of a record that came without it."""
+    def key_code(self, w: CodeWriter, value: str, key: str, operator: Any, shape: Shape) -> None:
+        """Write how the key of a record is found, of which something is known."""
         w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
+        fit = _fit_of(self.key_type)
+        if fit is not None and self.key_type is not None:
+            wanted = self.key_type.shape()
+            if wanted is not None and within(result_of(self.selector.call, [shape]), wanted):
+                return
+            test = test_of(w, key, wanted) if wanted is not None else ""
+            fitted = f"{w.bind(fit, 'fit')}({key})"
+            w.line(f"{key} = {key} if {test} else {fitted}" if test else f"{key} = {fitted}", operator, value)
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
     ) -> tuple[str, str | None]:
         key, out = w.var("k"), w.var("e")
         routes = _Routes(appends, place)
         known, find = w.bind(routes.known, "routes"), w.bind(routes.find, "find")
-        w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
+        self.key_code(w, value, key, operator, shape)
         with w.block("try:"):
             w.line(f"{out} = {known}[{key}]")
         with w.block("except KeyError:"):
@@ -236,6 +265,21 @@ class KeyPartitioner(Partitioner):
         return out, key
 
 
+def _fit_of(key_type: TypeInformation | None) -> Converter | None:
+    """Return what makes a key fit its declared type, None where any does."""
+    convert = None if key_type is None else key_type.converter()
+    if convert is None:
+        return None
+
+    def fit(key: Any) -> Any:
+        try:
+            return convert(key)
+        except TypeMismatchError as e:
+            raise TypeMismatchError(f"The key: {e}") from None
+
+    return fit
+
+
 class CustomPartitioner(Partitioner):
     """To the subtask the user's partitioner names."""
 
@@ -246,7 +290,7 @@ class CustomPartitioner(Partitioner):
         self.selector = selector
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
     ) -> tuple[str, str | None]:
         partition, count, described = self.partitioner.call, len(appends), str(self.partitioner)
 

@@ -90,7 +90,7 @@ class Passed:
 def _of_key(key: Any, edge: Edge, layout: Layout, body: Any, at: int, end: int) -> list[Passing]:
     """Return the records of a key in a part of a block."""
     assert isinstance(edge.partitioner, KeyPartitioner)
-    select = edge.partitioner.selector.call
+    select = edge.partitioner.select
     keys, values, stamps = layout.decode(body).part(at, end).columns()
     if not layout.has_key:
         keys = [hashable(select(value)) for value in values]
