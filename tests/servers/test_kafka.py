@@ -541,6 +541,20 @@ def test_partitions_that_come_later_are_read_from_their_beginning(kafka: KafkaBr
         assert (topic, 3, 0, 2, False) in enumerator.poll(100, 1000.0).shares[0]
 
 
+def test_source_reads_a_topic_from_its_beginning_that_came_after_an_empty_checkpoint(kafka: KafkaBroker) -> None:
+    name = f"later-{next(_names)}"
+    builder = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_topic_pattern(f"{name}.*")
+    builder.set_starting_offsets(KafkaOffsetsInitializer.latest()).set_value_only_deserializer(SimpleStringSchema())
+    source = builder.build()
+    with closing(source.create_enumerator(1)) as enumerator:
+        enumerator.poll(100, 0.0)
+        checkpoint = enumerator.snapshot()
+    kafka.create_topic(name, 1)
+    kafka.send(name, ["a", "b"], partition=0)
+    with closing(source.create_enumerator(1, checkpoint)) as enumerator:
+        assert enumerator.poll(100, 0.0).shares[0] == [(name, 0, 0, 2, False)]
+
+
 def test_what_an_epoch_has_written_that_failed_does_not_count(kafka: KafkaBroker, topic: str) -> None:
     sink = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE)
     writer, committer = sink.create_writer(runtime_context()), sink.create_committer(CommitContext("a" * 32, "sink"))

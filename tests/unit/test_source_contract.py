@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from helpers import wait_until
 
-from millstream.common import Duration, WatermarkStrategy
+from millstream.common import Duration, RestartStrategies, WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import TimestampAssigner
@@ -191,6 +191,57 @@ def test_a_bounded_source_must_say_when_it_ends() -> None:
     env.from_source(_Endless()).print()
     with pytest.raises(InvalidProgramError, match=r"_Nothing does not say when .* is_finished"):
         env.execute()
+
+
+class _Opened(SplitEnumerator):
+    """Counts those that are open, of which no two may be, as of a replication slot."""
+
+    count = 0
+
+    def __init__(self) -> None:
+        assert _Opened.count == 0
+        _Opened.count += 1
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        return Dealt({})
+
+    def is_finished(self) -> bool:
+        return True
+
+    def snapshot(self) -> None:
+        return None
+
+    def close(self) -> None:
+        _Opened.count -= 1
+
+
+class _Opens(_Endless):
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Opened()
+
+
+class _FailsToOpen(_Endless):
+    failures = 0
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        if _FailsToOpen.failures:
+            _FailsToOpen.failures -= 1
+            raise OSError("no answer")
+        return _Opened() if _Opened.count == 0 else NumberSequenceSource(1, 1).create_enumerator(parallelism)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return NumberSequenceSource(1, 1).create_reader(subtask, parallelism)
+
+
+def test_sources_close_enumerators_opened_before_one_that_fails_to_open() -> None:
+    _FailsToOpen.failures = 2
+    env = LocalEnvironment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(2, 0))
+    sink = CollectSink()
+    env.from_source(_Opens()).union(env.from_source(_FailsToOpen())).sink_to(sink)
+    env.execute()
+    assert sink.results() == [1]
+    assert _Opened.count == 0
 
 
 # --- alignment

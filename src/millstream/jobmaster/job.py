@@ -234,8 +234,7 @@ class JobMaster:
         return e.SlotsCounted(slots=self._watch.now(asked.wanted))
 
     def _open_slots(self, asked: i.OpenSlots) -> e.SlotsOpened:
-        if self._sources is not None:
-            self._sources.close()
+        self._close_sources(i.CloseSources())
         self._sources = Sources(asked.plan, asked.positions, self._wake)
         runner = self._engine.runner(asked.plan, asked.attempt)
         with self._lock:
@@ -449,6 +448,7 @@ class JobMaster:
     def _close_sources(self, _: i.CloseSources) -> None:
         if self._sources is not None:
             self._sources.close()
+            self._sources = None
 
     def _close_output(self, _: i.CloseOutput) -> None:
         if self._output is not None:

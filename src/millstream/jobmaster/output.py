@@ -22,11 +22,15 @@ class Output:
     def __init__(self, plan: JobPlan) -> None:
         self._names: dict[str, str] = {}
         self._committers: dict[str, Committer] = {}
-        for node in (n for v in plan.vertices for n in v.nodes):
-            if isinstance(node.operator, SinkOperator):
-                committer = node.operator.sink.create_committer(CommitContext(plan.settings.writes_as, node.id))
-                if committer is not None:
-                    self._names[node.id], self._committers[node.id] = node.label, committer
+        try:
+            for node in (n for v in plan.vertices for n in v.nodes):
+                if isinstance(node.operator, SinkOperator):
+                    committer = node.operator.sink.create_committer(CommitContext(plan.settings.writes_as, node.id))
+                    if committer is not None:
+                        self._names[node.id], self._committers[node.id] = node.label, committer
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def transactional(self) -> frozenset[str]:

@@ -14,6 +14,7 @@ from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.polling import BackOff, RateLimit
 from millstream.operators.protocol import JobPlan, Shares
 from millstream.operators.source import Lags, Source, SourceOperator, SplitEnumerator
+from millstream.operators.vertex import Vertex
 
 log = logging.getLogger("millstream")
 
@@ -58,23 +59,28 @@ class Sources:
         self._labels: dict[int, str] = {}
         # Those that can hold single splits back.
         self._aligned: set[int] = set()
-        for vertex in plan.vertices:
-            operator = vertex.head.operator
-            if isinstance(operator, SourceOperator):
-                packed = positions.get(vertex.head.id)
-                restored = None if packed is None else unpack(packed)
-                self._operators[vertex.id], self._labels[vertex.id] = vertex.head.id, vertex.head.label
-                make = partial(operator.source.create_enumerator, vertex.parallelism, restored)
-                enumerator = self._guarded(vertex.id, make)
-                _check_end(operator.source, enumerator)
-                enumerator.listen(wake)
-                self._enumerators[vertex.id] = enumerator
-                self._back_off[vertex.id] = BackOff()
-                if operator.source.aligns_splits:
-                    self._aligned.add(vertex.id)
-                rate = operator.source.rate_per_second
-                if rate is not None:
-                    self._limits[vertex.id] = RateLimit(rate, vertex.parallelism)
+        try:
+            for vertex in plan.vertices:
+                if isinstance(operator := vertex.head.operator, SourceOperator):
+                    self._open(vertex, operator.source, positions.get(vertex.head.id), wake)
+        except BaseException:
+            # Those before the one that failed hold connections, which others may wait for.
+            self.close()
+            raise
+
+    def _open(self, vertex: Vertex, source: Source, packed: bytes | None, wake: Callable[[], None]) -> None:
+        restored = None if packed is None else unpack(packed)
+        self._operators[vertex.id], self._labels[vertex.id] = vertex.head.id, vertex.head.label
+        make = partial(source.create_enumerator, vertex.parallelism, restored)
+        enumerator = self._enumerators[vertex.id] = self._guarded(vertex.id, make)
+        _check_end(source, enumerator)
+        enumerator.listen(wake)
+        self._back_off[vertex.id] = BackOff()
+        if source.aligns_splits:
+            self._aligned.add(vertex.id)
+        rate = source.rate_per_second
+        if rate is not None:
+            self._limits[vertex.id] = RateLimit(rate, vertex.parallelism)
 
     def poll(
         self,

@@ -25,6 +25,7 @@ class KafkaEnumerator(SplitEnumerator):
         self._commits = "group.id" in settings.properties and (
             settings.properties.get("commit.offsets.on.checkpoint", "true").lower() == "true"
         )
+        first = restored is None
         restored = restored or {"next": {}, "stop": {}}
         self._next: dict[Partition, int] = dict(restored["next"])
         # The program says whether there is an end: what it goes on from may have been without, or with one.
@@ -35,7 +36,12 @@ class KafkaEnumerator(SplitEnumerator):
         self._new: list[Partition] = []
         # Those that are ahead of others, and wait.
         self._held: frozenset[Partition] = frozenset()
-        self._discover(first=not restored["next"])
+        try:
+            # Where the job has looked before, and found nothing, partitions are new too.
+            self._discover(first)
+        except BaseException:
+            self.close()
+            raise
 
     def _discover(self, first: bool) -> None:
         """Find partitions that are not known yet; those that come later are read from their beginning."""
