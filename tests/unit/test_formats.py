@@ -43,6 +43,7 @@ from millstream.datastream.formats.json import (
     JsonRowSerializationSchema,
 )
 from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
+from millstream.table import DataTypes
 from millstream.testing.local import LocalJob
 
 Env = StreamExecutionEnvironment
@@ -71,6 +72,41 @@ def test_csv_files_give_typed_rows(tmp_path: Path) -> None:
     assert stream.get_type() == PEOPLE
     (row, _) = read(CsvReaderFormat.for_schema(SCHEMA), tmp_path)
     assert (row.name, row["age"]) == ("Ann", 7)
+
+
+def test_csv_decimal_columns_have_the_scale_of_their_type(tmp_path: Path) -> None:
+    schema = (
+        CsvSchema.builder()
+        .add_number_column("n", DataTypes.DECIMAL(2, 0))
+        .add_number_column("any", Types.BIG_DEC())
+        .add_array_column("each", ";", DataTypes.DECIMAL(3, 1))
+        .build()
+    )
+    (tmp_path / "a.csv").write_text("1.5,1.50,1;2.25\n99.5,1E+2,100\n")
+    rows = read(CsvReaderFormat.for_schema(schema), tmp_path)
+    # As DecimalData: rounded half up, and null where there are too many digits.
+    assert [[str(v) for v in row] for row in rows] == [
+        ["2", "1.50", "[Decimal('1.0'), Decimal('2.3')]"],
+        ["None", "1E+2", "[None]"],
+    ]
+    out = io.BytesIO()
+    writer = CsvBulkWriters.for_schema(schema).open(out)
+    writer.add_element(Row(n=Decimal("1.5"), any=Decimal("1.50"), each=[Decimal("2.25")]))
+    writer.finish()
+    assert out.getvalue() == b"2,1.50,2.3\n"
+
+
+@pytest.mark.parametrize("text", ["1_000", "NaN", "Infinity", "sNaN", "\u0661"])
+@pytest.mark.parametrize("kind", [Types.BIG_DEC(), Types.BIG_INT(), Types.DOUBLE(), Types.FLOAT(), Types.INT()])
+def test_csv_refuses_numbers_that_are_none_for_java(tmp_path: Path, text: str, kind: Any) -> None:
+    if text in ("NaN", "Infinity") and str(kind) in ("Double", "Float"):
+        pytest.skip("a number for Java")
+    if text == "\u0661" and str(kind) in ("BigInteger", "Integer"):
+        pytest.skip("a digit for Java")
+    (tmp_path / "a.csv").write_text(f"{text}\n")
+    schema = CsvSchema.builder().add_number_column("n", kind).build()
+    with pytest.raises(MillstreamError, match="is not of the type"):
+        read(CsvReaderFormat.for_schema(schema), tmp_path)
 
 
 _fields = st.text(st.sampled_from("ab\",;\n\r\\ #'é\t|"), max_size=6)

@@ -17,7 +17,7 @@ from millstream.common.typeinfo import (
 )
 from millstream.common.types import Row
 from millstream.datastream.formats.csv_dialect import CsvDialect, CsvError
-from millstream.datastream.formats.text_values import Parse, ParseColumn, column_parser_of, parser_of
+from millstream.datastream.formats.text_values import DecimalSize, Parse, ParseColumn, column_parser_of, parser_of
 
 _ARRAYS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
 
@@ -28,11 +28,13 @@ class Column:
 
     Attributes:
         separator: what stands between the elements of an array.
+        decimal: to how many digits decimal numbers are rounded; None: not at all.
     """
 
     name: str
     type_info: TypeInformation
     separator: str = ";"
+    decimal: DecimalSize | None = None
 
 
 class RowReader:
@@ -52,7 +54,7 @@ class RowReader:
         self._many = [self._column_parser(column, one) for column, one in zip(columns, self._one, strict=True)]
 
     def _column_parser(self, column: Column, one: Parse) -> ParseColumn:
-        if isinstance(column.type_info, _ARRAYS):
+        if isinstance(column.type_info, _ARRAYS) or column.decimal is not None:
             return lambda fields: [one(field) for field in fields]
         plain, null = column_parser_of(column.type_info), self._null
         if null is None:
@@ -100,13 +102,18 @@ class RowReader:
 
 def _field_parser(column: Column, null: str | None) -> Parse:
     if not isinstance(column.type_info, _ARRAYS):
-        return _nullable(parser_of(column.type_info, f"CSV column {column.name!r}"), null)
+        return _nullable(_value_parser(column, column.type_info), null)
     # An array is never missing, though its elements may be.
-    element = _nullable(parser_of(column.type_info.get_element_type(), f"CSV column {column.name!r}"), null)
+    element = _nullable(_value_parser(column, column.type_info.get_element_type()), null)
     separator = column.separator
     if not separator:
         return lambda field: [element(field)] if field else []
     return lambda field: [element(part) for part in field.split(separator)] if field else []
+
+
+def _value_parser(column: Column, type_info: TypeInformation) -> Parse:
+    parse, decimal = parser_of(type_info, f"CSV column {column.name!r}"), column.decimal
+    return parse if decimal is None else lambda field: decimal.fit(parse(field))
 
 
 def _nullable(parse: Parse, null: str | None) -> Parse:
@@ -138,9 +145,9 @@ class RowWriter:
     def _field_writer(self, column: Column) -> Callable[[Any], str]:
         written, null = self._dialect.written, self._null
         if isinstance(column.type_info, _ARRAYS):
-            show, separator = _formatter(column.type_info.get_element_type()), column.separator
+            show, separator = _formatter(column, column.type_info.get_element_type()), column.separator
             return lambda values: written(separator.join(null if v is None else show(v) for v in values))
-        show = _formatter(column.type_info)
+        show = _formatter(column, column.type_info)
         if str(column.type_info) in ("String", "Char"):
             return written
         return show
@@ -158,8 +165,9 @@ class RowWriter:
         return self._dialect.line([self._dialect.written(name) for name in self._names]) + self._line_end
 
 
-def _formatter(type_info: TypeInformation) -> Callable[[Any], str]:
-    return type_info.format
+def _formatter(column: Column, type_info: TypeInformation) -> Callable[[Any], str]:
+    decimal = column.decimal
+    return type_info.format if decimal is None else lambda value: type_info.format(decimal.fit(value))
 
 
 def columns_of(row_type: RowTypeInfo, separator: str) -> list[Column]:

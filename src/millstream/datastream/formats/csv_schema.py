@@ -9,6 +9,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types, as_type_information
 from millstream.datastream.formats.csv_dialect import CsvDialect
 from millstream.datastream.formats.csv_rows import Column, check_columns
+from millstream.datastream.formats.text_values import DecimalSize
 
 __all__ = ["CsvSchema", "CsvSchemaBuilder"]
 
@@ -94,14 +95,15 @@ class CsvSchemaBuilder:
 
     def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
         """Add a column of numbers, of Types.LONG() unless another type is given."""
-        return self._add(Column(name, _type(number_type, Types.LONG(), "add_number_column")))
+        kind = _type(number_type, Types.LONG(), "add_number_column")
+        return self._add(Column(name, kind, decimal=_decimal_size(number_type)))
 
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
         """Add a column of arrays, of Types.STRING() unless another type is given."""
         element = _type(element_type, Types.STRING(), "add_array_column")
-        return self._add(Column(name, Types.LIST(element), separator))
+        return self._add(Column(name, Types.LIST(element), separator, _decimal_size(element_type)))
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
         """Add the columns of another schema."""
@@ -194,6 +196,12 @@ def _type(given: Any, usual: TypeInformation, method: str) -> TypeInformation:
             f"{method}() takes a basic type such as Types.INT() or DataTypes.INT(), not {given!r}."
         )
     return kind
+
+
+def _decimal_size(given: Any) -> DecimalSize | None:
+    """Return how many digits a type of DataTypes has; those of Types have as many as come."""
+    is_sized = hasattr(given, "precision") and hasattr(given, "scale")
+    return DecimalSize(given.precision, given.scale) if is_sized else None
 
 
 def _character(what: str, char: str) -> str:

@@ -6,7 +6,8 @@ import datetime
 import re
 import struct
 from collections.abc import Callable, Sequence
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -18,9 +19,12 @@ Parse = Callable[[str], Any]
 ParseColumn = Callable[[Sequence[str]], Sequence[Any]]
 
 _BITS = {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?")
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(rf"{_DECIMAL.pattern}[fFdD]?", re.ASCII)
 _NOT_FINITE = {"NaN": nan, "Infinity": inf, "+Infinity": inf, "-Infinity": -inf}
 _single = struct.Struct("f")
+# Rounded numbers have fewer digits.
+_EXACT = Context(prec=100)
 
 
 def _integer(name: str) -> Parse:
@@ -65,8 +69,8 @@ def parse_double(text: str) -> float:
 
 def _doubles(column: Sequence[str]) -> Sequence[float]:
     numbers = list(map(float, column))
-    # float() takes words and underscores that Java does not: those are looked at one by one.
-    if all(map(isfinite, numbers)) and "_" not in "".join(column):
+    # float() takes words, underscores and digits that Java does not: those are looked at one by one.
+    if all(map(isfinite, numbers)) and "_" not in (joined := "".join(column)) and joined.isascii():
         return numbers
     return [parse_double(text) for text in column]
 
@@ -89,11 +93,39 @@ def _char(text: str) -> str:
     return text
 
 
+def _big_integer(text: str) -> int:
+    if "_" in text:
+        raise ValueError(text)
+    return int(text)
+
+
 def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text.strip())
-    except InvalidOperation:
-        raise ValueError(text) from None
+    text = text.strip()
+    # Decimal() takes underscores, NaN and Infinity, Java does not.
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(text)
+    return Decimal(text)
+
+
+@dataclass(frozen=True)
+class DecimalSize:
+    """How many digits a decimal number may have, and how many of them stand behind the point."""
+
+    precision: int
+    scale: int
+
+    def fit(self, number: Decimal | None) -> Decimal | None:
+        """Return a number rounded half up, None where it has too many digits: Flink's DecimalData.
+
+        Example:
+            >>> DecimalSize(2, 0).fit(Decimal("1.5")), DecimalSize(2, 0).fit(Decimal("99.5"))
+            (Decimal('2'), None)
+        """
+        whole = self.precision - self.scale
+        if number is None or (number and number.adjusted() >= whole):
+            return None
+        rounded = number.quantize(Decimal(1).scaleb(-self.scale), ROUND_HALF_UP, _EXACT)
+        return rounded if rounded.adjusted() < whole or not rounded else None
 
 
 def _timestamp(text: str) -> datetime.datetime:
@@ -113,7 +145,7 @@ _PARSERS: dict[str, Parse] = {
     **{name: _integer(name) for name in _BITS},
     "Float": lambda text: narrow(parse_double(text)),
     "Double": parse_double,
-    "BigInteger": int,
+    "BigInteger": _big_integer,
     "BigDecimal": _decimal,
     "DateTypeInfo": lambda text: datetime.date.fromisoformat(text.strip()),
     "TimeTypeInfo": lambda text: datetime.datetime.strptime(text, "%H:%M:%S").time(),

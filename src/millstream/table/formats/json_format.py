@@ -190,10 +190,15 @@ class JsonFormat(MessageFormat):
         names = [json.dumps(f.name, ensure_ascii=False) for f in fields]
         columns = [self.texts(c, f.type) for c, f in zip(batch.columns, fields, strict=True)]
         if self._leaves_out:
-            rows = zip(*columns, strict=True)
-            return [_object((n, v) for n, v in zip(names, row, strict=True) if v != "null") for row in rows]
+            return self._rows(names, columns)
         template = "{{" + ",".join(f"{n.replace('{', '{{').replace('}', '}}')}:{{}}" for n in names) + "}}"
         return [template.format(*row) for row in zip(*columns, strict=True)]
+
+    def _rows(self, names: list[str], columns: list[list[str]]) -> list[str]:
+        rows = zip(*columns, strict=True)
+        if self._leaves_out:
+            return [_object((n, v) for n, v in zip(names, row, strict=True) if v != "null") for row in rows]
+        return [_object(zip(names, row, strict=True)) for row in rows]
 
     def texts(self, column: pa.Array, kind: t.DataType) -> list[str]:
         """Return the values of a column as JSON."""
@@ -209,7 +214,7 @@ class JsonFormat(MessageFormat):
         if isinstance(kind, t.RowType):
             members = [self.texts(column.field(i), f.data_type) for i, f in enumerate(kind.fields)]
             names = [json.dumps(n, ensure_ascii=False) for n in kind.names]
-            rows = [_object(zip(names, row, strict=True)) for row in zip(*members, strict=True)]
+            rows = self._rows(names, members)
             return [r if valid else "null" for r, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
         raise ValidationException(f"The format 'json' does not support the type {kind}.")
 
@@ -220,8 +225,12 @@ class JsonFormat(MessageFormat):
             raise ValidationException(f"JSON format doesn't support non-string as key type of map. The type is: {kind}")
         keys = [json.dumps(k, ensure_ascii=False) for k in column.keys.to_pylist()]
         pairs = [f"{k}:{v}" for k, v in zip(keys, self.texts(column.items, value_type), strict=True)]
-        offset = column.offsets[0].as_py() if len(column.offsets) else 0
-        return _grouped(column, pairs[offset:], lambda parts: f"{{{','.join(parts)}}}")
+        offsets = column.offsets.to_pylist()
+        # By their places: a null may have entries, which are none of the next row.
+        return [
+            f"{{{','.join(pairs[start:end])}}}" if valid else "null"
+            for start, end, valid in zip(offsets, offsets[1:], column.is_valid().to_pylist(), strict=False)
+        ]
 
 
 class _Number(str):
@@ -270,17 +279,13 @@ def _object(pairs: Any) -> str:
 
 def _grouped(column: pa.Array, parts: list[str], write: Callable[[list[str]], str]) -> list[str]:
     found, at = [], 0
-    for size in column.value_lengths().to_pylist() if not pa.types.is_map(column.type) else _map_lengths(column):
+    for size in column.value_lengths().to_pylist():
         if size is None:
             found.append("null")
             continue
         found.append(write(parts[at : at + size]))
         at += size
     return found
-
-
-def _map_lengths(column: pa.Array) -> list[int | None]:
-    return [None if v is None else len(v) for v in column.to_pylist()]
 
 
 def _shown(value: Any) -> str:

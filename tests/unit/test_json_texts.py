@@ -1,0 +1,39 @@
+"""The format `json` of tables: what is left out, and which entries belong to which row."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from millstream.sql.columns.batch import Batch
+from millstream.sql.schema import Field
+from millstream.sql.types import DataTypes
+from millstream.table.connectors.options import Options
+from millstream.table.formats.json_format import JsonFormat
+
+LEAVES_OUT = Options({"encode.ignore-null-fields": "true"})
+INNER = DataTypes.ROW([DataTypes.FIELD("x", DataTypes.INT()), DataTypes.FIELD("y", DataTypes.STRING())])
+MAP = DataTypes.MAP(DataTypes.STRING(), DataTypes.INT())
+
+
+def test_json_format_leaves_null_fields_of_nested_rows_out() -> None:
+    rows = pa.array(
+        [{"x": 1, "y": None}, {"x": None, "y": None}, None], pa.struct([("x", pa.int32()), ("y", pa.string())])
+    )
+    nested = pa.ListArray.from_arrays(pa.array([0, 2, 2, 3], pa.int32()), rows)
+    fields = [Field("a", INNER), Field("b", DataTypes.ARRAY(INNER))]
+    found = JsonFormat(LEAVES_OUT, "UTC").encoded(Batch([rows, nested], None, 3), fields)
+    # As RowDataToJsonConverters: an element of an array stays, null or not.
+    assert found == [b'{"a":{"x":1},"b":[{"x":1},{}]}', b'{"a":{},"b":[]}', b'{"b":[null]}']
+
+
+def test_json_format_writes_maps_behind_a_null_with_entries() -> None:
+    keys, values = pa.array(["a", "b", "c", "d"]), pa.array([1, 2, 3, 4], pa.int32())
+    maps = pa.MapArray.from_arrays(
+        pa.array([0, 1, 3, 4], pa.int32()), keys, values, mask=pa.array([False, True, False])
+    )
+    for column, wanted in ((maps, [{"a": 1}, None, {"d": 4}]), (maps[1:], [None, {"d": 4}])):
+        batch = Batch([column], None, len(column))
+        found = JsonFormat(Options({}), "UTC").encoded(batch, [Field("m", MAP)])
+        assert [json.loads(text)["m"] for text in found] == wanted
