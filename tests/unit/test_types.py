@@ -10,8 +10,10 @@ import pytest
 
 from millstream.common import Instant, Row, RowKind, Types
 from millstream.common.errors import TypeMismatchError
+from millstream.common.java_text import java_number
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from millstream.sql.columns.text import java_double, java_float
 from millstream.testing import LocalEnvironment
 
 
@@ -60,7 +62,7 @@ def test_values_are_made_to_fit(type_info: TypeInformation, value: Any, expected
     [
         (Types.STRING(), 1),
         (Types.INT(), "1"),
-        (Types.INT(), 1.5),
+        (Types.INT(), float("nan")),
         (Types.BYTE(), 128),
         (Types.SHORT(), -32_769),
         (Types.INT(), 8_589_934_599),
@@ -141,7 +143,7 @@ def test_scalars_of_numpy_are_taken_where_the_python_value_is() -> None:
         assert result == expected
         assert type(result) is type(expected)
     for type_info, value in [
-        (Types.INT(), np.float64(2)),
+        (Types.INT(), np.float64("nan")),
         (Types.SHORT(), np.int64(2**20)),
         (Types.INT(), np.zeros(2)),
     ]:
@@ -217,3 +219,30 @@ class TestRow:
     def test_names_and_positions_do_not_mix(self) -> None:
         with pytest.raises(ValueError, match="not both"):
             Row(1, a=2)
+
+
+# Recorded from Double.toString and Float.toString of JDK 25; JDK 17 writes some with more digits than it takes.
+@pytest.mark.parametrize(
+    ("value", "narrow", "text"),
+    [
+        (5e-324, False, "4.9E-324"),
+        (1e-323, False, "9.9E-324"),
+        (2e23, False, "2.0E23"),
+        (8.41e21, False, "8.41E21"),
+        (4.030184897929827e17, False, "4.030184897929827E17"),
+        (1.7976931348623157e308, False, "1.7976931348623157E308"),
+        (9e-5, False, "9.0E-5"),
+        (1e7, False, "1.0E7"),
+        (-0.0, False, "-0.0"),
+        (1.401298464324817e-45, True, "1.4E-45"),
+        (3.4028234663852886e38, True, "3.4028235E38"),
+        (1e39, True, "Infinity"),
+        (float("nan"), True, "NaN"),
+        (0.10000000149011612, True, "0.1"),
+        (16777216.0, True, "1.6777216E7"),
+    ],
+)
+def test_java_number_writes_the_digits_of_java(value: float, narrow: bool, text: str) -> None:
+    assert java_number(value, narrow) == text
+    if abs(value) != 1e39:
+        assert (java_float if narrow else java_double)(value) == text

@@ -3,36 +3,76 @@
 from __future__ import annotations
 
 import datetime
+import math
 import struct
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from typing import Any, TypeVar
 
 from millstream.common.time import Instant
 
 _INT = 0xFFFFFFFF
+_SINGLE = struct.Struct("f")
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 def java_number(value: float, narrow: bool) -> str:
-    """Write a number the way Java's Double.toString (or Float.toString when narrow) does."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    digits = repr(value)
-    if narrow:
-        # The fewest digits that give the same float32.
-        single = struct.unpack("f", struct.pack("f", value))[0]
-        fewest = (f"{value:.{n}g}" for n in range(1, 10))
-        digits = next((d for d in fewest if struct.unpack("f", struct.pack("f", float(d)))[0] == single), digits)
+    """Write a number the way Java's Double.toString (or Float.toString when narrow) does.
+
+    Example:
+        >>> java_number(1e-05, False), java_number(5e-324, False), java_number(0.1, True)
+        ('1.0E-5', '4.9E-324', '0.1')
+    """
+    return java_digits(value, repr(value)) if not narrow else _java_float(value)
+
+
+def java_digits(value: float, shortest: str) -> str:
+    """Write a number whose shortest digits are known as Java does since JDK 19, which writes no digit too many.
+
+    Args:
+        value: the number.
+        shortest: the fewest digits that give the same number, as Python writes them.
+    """
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
-        written = f"{Decimal(digits):f}"
-        return written if "." in written else f"{written}.0"
-    sign, numbers, exponent = Decimal(digits).normalize().as_tuple()
-    text = "".join(map(str, numbers))
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"
+        return _plain(shortest)
+    sign, digits, exponent = _digits(shortest)
+    if len(digits) == 1:
+        # Java shows two digits at least, the nearest: 4.9E-324.
+        sign, digits, exponent = _digits(f"{value:.1e}")
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _java_float(value: float) -> str:
+    try:
+        single = _SINGLE.unpack(_SINGLE.pack(value))[0]
+    except OverflowError:
+        return "Infinity" if value > 0 else "-Infinity"
+    if not math.isfinite(single):
+        return java_digits(single, "")
+    fewest = (f"{single:.{n}g}" for n in range(1, 10))
+    return java_digits(single, next(d for d in fewest if _SINGLE.pack(float(d)) == _SINGLE.pack(single)))
+
+
+def _digits(shortest: str) -> tuple[str, str, int]:
+    """Return the sign, the digits, and the exponent of the first of them."""
+    sign = "-" if shortest.startswith("-") else ""
+    mantissa, _, exponent = shortest.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    joined = (whole + fraction).lstrip("0")
+    leading = len(whole) if whole.strip("0") else -(len(fraction) - len(fraction.lstrip("0")))
+    return sign, joined.rstrip("0") or "0", leading - 1 + int(exponent or 0)
+
+
+def _plain(shortest: str) -> str:
+    if "e" not in shortest:
+        return shortest if "." in shortest else f"{shortest}.0"
+    sign, digits, exponent = _digits(shortest)
+    if exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    digits = digits.ljust(exponent + 1, "0")
+    return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :] or '0'}"
 
 
 def java_timestamp(value: datetime.datetime) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.java_text import java_digits
 from millstream.sql import types as t
 from millstream.sql.columns.zones import arrow_zone
 
@@ -56,41 +56,6 @@ def java_double(value: float) -> str:
 def java_float(value: float) -> str:
     """Write a number as Java's Float.toString does."""
     return java_digits(value, str(np.float32(value)))
-
-
-def java_digits(value: float, shortest: str) -> str:
-    """Write a number whose shortest digits are known as Java lays them out."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return _plain(shortest)
-    sign, digits, exponent = _digits(shortest)
-    if len(digits) == 1:
-        # Java shows two digits at least, the nearest: 4.9E-324.
-        sign, digits, exponent = _digits(f"{value:.1e}")
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-
-
-def _digits(shortest: str) -> tuple[str, str, int]:
-    """Return the sign, the digits, and the exponent of the first of them."""
-    sign = "-" if shortest.startswith("-") else ""
-    mantissa, _, exponent = shortest.lstrip("-").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    joined = (whole + fraction).lstrip("0")
-    leading = len(whole) if whole.strip("0") else -(len(fraction) - len(fraction.lstrip("0")))
-    return sign, joined.rstrip("0") or "0", leading - 1 + int(exponent or 0)
-
-
-def _plain(shortest: str) -> str:
-    if "e" not in shortest:
-        return shortest if "." in shortest else f"{shortest}.0"
-    sign, digits, exponent = _digits(shortest)
-    if exponent < 0:
-        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
-    digits = digits.ljust(exponent + 1, "0")
-    return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :] or '0'}"
 
 
 def _floats(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
