@@ -451,8 +451,8 @@ def test_settings_of_the_backend_on_disk() -> None:
     with pytest.raises(InvalidProgramError, match="give at least 1"):
         backend.set_number_of_transfer_threads(0)
     # As Flink answers.
-    backend.set_db_storage_paths("file:/tmp/a", "file:///tmp/b", "file://host/c", "/d")
-    assert backend.get_db_storage_paths() == ["/tmp/a", "/tmp/b", "/c", "/d"]
+    backend.set_db_storage_paths("file:/tmp/a", "file:///tmp/b", "file://host/c/", "/d//e/")
+    assert backend.get_db_storage_paths() == ["/tmp/a", "/tmp/b", "/c", "/d/e"]
     for path in ("a", "file:a", "hdfs:///a"):
         with pytest.raises(InvalidProgramError, match=rf"set_db_storage_paths\(\): '{path}' is"):
             backend.set_db_storage_paths(path)

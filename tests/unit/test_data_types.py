@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,8 @@ from millstream.common import Types
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.connectors.file_system import FileSource
 from millstream.datastream.formats.csv import CsvReaderFormat, CsvSchema
-from millstream.table import DataTypes
+from millstream.table import DataTypes, TableSchema
+from millstream.table.data_view import MapView
 from millstream.testing import LocalEnvironment
 
 
@@ -45,3 +47,26 @@ def test_a_csv_schema_takes_them(tmp_path: Path) -> None:
     assert [(row.id, list(row.tags)) for row in rows] == [(1, ["x", "y"]), (300, ["z"])]
     with pytest.raises(InvalidProgramError, match="takes a basic type"):
         CsvSchema.builder().add_number_column("id", number_type=DataTypes.ARRAY(DataTypes.INT()))
+
+
+def test_table_schema_has_rows_that_are_not_null() -> None:
+    row = TableSchema(["a"], [DataTypes.INT()]).to_row_data_type()
+    assert row == DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT())], nullable=False)
+
+
+def test_map_view_removes_what_its_iterators_have_returned() -> None:
+    view: MapView[str, int] = MapView()
+    view.put_all({"a": 1, "b": 2, "c": 3})
+    for entries, removed in ((view.keys(), "a"), (view.values(), 2), (view.items(), ("c", 3))):
+        found: Any = iter(entries)
+        with pytest.raises(RuntimeError, match="call that first"):
+            found.remove()
+        assert next(found) == removed
+        found.remove()
+        assert removed not in entries
+    assert view.is_empty()
+    view.put("a", 1)
+    keys = iter(view.keys())
+    view.put("b", 2)
+    with pytest.raises(RuntimeError, match=r"use remove\(\) of the iterator"):
+        next(keys)

@@ -185,6 +185,14 @@ def test_a_notebook_shows_a_stream_and_what_execute_would_run(env: Env) -> None:
     assert shown is not None and "Reduce" in shown and "Print to Std. Out" in shown
 
 
+def test_execution_plan_leaves_the_max_parallelism_to_what_is_set_later(env: Env) -> None:
+    env.set_max_parallelism(16)
+    numbers(env).print()
+    env.get_execution_plan()
+    env.set_max_parallelism(64)
+    assert {n.max_parallelism for n in graph(env).nodes} == {64}
+
+
 def test_no_sink(env: Env) -> None:
     numbers(env)
     with pytest.raises(InvalidProgramError, match=r"no sink.*print"):

@@ -319,3 +319,23 @@ def test_a_sink_that_wants_operators_before_it_has_them() -> None:
         env.from_collection([1, 2]).sink_to(sink)
         env.execute()
         assert sink.results() == expected
+
+
+def _answer(_: int) -> int:
+    import brought_answer  # type: ignore[import-not-found]
+
+    return int(brought_answer.ANSWER)
+
+
+def test_add_python_file_brings_the_last_module_of_one_name(tmp_path: Path) -> None:
+    env = LocalEnvironment()
+    found = []
+    for answer in (1, 2, 3):
+        directory = tmp_path / str(answer)
+        directory.mkdir()
+        (directory / "brought_answer.py").write_text(f"ANSWER = {answer}")
+        env.add_python_file(str(directory / "brought_answer.py"))
+        if answer > 1:
+            found += list(env.from_collection([0]).map(_answer).execute_and_collect())
+    # As in PyFlink, where each job has new workers.
+    assert found == [2, 3]

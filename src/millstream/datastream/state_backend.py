@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Any
 from urllib.parse import urlsplit
@@ -70,7 +71,8 @@ def _local(path: str) -> str:
         raise InvalidProgramError(f"set_db_storage_paths(): {path!r} is not on the workers' own disks.")
     if not url.path.startswith("/"):
         raise InvalidProgramError(f"set_db_storage_paths(): {path!r} is a relative path: give absolute ones.")
-    return url.path if url.scheme else path
+    # As Java's File writes it.
+    return re.sub("/+", "/", url.path if url.scheme else path).rstrip("/") or "/"
 
 
 class EmbeddedRocksDBStateBackend(StateBackend):

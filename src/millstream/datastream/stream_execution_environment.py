@@ -340,8 +340,9 @@ class StreamExecutionEnvironment:
     # --- what the workers need
 
     def add_python_file(self, file_path: str) -> None:
-        """Bring a module, a package's directory or a zip along: workers can import it."""
-        self._append("python.files", file_path)
+        """Bring a module, a package's directory or a zip along: workers can import it, and of one name the last."""
+        before = self._config.get_string("python.files", "")
+        self._config.set_string("python.files", f"{file_path},{before}" if before else file_path)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
         """Bring an archive along: it is unpacked in the workers' working directory, under its name or another."""
@@ -597,13 +598,11 @@ class StreamExecutionEnvironment:
     ) -> StreamGraph:
         self._story.runs()
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
-        most = MAX_PARALLELISM.read(self._config)
-        for t in self._program.transformations:
-            if most > 0 and t.max_parallelism is None:
-                t.max_parallelism = most
+        max_parallelism = MAX_PARALLELISM.read(self._config)
         parallelism = parallelism or self.get_parallelism()
         backend = backend or backend_of(with_last_word(self._config))
-        return build_stream_graph(sinks, parallelism, name, self.is_chaining_enabled(), backend)
+        chained = self.is_chaining_enabled()
+        return build_stream_graph(sinks, parallelism, name, chained, backend, max(max_parallelism, 0) or None)
 
     def _is_batch(self, graph: StreamGraph) -> bool:
         mode = _RUNTIME_MODE.read(self._config)

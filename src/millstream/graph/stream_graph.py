@@ -87,6 +87,7 @@ def build_stream_graph(
     job_name: str,
     chaining_enabled: bool,
     backend: Backend,
+    max_parallelism: int | None = None,
 ) -> StreamGraph:
     """Collect what the sinks need, decide every default, and choose the operators that run.
 
@@ -96,6 +97,7 @@ def build_stream_graph(
         job_name: the job's name.
         chaining_enabled: whether operators may be chained.
         backend: where keyed state will be.
+        max_parallelism: how many key groups an operator has that is not given its own number; None: Flink's rule.
     """
     if not sinks:
         raise InvalidProgramError(
@@ -105,7 +107,7 @@ def build_stream_graph(
     ordered = _in_order(sinks)
     nodes: dict[Transformation, StreamNode] = {}
     for t in ordered:
-        node = nodes[t] = _decide(t, [nodes[e.source] for e in t.inputs], parallelism, backend)
+        node = nodes[t] = _decide(t, [nodes[e.source] for e in t.inputs], parallelism, backend, max_parallelism)
         for end in t.inputs:
             source = nodes[end.source]
             partitioner = (end.partitioner or _DEFAULT).between(source.parallelism, node.parallelism)
@@ -137,9 +139,11 @@ def _in_order(sinks: list[Transformation]) -> list[Transformation]:
     return list(done)
 
 
-def _decide(t: Transformation, inputs: list[StreamNode], default_parallelism: int, backend: Backend) -> StreamNode:
+def _decide(
+    t: Transformation, inputs: list[StreamNode], default_parallelism: int, backend: Backend, default_max: int | None
+) -> StreamNode:
     parallelism = 1 if t.non_parallel else t.parallelism or default_parallelism
-    max_parallelism = t.max_parallelism or default_max_parallelism(parallelism)
+    max_parallelism = t.max_parallelism or default_max or default_max_parallelism(parallelism)
     if not 1 <= max_parallelism <= UPPER_BOUND_MAX_PARALLELISM:
         raise InvalidProgramError(
             f"The max parallelism of operator {t.label} must be from 1 to {UPPER_BOUND_MAX_PARALLELISM}, "

@@ -17,6 +17,8 @@ from millstream.common.records import record
 
 FILES, ARCHIVES, REQUIREMENTS = "python.files", "python.archives", "python.requirements"
 EXECUTABLE, PATH = "python.executable", "python.pythonpath"
+# Where Python files are, below the job's directory.
+FILES_DIRECTORY = "files"
 # Flink's mark between a path and what belongs to it: the name of an archive's directory, a cache of packages.
 MARK = "#"
 
@@ -50,7 +52,8 @@ def _moved(path: str, old: str, new: str) -> str:
 
 def bring(config: Configuration, directory: str) -> Dependencies:
     """Copy, unpack and install what the settings name, below a job's directory."""
-    path = [_copy_file(f, os.path.join(directory, "files", str(i))) for i, f in enumerate(_list(config, FILES))]
+    files = os.path.join(directory, FILES_DIRECTORY)
+    path = [_copy_file(f, os.path.join(files, str(i))) for i, f in enumerate(_list(config, FILES))]
     path += [os.path.abspath(p) for p in config.get_string(PATH, "").split(os.pathsep) if p]
     archives = os.path.join(directory, "archives")
     for archive in _list(config, ARCHIVES):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.memory_on_spark import SLOTS
-from millstream.jobmaster.dependencies import bring
+from millstream.jobmaster.dependencies import FILES_DIRECTORY, bring
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, Prepared, prepare, start
 from millstream.jobmaster.local import LocalEngine
@@ -26,6 +27,26 @@ def launch_here(job: Launch) -> JobMaster:
     return master
 
 
+# What earlier jobs of this process have brought along.
+_brought: set[str] = set()
+
+
+def _import_from(paths: list[str], files: str) -> None:
+    """Make what a job brings along importable, and forget what earlier jobs did, as new workers would not have it.
+
+    Args:
+        paths: where modules are looked for first.
+        files: the directory of the job's own Python files; other modules stay as they are.
+    """
+    sys.path[:] = [*paths, *(p for p in sys.path if p not in _brought and p not in paths)]
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if any(file.startswith(os.path.join(path, "")) for path in _brought):
+            del sys.modules[name]
+    _brought.update(path for path in paths if path.startswith(files))
+    importlib.invalidate_caches()
+
+
 def start_here(prepared: Prepared) -> JobMaster:
     """Start a job that is planned in this process."""
     job = prepared.launch
@@ -41,7 +62,7 @@ def start_here(prepared: Prepared) -> JobMaster:
             )
         # As for workers: under this name PyFlink's find their interpreter.
         os.environ["python"] = sys.executable  # noqa: SIM112
-        sys.path[:0] = [p for p in dependencies.path if p not in sys.path]
+        _import_from(dependencies.path, os.path.join(home.directory, FILES_DIRECTORY))
         slots = SLOTS.read(job.config) if SLOTS.is_set(job.config) else None
         return LocalEngine(home.state.open(), job.clock or wall_clock, pickled, slots)
 

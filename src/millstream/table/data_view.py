@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 __all__ = ["DataView", "ListView", "MapView"]
@@ -56,6 +56,63 @@ class ListView(DataView, Generic[T]):
         return f"ListView({self._list!r})"
 
 
+class RemovingIterator(Iterator[T]):
+    """Goes through a map, from which it can remove what it has returned last.
+
+    Example:
+        >>> view = MapView()
+        >>> view.put_all({"a": 1, "b": 2})
+        >>> keys = iter(view.keys())
+        >>> next(keys)
+        'a'
+        >>> keys.remove()
+        >>> view
+        MapView({'b': 2})
+    """
+
+    def __init__(self, entries: dict[Any, Any], shown: Callable[[Any], T]) -> None:
+        self._entries = entries
+        self._shown = shown
+        self._keys = iter(list(entries))
+        self._size = len(entries)
+        self._last: list[Any] = []
+
+    def __next__(self) -> T:
+        self._check()
+        key = next(self._keys)
+        self._last = [key]
+        return self._shown(key)
+
+    def remove(self) -> None:
+        """Remove the entry that was returned last."""
+        if not self._last:
+            raise RuntimeError("remove() of a MapView's iterator removes what next() has returned: call that first.")
+        self._check()
+        del self._entries[self._last.pop()]
+        self._size -= 1
+
+    def _check(self) -> None:
+        if len(self._entries) != self._size:
+            raise RuntimeError("The MapView was changed while it was gone through: use remove() of the iterator.")
+
+
+class _Entries(Collection[T]):
+    """The keys or values of a map, or both."""
+
+    def __init__(self, entries: dict[Any, Any], shown: Callable[[Any], T]) -> None:
+        self._entries = entries
+        self._shown = shown
+
+    def __iter__(self) -> RemovingIterator[T]:
+        return RemovingIterator(self._entries, self._shown)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, value: object) -> bool:
+        return any(shown == value for shown in self)
+
+
 class MapView(Generic[K, V]):
     """A map in an accumulator."""
 
@@ -84,15 +141,15 @@ class MapView(Generic[K, V]):
 
     def items(self) -> Iterable[tuple[K, V]]:
         """Return keys and values."""
-        return self._dict.items()
+        return _Entries(self._dict, lambda key: (key, self._dict[key]))
 
     def keys(self) -> Iterable[K]:
         """Return the keys."""
-        return self._dict.keys()
+        return _Entries(self._dict, lambda key: key)
 
     def values(self) -> Iterable[V]:
         """Return the values."""
-        return self._dict.values()
+        return _Entries(self._dict, self._dict.__getitem__)
 
     def is_empty(self) -> bool:
         """Tell whether there is nothing."""

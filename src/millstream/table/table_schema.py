@@ -48,8 +48,9 @@ class TableSchema:
         return self._names[field_index] if 0 <= field_index < len(self._names) else None
 
     def to_row_data_type(self) -> RowType:
-        """Return the type of a row."""
-        return RowType([RowField(n, t) for n, t in zip(self._names, self._types, strict=True)])
+        """Return the type of a row, which is never null itself."""
+        fields = [RowField(n, t) for n, t in zip(self._names, self._types, strict=True)]
+        return RowType(fields, nullable=False)
 
     def __repr__(self) -> str:
         lines = [f" |-- {n}: {t}\n" for n, t in zip(self._names, self._types, strict=True)]
