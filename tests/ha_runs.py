@@ -45,6 +45,34 @@ env.execute("counts")
 """
 
 
+# The same numbers into Kafka, each once.
+KAFKA_PROGRAM = """
+import os, sys, time
+from millstream.common import SimpleStringSchema, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.base import DeliveryGuarantee
+from millstream.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+
+records, out, bootstrap, topic = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+env.enable_checkpointing(200)
+
+def slowly(i):
+    if not os.path.exists(out + ".go"):
+        time.sleep(0.005)
+    return str(i)
+
+schema = KafkaRecordSerializationSchema.builder().set_topic(topic)
+sink = KafkaSink.builder().set_bootstrap_servers(bootstrap).set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+sink.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
+numbers = env.from_source(NumberSequenceSource(0, records - 1), WatermarkStrategy.no_watermarks(), "numbers")
+numbers.map(slowly).sink_to(sink.set_transactional_id_prefix(topic).build())
+env.execute("numbers")
+"""
+
+
 def wanted(records: int) -> Counter[str]:
     """Return the lines that the program must have written: each key is counted one by one."""
     counts = Counter(i % KEYS for i in range(records))
@@ -129,6 +157,7 @@ def _options(command: tuple[str, ...]) -> int:
 def managers(directory: Path, settings: dict[str, str]) -> Iterator[Managers]:
     """Start none yet; end all that were."""
     (directory / "job.py").write_text(PROGRAM)
+    (directory / "kafka_job.py").write_text(KAFKA_PROGRAM)
     found = Managers(directory, settings)
     try:
         yield found

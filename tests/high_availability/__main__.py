@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import itertools
 import os
 import signal
 import subprocess
@@ -11,14 +13,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ha_runs import Managers, managers, quick, wanted, written
+from kafka_reader import read_committed
 from kubernetes_api import lease_server
 
+from millstream.testing.kafka import KafkaBroker
 from millstream.testing.zookeeper import ZooKeeperServer
 
 from .proxy import Proxy
@@ -123,6 +127,51 @@ def frozen(point: str, found: Managers, first: dict[str, str], where: tuple[str,
     return told
 
 
+def kafka_frozen(point: str, where: tuple[str, ...], broker: KafkaBroker, found: Managers) -> str:
+    """The leader freezes at a point of its commit, and wakes while the next one is between manifest and commit."""
+    topic = f"topic-{next(_topics)}"
+    broker.create_topic(topic, 2)
+    markers = [found.directory / name for name in ("first", "second")]
+
+    def start(step: str, time: int, marker: Path) -> subprocess.Popen[bytes]:
+        command = ("run", *where, "kafka_job.py", str(_RECORDS), str(found.out), broker.bootstrap, topic)
+        return found.start(*command, millstream__testing__fault=f"{step}|freeze|{time}|{marker}")
+
+    first = start(point, 4, markers[0])
+    found.until(markers[0].exists, _PATIENCE)
+    began = time.monotonic()
+    second = start("driver.before-commit", 2, markers[1])
+    found.until(markers[1].exists, _PATIENCE)
+    told = f"leads and has a checkpoint after {time.monotonic() - began:.1f} s"
+    os.kill(first.pid, signal.SIGCONT)
+    found.until(lambda: "it starts anew, as a standby" in found.log(0), _PATIENCE)
+    os.kill(second.pid, signal.SIGCONT)
+    found.hurry()
+    for process in (first, second):
+        assert process.wait(_PATIENCE) == 0, found.everything()
+    assert "cannot be committed any more" not in found.everything(), found.everything()
+    values = sorted(int(value) for value in read_committed(broker.bootstrap, topic))
+    assert values == list(range(_RECORDS)), (len(values), found.everything())
+    return told
+
+
+def _with_kafka(kind: Callable[[Path], object], point: str, where: tuple[str, ...], directory: Path) -> str:
+    with kind(directory) as (_, others), managers(directory, others) as found:  # type: ignore[attr-defined]
+        return kafka_frozen(point, where, _broker(), found)
+
+
+_topics = itertools.count()
+
+
+@cache
+def _broker() -> KafkaBroker:
+    """Return the broker of all scenarios."""
+    broker = KafkaBroker()
+    broker.start()
+    atexit.register(broker.close)
+    return broker
+
+
 def cut_off(directory: Path) -> str:
     """The leader is cut off from ZooKeeper, and joined again when the other leads."""
     with ZooKeeperServer() as server:
@@ -184,6 +233,7 @@ def _on(kind: Callable[[Path], object], scenario: Callable[..., str], directory:
 
 _POINTS = ("driver.before-publish", "driver.before-commit", "driver.in-commit", "driver.after-commit")
 _IN_COMMIT = partial(frozen, "driver.in-commit")
+_KAFKA_POINTS = ("driver.before-publish", "driver.before-commit", "driver.between-transactions", "driver.in-commit")
 _SCENARIOS: dict[str, Callable[[Path], str]] = {
     **{f"{kind.__name__}: kill -9": partial(_on, kind, killed) for kind in (filesystem, zookeeper, kubernetes)},
     **{f"filesystem: frozen at {point}": partial(_on, filesystem, partial(frozen, point)) for point in _POINTS},
@@ -194,6 +244,14 @@ _SCENARIOS: dict[str, Callable[[Path], str]] = {
     "zookeeper: application on Spark, frozen at driver.in-commit": partial(
         _on, zookeeper, partial(frozen, "driver.in-commit", where=_SPARK)
     ),
+    **{
+        f"{kind.__name__}: Kafka{where[0].replace('-m', ' on Spark').replace('--', ', ')}, frozen at {point}": partial(
+            _with_kafka, kind, point, where
+        )
+        for kind in (filesystem, zookeeper)
+        for where in (_LOCAL, _SPARK)
+        for point in _KAFKA_POINTS
+    },
     **{
         f"{kind.__name__}: session cluster on Spark, kill -9": partial(_on, kind, session)
         for kind in (filesystem, zookeeper)

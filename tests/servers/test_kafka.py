@@ -21,6 +21,7 @@ from schema_registry import registry_server
 
 from millstream.common import Configuration, Duration, JobClient, Row, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
+from millstream.common.run_ids import new_run_id, run_id
 from millstream.common.serialization import SerializationSchema
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import OutputTag, ProcessFunction
@@ -731,6 +732,43 @@ def test_a_job_that_starts_afresh_ends_what_one_of_its_prefix_has_left(
     assert kafka.read(out) == [b"1"]
     alive.commit_transaction(10)
     assert kafka.read(other) == [NEVER]
+
+
+def test_committer_aborts_only_earlier_runs_when_it_commits(kafka: KafkaBroker, topic: str) -> None:
+    """A driver that was frozen in a commit wakes up when the next one has transactions open."""
+    job = "b" * 32
+    committer = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE).create_committer(
+        CommitContext(run_id(job, 2), "sink")
+    )
+    assert committer is not None
+    timed = new_run_id()
+    runs = {"earlier": run_id(job, 1), "later": run_id(job, 3), "unknown": "a" * 32, "timed": timed}
+    for name, run in runs.items():
+        _open(_producer(kafka, f"{topic}-{run}-sink-0-1-{name}"), topic)
+
+    def left(run: str) -> bool:
+        with closing(Coordinators({}, lambda: [("127.0.0.1", int(kafka.bootstrap.rpartition(":")[2]))])) as found:
+            state = found.state(f"{topic}-{runs[run]}-sink-0-1-{run}")
+        assert state is not None
+        return state.state == "Ongoing"
+
+    try:
+        committer.commit([])
+        assert [run for run in runs if left(run)] == ["later", "unknown", "timed"]
+        # Nor does it when it goes back to a checkpoint, since it may sleep before that, too.
+        committer.recover([], run_id(job, 1))
+        assert left("later")
+    finally:
+        committer.close()
+    second = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE).create_committer(
+        CommitContext(new_run_id([timed]), "sink")
+    )
+    assert second is not None
+    with closing(second):
+        second.commit([])
+        assert not left("timed")
+        second.begin()
+        assert not left("later")
 
 
 def _producer(kafka: KafkaBroker, transactional_id: str) -> Any:

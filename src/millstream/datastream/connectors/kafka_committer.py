@@ -6,6 +6,7 @@ import re
 import time
 
 from millstream.common.faults import fault_point
+from millstream.common.run_ids import is_earlier
 from millstream.datastream.connectors.base import CommitContext, Committer
 from millstream.datastream.connectors.kafka_client import TIMEOUT, KafkaFailure, client_settings, library, reason
 from millstream.datastream.connectors.kafka_producer import Transaction, addresses
@@ -23,8 +24,7 @@ class KafkaCommitter(Committer):
         self._kafka = library()
         self._admin = settings.admin()
         self._coordinators = Coordinators(client_settings(settings.properties), self._brokers)
-        # The jobs whose transactions are no strays; and until when strays may still come.
-        self._known = {context.job_id}
+        # Until when strays may still come.
         self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
 
     def _brokers(self) -> list[Address]:
@@ -34,17 +34,26 @@ class KafkaCommitter(Committer):
         self.recover([], self._context.job_id)
 
     def commit(self, committables: list[tuple[int, Transaction]]) -> None:
+        committed = self._commit_all(committables)
+        if time.monotonic() < self._looks_until:
+            self._abort_strays(committed)
+
+    def _commit_all(self, committables: list[tuple[int, Transaction]]) -> list[str]:
         for _, transaction in committables:
             self._commit(Transaction(*transaction))
             fault_point("driver.between-transactions")
-        if time.monotonic() < self._looks_until:
-            self._abort_strays([transaction[0] for _, transaction in committables])
+        return [transaction[0] for _, transaction in committables]
 
-    def _abort_strays(self, committed: list[str]) -> None:
-        """End the transactions under this prefix of which nothing is to go on.
+    def _abort_strays(self, committed: list[str], at_start: bool = False) -> None:
+        """Abort the transactions under this prefix that nobody will commit.
 
-        Those of jobs that died before their first checkpoint, or went on from the checkpoint that this one goes on
-        from; and those that workers of an earlier execution of this job have begun when it was over already.
+        Those of earlier runs of the job, which died or were deposed, and those that workers of an earlier execution of
+        this run have begun late. Never those of a later run: this process may have slept while another took over.
+
+        Args:
+            committed: what this execution has committed.
+            at_start: whether to abort transactions of runs of unknown age as well: such a run is no later one if this
+                one has only just begun.
         """
         operator = "" if self._settings.owns_prefix else re.escape(f"{self._context.operator_id}-")
         name = re.compile(rf"{re.escape(str(self._settings.prefix))}-([0-9a-f]{{32}})-{operator}.*")
@@ -52,8 +61,11 @@ class KafkaCommitter(Committer):
         current = max((execution_of(t, own) for t in committed), default=-1)
         for left in self._coordinators.ongoing(f"{self._settings.prefix}-"):
             found = name.fullmatch(left)
-            is_others = found is not None and found[1] not in self._known
-            if is_others or 0 <= execution_of(left, own) < current:
+            if found is None:
+                continue
+            earlier = is_earlier(found[1], self._context.job_id)
+            is_unknown = earlier is None and at_start
+            if left not in committed and (earlier or is_unknown or 0 <= execution_of(left, own) < current):
                 self._abort(left)
 
     def _commit(self, transaction: Transaction) -> None:
@@ -72,10 +84,9 @@ class KafkaCommitter(Committer):
         self._coordinators.commit(*transaction)
 
     def recover(self, committables: list[tuple[int, Transaction]], former_job_id: str) -> None:
-        self._known.add(former_job_id)
         self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
-        self.commit(committables)
-        named = {Transaction(*t).id for _, t in committables}
+        named = self._commit_all(committables)
+        self._abort_strays(named, at_start=True)
         for job_id in dict.fromkeys((former_job_id, self._context.job_id)):
             prefix = f"{self._settings.prefix}-{self._context.prefix(job_id)}"
             for left in self._coordinators.ongoing(prefix):

@@ -1,0 +1,59 @@
+"""Ids of a job's runs, in the order in which the runs began: a run may end what an earlier one has left, no other.
+
+A run is a job under one driver. With several job managers the ids of its runs differ in the leader's term at their end;
+else an id is a UUID of version 7, whose first digits are the time it was made at.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+
+# A term at the end of a run's id, in hexadecimal.
+_TERM_DIGITS = 8
+# Milliseconds since 1970, at the beginning of a UUID of version 7.
+_TIME_DIGITS = 12
+
+
+def run_id(job_id: str, term: int) -> str:
+    """Return the id under which a job writes while one leader leads.
+
+    Example:
+        >>> run_id("0123456789abcdef0123456789abcdef", 3)
+        '0123456789abcdef0123456700000003'
+    """
+    return f"{job_id[:-_TERM_DIGITS]}{term:0{_TERM_DIGITS}x}"
+
+
+def new_run_id(former: Iterable[str] = ()) -> str:
+    """Return an id that no run has, later than those of former runs, whatever the clock says.
+
+    Example:
+        >>> first = new_run_id()
+        >>> is_earlier(first, new_run_id([first]))
+        True
+    """
+    now = max([time.time_ns() // 1_000_000, *(t + 1 for f in former if (t := _time(f)) is not None)])
+    random = int.from_bytes(os.urandom(10))
+    return f"{now:0{_TIME_DIGITS}x}7{random >> 62 & 0xFFF:03x}{8 | random >> 60 & 3:x}{random & (1 << 60) - 1:015x}"
+
+
+def is_earlier(run: str, than: str) -> bool | None:
+    """Tell whether a run began before another; None when their ids do not say.
+
+    Example:
+        >>> is_earlier(run_id("ab" * 16, 3), run_id("ab" * 16, 4))
+        True
+        >>> is_earlier("ab" * 16, "cd" * 16)
+    """
+    if run[:-_TERM_DIGITS] == than[:-_TERM_DIGITS]:
+        return run[-_TERM_DIGITS:] < than[-_TERM_DIGITS:]
+    first, second = _time(run), _time(than)
+    return None if first is None or second is None or first == second else first < second
+
+
+def _time(run: str) -> int | None:
+    """Return when an id was made, if it says."""
+    is_timed = len(run) == 32 and run[_TIME_DIGITS] == "7" and run[16] in "89ab"
+    return int(run[:_TIME_DIGITS], 16) if is_timed else None
