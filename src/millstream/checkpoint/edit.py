@@ -240,7 +240,7 @@ class Edit:
         """Write the state of a subtask; None when there is nothing."""
         changes = {s: c for (i, s), c in self._changes.items() if state_id_of(i, _which(s)) == state_id}
         stored = self._from.stored(vertex, state_id, place.subtask)
-        if stored is not None and stored.checksum is not None and not changes:
+        if stored is not None and stored.is_part and not changes:
             data = self._from.read(stored.file)
             check_part(stored.file, data, stored.checksum)
             storage.write(name, (bytes(data[i : i + _PIECE]) for i in range(0, len(data), _PIECE)))

@@ -195,7 +195,7 @@ class Inspection:
         stored = self.stored(vertex, state_id, subtask)
         if stored is None:
             return
-        if stored.file.endswith(".parquet"):
+        if stored.is_part:
             yield from index_part(stored.file, self._storage.read(stored.file), stored.checksum)
             return
         for file in chain_files(stored, self._storage.read):
@@ -273,7 +273,8 @@ class Inspection:
         if part is not None:
             return StoredState(f"{self.state_url}/{part.file}", part.checksum)
         chain = vertex.subtasks[subtask].states.get(state_id)
-        return StoredState(f"{self.state_url}/{chain[-1]}") if chain else None
+        checksum = vertex.subtasks[subtask].checksums.get(state_id)
+        return StoredState(f"{self.state_url}/{chain[-1]}", checksum) if chain else None
 
     def read(self, name: str) -> memoryview:
         """Return the bytes of a state file."""

@@ -154,6 +154,7 @@ def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:
                 "states": s.states,
                 "parts": {i: [p.file, p.checksum] for i, p in s.parts.items()},
                 "carried": _base64(s.carried),
+                "checksums": s.checksums,
             }
             for s in vertex.subtasks
         ],
@@ -166,7 +167,10 @@ def _read_vertex(read: dict[str, Any]) -> VertexSnapshot:
         read["max_parallelism"],
         [
             SubtaskSnapshot(
-                s["states"], {i: StoredState(*p) for i, p in s["parts"].items()}, _from_base64(s["carried"])
+                s["states"],
+                {i: StoredState(*p) for i, p in s["parts"].items()},
+                _from_base64(s["carried"]),
+                s.get("checksums", {}),
             )
             for s in read["subtasks"]
         ],

@@ -48,6 +48,7 @@ class Start:
     Attributes:
         state_files, carried: by (vertex, subtask), as in LevelTask.
         chains: the files behind each state that is gone on with: (vertex, subtask, state) -> names.
+        checksums: of the last file of each of them, if known.
         sources: how far each source was dealt out, by operator id; pickled.
         ended: the vertices whose input has ended.
         tables: what is known of the tables of each state, by state id.
@@ -56,6 +57,7 @@ class Start:
     epoch: int = 0
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     chains: dict[tuple[int, int, str], list[str]] = field(default_factory=dict)
+    checksums: dict[tuple[int, int, str], int] = field(default_factory=dict)
     carried: dict[Address, bytes] = field(default_factory=dict)
     sources: dict[str, bytes] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
@@ -157,6 +159,8 @@ def _take_state(
             chain = before.subtasks[subtask].states.get(state_id, [])
             files[state_id] = chain[-1] if chain else None
             start.chains[vertex.id, subtask, state_id] = list(chain)
+            if (checksum := before.subtasks[subtask].checksums.get(state_id)) is not None:
+                start.checksums[vertex.id, subtask, state_id] = checksum
             continue
         groups = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
         stored = tuple(_stored(before, i, state_id, state_url) for i in range(before.parallelism))
@@ -194,8 +198,8 @@ def _stored(before: VertexSnapshot, subtask: int, state_id: str, state_url: str 
     part = before.subtasks[subtask].parts.get(state_id)
     if part is not None:
         return StoredState(prefix + part.file, part.checksum)
-    chain = before.subtasks[subtask].states.get(state_id)
-    return StoredState(prefix + chain[-1]) if chain else None
+    chain, checksum = before.subtasks[subtask].states.get(state_id), before.subtasks[subtask].checksums.get(state_id)
+    return StoredState(prefix + chain[-1], checksum) if chain else None
 
 
 def _taken_over(

@@ -27,11 +27,16 @@ class OperatorSnapshot:
 
 @dataclass
 class SubtaskSnapshot:
-    """One subtask: where its states are, and what else it carries. Both by state id, see `state_id_of`."""
+    """One subtask: where its states are, and what else it carries. States are by their ids, see `state_id_of`.
+
+    Attributes:
+        checksums: of the last file of each chain: it stands for the files before, too.
+    """
 
     states: dict[str, Chain] = field(default_factory=dict)
     parts: dict[str, StoredState] = field(default_factory=dict)
     carried: bytes = b""
+    checksums: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass

@@ -34,6 +34,8 @@ class Execution:
         self.ended = start.ended
         self._state_files: dict[Address, dict[str, Version]] = start.state_files
         self._chains = start.chains
+        # Of the last file of each.
+        self._checksums = start.checksums
         self._carried = start.carried
         # What is known of the tables of each state.
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
@@ -188,6 +190,8 @@ class Execution:
         self._exported[address] = report.exported
         if report.state_files:
             self._state_files[address] = report.state_files
+        for state_id, checksum in report.state_checksums.items():
+            self._checksums[*address, state_id] = checksum
         return self._extend_chains(address, report.state_files, written)
 
     def _extend_chains(self, address: Address, files: dict[str, Version], written: list[str]) -> bool:
@@ -236,6 +240,11 @@ class Execution:
                 {i: list(c) for (v, s, i), c in self._chains.items() if (v, s) == (vertex.id, subtask) and c},
                 {},
                 self._carried.get((vertex.id, subtask), b""),
+                {
+                    i: checksum
+                    for (v, s, i), checksum in self._checksums.items()
+                    if (v, s) == (vertex.id, subtask) and self._chains.get((v, s, i))
+                },
             )
             for subtask in range(vertex.parallelism)
         ]
@@ -246,7 +255,7 @@ class Execution:
         snapshot = self.snapshot(positions)
         for vertex in self.plan.vertices:
             for subtask, found in enumerate(snapshot.vertices[vertex.head.id].subtasks):
-                found.states = {}
+                found.states, found.checksums = {}, {}
                 exported = self._exported.get((vertex.id, subtask), {})
                 found.parts = {i: StoredState(p.file.rpartition("/")[2], p.checksum) for i, p in exported.items()}
         return snapshot

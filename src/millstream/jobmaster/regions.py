@@ -41,6 +41,7 @@ def combine(plan: JobPlan, region: frozenset[int], failed: Start, others: Start)
         others.epoch,
         choose(failed.state_files, others.state_files),
         choose(failed.chains, others.chains),
+        choose(failed.checksums, others.checksums),
         choose(failed.carried, others.carried),
         {
             **{o: s for o, s in others.sources.items() if o not in heads},

@@ -130,6 +130,7 @@ class SubtaskReport:
         taken: how many records its sinks were given; None where that is not counted.
         seconds: how long it worked.
         insight: now and then, what it tells of itself to people.
+        state_checksums: of the files that have its states, by state id.
         state_was_here: whether it found its state in its process, or had to read files; None when there was none yet.
     """
 
@@ -157,6 +158,7 @@ class SubtaskReport:
     bytes_in: int = 0
     insight: Insight | None = None
     state_was_here: bool | None = None
+    state_checksums: dict[str, int] = field(default_factory=dict)
 
     @property
     def has_requests(self) -> bool:

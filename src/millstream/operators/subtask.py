@@ -243,6 +243,7 @@ class Subtask:
             records_out=0,
             bytes_out=0,
             state_files=files,
+            state_checksums=self._states.checksums(files),
             state_bytes=self._states.take_written(),
             committables={},
             watermark=self._time.watermark,
@@ -430,6 +431,7 @@ class Subtask:
             records_out=sum(w.records_out for w in self._writers.values()),
             bytes_out=sum(w.bytes_out for w in self._writers.values()),
             state_files=files,
+            state_checksums=self._states.checksums(files),
             state_bytes=self._states.take_written(),
             committables=staged,
             # In a source's chain, time begins where watermarks are made.

@@ -69,6 +69,11 @@ class SubtaskState:
             files[state_id] = guard.call(save, self._nodes[state_id])
         return files
 
+    def checksums(self, files: dict[str, Version]) -> dict[str, int]:
+        """Return the checksums of the last files, by state id."""
+        found = {i: self.by_id[i].checksum for i, file in files.items() if isinstance(file, str)}
+        return {i: checksum for i, checksum in found.items() if checksum is not None}
+
     def export(self, task: LevelTask, attempt: str, max_parallelism: int) -> dict[str, StoredState]:
         """Write the state for a savepoint, if there is one."""
         if task.savepoint is None:

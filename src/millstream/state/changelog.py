@@ -1,7 +1,8 @@
 """The changelog: immutable files of state changes, and the pure logic of chaining them.
 
 A file holds what one operator's subtask changed in one epoch (a delta), or all it holds (a base). Its name
-says who wrote it; its footer says which files come before it, so a handle is one name:
+says who wrote it; its footer says the same, and which files come before it with the checksums of their footers, so a
+handle is one name, and no file can take the place of another:
 
     MSCL | version u16 | sections | footer (JSON) | its length u32 | its checksum u32 | MSCL
 
@@ -51,11 +52,12 @@ MAX_WASTE = 2
 
 @record(frozen=True)
 class FileRef:
-    """A file of a chain: its name, its size, and whether it is a base."""
+    """A file of a chain: its name, its size, whether it is a base, and the checksum of its footer, if that is known."""
 
     name: str
     size: int
     is_base: bool
+    checksum: int | None = None
 
 
 @dataclass
@@ -107,6 +109,7 @@ class FileHeader:
     epoch: int
     is_base: bool
     parents: list[FileRef]
+    name: str | None = None
 
 
 def _pickled(section: Section) -> bytes:
@@ -118,8 +121,16 @@ def _pickled(section: Section) -> bytes:
         ) from None
 
 
-def encode(header: FileHeader, content: Iterable[Section], compressed: bool = False) -> Iterator[bytes]:
-    """Yield a file's bytes, one section after the other."""
+def encode(
+    header: FileHeader,
+    content: Iterable[Section],
+    compressed: bool = False,
+    on_end: Callable[[int], None] = lambda checksum: None,
+) -> Iterator[bytes]:
+    """Yield a file's bytes, one section after the other; `on_end` is given the checksum of its footer.
+
+    The footer has the checksums of all sections, so that its own stands for the whole file.
+    """
     yield _HEAD.pack(_MAGIC, _VERSION)
     index: list[dict[str, Any]] = []
     for section in content:
@@ -144,12 +155,15 @@ def encode(header: FileHeader, content: Iterable[Section], compressed: bool = Fa
             "subtask": header.subtask,
             "epoch": header.epoch,
             "base": header.is_base,
-            "parents": [[p.name, p.size, p.is_base] for p in header.parents],
+            "parents": [[p.name, p.size, p.is_base, p.checksum] for p in header.parents],
+            "name": header.name,
             "sections": index,
         }
     ).encode()
     yield footer
-    yield _TAIL.pack(len(footer), crc32(footer), _MAGIC)
+    checksum = crc32(footer)
+    on_end(checksum)
+    yield _TAIL.pack(len(footer), checksum, _MAGIC)
 
 
 @record(frozen=True)
@@ -159,6 +173,7 @@ class ChangelogFile:
     name: str
     size: int
     header: FileHeader
+    checksum: int
     _index: list[dict[str, Any]]
     _data: bytes | memoryview
 
@@ -205,8 +220,14 @@ def _rows(entry: dict[str, Any], body: bytes | memoryview, loads: Loads) -> dict
     return loads(body)  # type: ignore[no-any-return]
 
 
-def decode(name: str, data: bytes | memoryview) -> ChangelogFile:
-    """Read a file's footer; a damaged file is an error that names it."""
+def decode(name: str, data: bytes | memoryview, expected: int | None = None) -> ChangelogFile:
+    """Read a file's footer; a damaged file is an error that names it, and so is one in the place of another.
+
+    Args:
+        name: the file's name.
+        data: its contents.
+        expected: the checksum of its footer, where whoever names the file knows it.
+    """
     try:
         magic, version = _HEAD.unpack_from(data)
     except struct.error as e:
@@ -229,19 +250,28 @@ def decode(name: str, data: bytes | memoryview) -> ChangelogFile:
             footer["epoch"],
             footer["base"],
             [FileRef(*p) for p in footer["parents"]],
+            footer.get("name"),
         )
-        return ChangelogFile(name, len(data), header, footer["sections"], data)
+        found = ChangelogFile(name, len(data), header, checksum, footer["sections"], data)
     except (struct.error, ValueError, KeyError, TypeError) as e:
         raise DamagedStateError(f"State file {name} is damaged: its footer cannot be read ({e}).") from e
+    if header.name not in (None, name.rpartition("/")[2]) or expected not in (None, checksum):
+        raise DamagedStateError(
+            f"State file {name} is not the one that was written for this checkpoint: another file, written as "
+            f"{header.name}, is in its place."
+        )
+    return found
 
 
-def replay(name: str, read: Callable[[str], bytes | memoryview]) -> tuple[Chain, Iterator[ChangelogFile]]:
-    """Return the chain that ends in `name`, and its files, oldest first."""
-    last = decode(name, read(name))
-    ref = FileRef(name, last.size, last.header.is_base)
+def replay(
+    name: str, read: Callable[[str], bytes | memoryview], expected: int | None = None
+) -> tuple[Chain, Iterator[ChangelogFile]]:
+    """Return the chain that ends in `name`, and its files, oldest first; `expected` is as in `decode`."""
+    last = decode(name, read(name), expected)
+    ref = FileRef(name, last.size, last.header.is_base, last.checksum)
     if last.header.is_base:
         return Chain([ref]), iter([last])
     parents = last.header.parents
     return Chain([*parents, ref]), (
-        decode(n, read(n)) if n != name else last for n in [*(p.name for p in parents), name]
+        decode(f.name, read(f.name), f.checksum) if f.name != name else last for f in [*parents, ref]
     )

@@ -386,15 +386,23 @@ class KeyedState:
             self._sweep()
         parents = [] if rebase else self._chain.files
         name = f"{self._operator}-{self._subtask}-{epoch}-{attempt}.{'base' if rebase else 'delta'}"
-        header = FileHeader(self._operator, self._subtask, epoch, rebase, parents)
-        size = self._storage.write(name, encode(header, self._sections(rebase), self._compressed))
-        self._pending = FileRef(name, size, rebase)
+        header = FileHeader(self._operator, self._subtask, epoch, rebase, parents, name)
+        checksums: list[int] = []
+        content = encode(header, self._sections(rebase), self._compressed, checksums.append)
+        size = self._storage.write(name, content)
+        self._pending = FileRef(name, size, rebase, checksums[-1])
         self._written += size
         return name
 
     def _advance(self) -> None:
         for table in self._tables.values():
             table.advance()
+
+    @property
+    def checksum(self) -> int | None:
+        """The checksum of the last file, if that is known."""
+        last = self._pending or (self._chain.files[-1] if self._chain.files else None)
+        return None if last is None else last.checksum
 
     def take_written(self) -> int:
         """Return how many bytes were written since this was last asked."""

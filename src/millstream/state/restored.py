@@ -22,10 +22,15 @@ Read = Callable[[str], "bytes | memoryview"]
 
 @record(frozen=True)
 class StoredState:
-    """Where the state of a subtask is: the last file of its chain, or its part of a savepoint with a checksum."""
+    """Where the state of a subtask is: the last file of its chain, or its part of a savepoint, with its checksum."""
 
     file: str
     checksum: int | None = None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part of a savepoint."""
+        return self.file.endswith(".parquet")
 
 
 @record(frozen=True)
@@ -107,7 +112,7 @@ def stored_sections(
         loads: reads pickles.
         only: the one table that is wanted; without it, all are.
     """
-    if stored.file.endswith(".parquet"):
+    if stored.is_part:
         from millstream.state.export import decode_part, read_part
 
         data = read(stored.file)
@@ -123,7 +128,7 @@ def stored_sections(
 def chain_files(stored: StoredState, read: Read) -> Iterator[ChangelogFile]:
     """Yield the files of a chain, oldest first."""
     directory, slash, name = stored.file.rpartition("/")
-    _, files = replay(name, lambda n: read(f"{directory}{slash}{n}"))
+    _, files = replay(name, lambda n: read(f"{directory}{slash}{n}"), stored.checksum)
     yield from files
 
 
