@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from millstream.checkpoint.manifest import SHARED
-from millstream.checkpoint.origin import Origin, claim_latest, find_origin
+from millstream.checkpoint.origin import Origin, claim_latest, find_origin, subsume_latest
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
@@ -85,6 +85,7 @@ class Driver:
         storage.last_id = origin.manifest.id if origin is not None else 0
         checkpoints, restart = self._scene.circumstances.checkpoints, self._scene.circumstances.restart()
         claiming = partial(claim_latest, _LATEST, "job", origin)
+        subsuming = partial(subsume_latest, _LATEST, "job", is_alive=lambda owner: False)
         scaling = self._scene.circumstances.scaling
         options = JobOptions(
             buffer_timeout=0.05, checkpoints=checkpoints, restart=restart, origin=origin, scaling=scaling
@@ -92,7 +93,7 @@ class Driver:
         plan = self._plan(self._scene.parallelism())
         store = CheckpointStore(storage, _OWNER)
         self._inbox = VirtualInbox(self._scene, storage)
-        about = {"replan": self._plan, "claim": claiming, "inbox": self._inbox}
+        about = {"replan": self._plan, "claim": claiming, "subsume": subsuming, "inbox": self._inbox}
         return make_master(self._scene, plan, self, storage, store, options, **about)
 
     def _plan(self, parallelism: int) -> JobPlan:

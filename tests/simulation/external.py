@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from millstream.common.run_ids import is_earlier
 from millstream.operators.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 
@@ -127,6 +128,19 @@ class SimulatedCommitter(Committer):
             self._waiting[name] = self._waiting.get(name, -1) + 1
         for name in [n for n, waited in self._waiting.items() if waited >= self._external.patience]:
             self._count(name)
+        self._abort_strays()
+
+    def _abort_strays(self) -> None:
+        """Abort what workers of earlier drivers have staged late, as KafkaSink's committer does."""
+        sink = f"-{self._context.operator_id}-"
+        for name in self._external.staged(""):
+            if name[32:].startswith(sink) and name not in self._waiting and self.is_stray(name[:32]):
+                self._world.step("abort")
+                self._external.abort(name)
+
+    def is_stray(self, run: str) -> bool:
+        """Tell whether nobody goes on with what a run has staged."""
+        return bool(is_earlier(run, self.job_id))
 
     def _count(self, name: str) -> None:
         self._world.step("commit")

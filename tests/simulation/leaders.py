@@ -21,12 +21,13 @@ from typing import Any
 import greenlet
 
 from millstream.checkpoint.manifest import NAME, SHARED
-from millstream.checkpoint.origin import find_published
+from millstream.checkpoint.origin import find_published, subsume_runs, supersede_runs
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DeposedError, MillstreamError
 from millstream.common.job_status import JobStatus
+from millstream.common.run_ids import run_id
 from millstream.jobmaster import events as e
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.options import JobOptions
@@ -459,6 +460,7 @@ class JobManager:
             origin=origin,
         )
         plan = partial(self._plan, fence.run_id)
+        former = [run_id(_JOB, earlier) for earlier in range(1, term)]
         store = CheckpointStore(storage, _OWNER, None, fence)
         self._master = make_master(
             scene,
@@ -468,6 +470,8 @@ class JobManager:
             store,
             options,
             replan=plan,
+            claim=lambda _: supersede_runs(ROOT, former, origin, {}),
+            subsume=lambda _: subsume_runs(ROOT, former, {}),
             inbox=LeadersInbox(world, self._manager),
         )
         if self._term != term:

@@ -25,6 +25,7 @@ from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import Checkpoint, Coordinator
 from millstream.jobmaster.ending import Ending, Last
 from millstream.jobmaster.execution import Execution, Positions
+from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.ledger import Ledger
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
@@ -615,6 +616,27 @@ def deleted_before_withdrawn(real: Real, self: Fence, location: str) -> None:
     """A checkpoint whose publication was not answered is deleted, and may count."""
     if location in self._own.checkpoints:
         real(self, location)
+
+
+MUTANTS["later-runs-aborted"] = Mutant(
+    "later-runs-aborted",
+    "Who commits aborts what any other driver has staged, though that may be the next one's.",
+    [(SimulatedCommitter, "is_stray", lambda self, run: run != self.job_id)],
+    run_leaders,
+)
+
+
+MUTANTS["former-cleared-at-once"] = Mutant(
+    "former-cleared-at-once",
+    "Who takes over deletes what its predecessors have left before it has a checkpoint of its own.",
+    [(JobMaster._WAYS, i.TakeDirectory, lambda self, asked: _take_and_clear(self))],
+    run_leaders,
+)
+
+
+def _take_and_clear(master: JobMaster) -> None:
+    master._take_directory(i.TakeDirectory())
+    master._subsume(master._store.storage.url)
 
 
 @_instead_of(Election, "_write")

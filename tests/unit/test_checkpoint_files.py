@@ -9,6 +9,8 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,12 @@ from millstream.checkpoint.owner import is_alive, this_process
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.checkpoint.storage import DirectoryStorage, open_storage
 from millstream.checkpoint.store import CheckpointStore, latest_checkpoints, open_checkpoint
-from millstream.common import Configuration
-from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
+from millstream.common import Configuration, Types
+from millstream.common.errors import DamagedStateError, DeposedError, InvalidProgramError, MillstreamError
+from millstream.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.state import changelog
 from millstream.testing import CollectSink, LocalJob
 
 
@@ -79,6 +85,25 @@ def test_every_kind_of_damage_is_found_in_every_file(written: Written) -> None:
                 check(written.location(3))
         path.unlink()
         with pytest.raises(DamagedStateError, match=path.name):
+            check(written.location(3))
+        path.write_bytes(whole)
+    check(written.location(3))
+
+
+def test_valid_state_file_in_the_place_of_another_is_found(written: Written) -> None:
+    """A file of another subtask or epoch, and the same file with other rows: each is whole, and none is right."""
+    *files, _ = written.files(3)
+    for path in files:
+        whole = path.read_bytes()
+        for other in files:
+            if other != path:
+                path.write_bytes(other.read_bytes())
+                with pytest.raises(DamagedStateError, match=f"{path.name} is not the one that was written"):
+                    check(written.location(3))
+        decoded = changelog.decode(path.name, whole)
+        changed = [replace(s, rows=dict(list(s.rows.items())[1:])) for s in decoded.sections()]
+        path.write_bytes(b"".join(changelog.encode(decoded.header, changed)))
+        with pytest.raises(DamagedStateError, match=f"{path.name} is not the one that was written"):
             check(written.location(3))
         path.write_bytes(whole)
     check(written.location(3))
@@ -167,7 +192,7 @@ def test_what_is_no_checkpoint(tmp_path: Path) -> None:
 def test_a_directory_that_is_gone(written: Written) -> None:
     written.store.take(lambda owner: False)
     shutil.rmtree(written.home)
-    with pytest.raises(MillstreamError, match=f"The job's directory .*{written.home} is gone, or what was in it"):
+    with pytest.raises(DeposedError, match=f"The job's directory .*{written.home} is gone, or what was in it"):
         written.store.write(Manifest("checkpoint", 9, 9, Snapshot("j", "n", 1), f"../{SHARED}"))
 
 
@@ -270,3 +295,38 @@ def test_files_of_state_leave_memory_when_they_are_on_disk(tmp_path: Path) -> No
     storage.make_durable(["state"])
     assert not _in_memory(tmp_path / "state")
     assert bytes(storage.read("state")) == b"x" * 100_000
+
+
+class _Counts(KeyedProcessFunction):
+    """Counts; once, when it has a checkpoint, all state files are deleted and it fails."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[int, int]]:
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        spoiled = self._home.with_name("spoiled")
+        if not spoiled.exists() and list(self._home.glob("*/chk-*/_metadata")):
+            spoiled.touch()
+            for file in self._home.glob("*/shared/*"):
+                file.unlink()
+            raise RuntimeError("no luck")
+        yield value, count
+
+
+def test_running_job_fails_when_no_checkpoint_can_be_read(tmp_path: Path) -> None:
+    settings = {"execution.checkpointing.dir": str(tmp_path / "cp"), "execution.checkpointing.interval": "20 ms"}
+    settings |= {"millstream.engine": "local", "restart-strategy.fixed-delay.delay": "10 ms"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.set_parallelism(1)
+    sink = CollectSink()
+    numbers = env.from_source(DataGeneratorSource(lambda i: i, 100_000, 500))
+    numbers.key_by(lambda v: v % 7).process(_Counts(tmp_path / "cp")).uid("counts").sink_to(sink)
+    with pytest.raises(MillstreamError, match=r"(?s)cannot be read and no earlier one is retained.*is missing"):
+        env.execute("counts")
+    # What it had written counts, and nothing came again.
+    assert len(sink.results()) == len(set(sink.results()))

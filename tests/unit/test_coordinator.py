@@ -148,7 +148,7 @@ def test_old_ones_go() -> None:
     third = coordinator.trigger(3.0)
     coordinator.acknowledge(third.id, cut(), 3.0)
     coordinator.written(third.id, "there", 3.0)
-    confirm, discard = coordinator.committed(third.id)
+    confirm, _, discard = coordinator.committed(third.id)
     assert isinstance(confirm, i.ConfirmSources)
     assert discard == i.DiscardCheckpoints(checkpoints=frozenset({first.id}))
     assert coordinator.retained() == [second, third]

@@ -43,6 +43,9 @@ def test_the_standby_goes_on_when_the_leader_is_killed(tmp_path: Path) -> None:
         check(found, standby)
         assert "goes on from checkpoint" in found.log(1)
         print(f"led after {seconds:.1f} s")
+        # Nothing of either leader's checkpoints is left but what shuts the first one out.
+        left = [p for p in (tmp_path / "ha" / "shop" / "checkpoints").rglob("*") if p.is_file()]
+        assert [p.name for p in left] == ["_superseded"], left
         # Whoever comes later does not run it again.
         late = run(found)
         assert late.wait(30) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -13,6 +13,8 @@ from millstream.checkpoint.owner import is_alive
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.checkpoint.store import (
     Found,
+    clear_former,
+    clear_home,
     latest_checkpoints,
     list_checkpoints,
     open_checkpoint,
@@ -45,16 +47,30 @@ CLAIM_MODE = ChoiceSetting(
 )
 LATEST = "latest"
 
+# Tells whether an owner of a directory still runs.
+IsAlive = Callable[[dict[str, Any]], bool]
 
-def find_origin(config: Configuration, job_name: str) -> Origin | None:
-    """Return what the settings say a job starts from; None when it starts at the beginning."""
+
+def starts_from_latest(config: Configuration) -> bool:
+    """Tell whether a job goes on from the latest checkpoint of its name."""
+    return PATH.read(config) == LATEST
+
+
+def find_origin(config: Configuration, job_name: str, is_alive: IsAlive = is_alive) -> Origin | None:
+    """Return what the settings say a job starts from; None when it starts at the beginning.
+
+    Args:
+        config: the job's settings.
+        job_name: its name.
+        is_alive: tells whether an owner of a directory still runs.
+    """
     path = PATH.read(config)
     if path is None:
         return None
     allow, claim = IGNORE_UNCLAIMED.read(config), CLAIM_MODE.read(config)
     options = storage_options(config)
     if path == LATEST:
-        latest = _latest(config, job_name, options)
+        latest = _latest(config, job_name, options, is_alive)
         if latest is None:
             return None
         found, size = latest
@@ -93,7 +109,9 @@ def supersede_runs(directory: str, runs: Sequence[str], origin: Origin | None, o
         supersede_home(home, origin.manifest.id if is_origin and origin is not None else 0)
 
 
-def claim_latest(config: Configuration, job_name: str, origin: Origin | None, home: str) -> None:
+def claim_latest(
+    config: Configuration, job_name: str, origin: Origin | None, home: str, is_alive: IsAlive = is_alive
+) -> None:
     """See to it that nobody goes on from another checkpoint than a job that starts from the latest one now.
 
     One could still be on its way to storage, of a driver that has died, while the output that it names is aborted, or
@@ -104,14 +122,33 @@ def claim_latest(config: Configuration, job_name: str, origin: Origin | None, ho
         job_name: its name.
         origin: what it starts from, None for the beginning.
         home: its own directory.
+        is_alive: tells whether an owner of a directory still runs.
     """
     directory = CheckpointOptions.read(config).directory
-    if PATH.read(config) == LATEST and directory is not None:
+    if starts_from_latest(config) and directory is not None:
         chosen = None if origin is None else (origin.location.rpartition("/")[0], origin.manifest.id)
         supersede(directory, job_name, chosen, home, is_alive, storage_options(config))
 
 
-def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> tuple[Found, int] | None:
+def subsume_latest(config: Configuration, job_name: str, own: str, is_alive: IsAlive) -> None:
+    """Delete the checkpoints of former drivers of a job that goes on from the latest one."""
+    directory = CheckpointOptions.read(config).directory
+    if starts_from_latest(config) and directory is not None:
+
+        def is_former(home: str, owner: dict[str, Any]) -> bool:
+            return home != own and owner.get("job") == job_name and not is_alive(owner)
+
+        clear_former(directory, is_former, storage_options(config))
+
+
+def subsume_runs(directory: str, runs: Sequence[str], options: dict[str, Any]) -> None:
+    """Delete the checkpoints of a job's earlier leaders."""
+    clear_former(directory, lambda home, _: home.rpartition("/")[2] in runs, options)
+
+
+def _latest(
+    config: Configuration, job_name: str, options: dict[str, Any], is_alive: IsAlive
+) -> tuple[Found, int] | None:
     """Return the newest checkpoint of a job of that name that can be read, and how many bytes of state it has."""
     directory = CheckpointOptions.read(config).directory
     if directory is None:
@@ -154,7 +191,8 @@ def verify(found: Found, options: dict[str, Any]) -> int:
 
     for vertex in found.manifest.snapshot.vertices.values():
         for subtask in vertex.subtasks:
-            stored = [StoredState(chain[-1]) for chain in subtask.states.values()] + list(subtask.parts.values())
+            stored = [StoredState(c[-1], subtask.checksums.get(i)) for i, c in subtask.states.items()]
+            stored += subtask.parts.values()
             for one in stored:
                 for _ in stored_sections(one, read, only_check=True):
                     pass
@@ -167,4 +205,4 @@ def delete_origin(origin: Origin, options: dict[str, Any]) -> None:
     if origin.manifest.kind == "checkpoint":
         home = origin.location.rpartition("/")[0]
         if not list_checkpoints(home, options):
-            open_storage(home, options).delete("")
+            clear_home(open_storage(home, options))

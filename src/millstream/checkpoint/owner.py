@@ -10,7 +10,12 @@ from typing import Any
 def this_process(job_name: str) -> dict[str, Any]:
     """Describe this process as the owner of a job."""
     pid = os.getpid()
-    return {"job": job_name, "host": socket.gethostname(), "pid": pid, "started": _started(pid)}
+    return {"job": job_name, "host": socket.gethostname(), "pid": pid, "started": _started(pid), "system": _system()}
+
+
+def is_here(owner: dict[str, Any]) -> bool:
+    """Tell whether an owner's process is, or was, one that this process would see: on this host, since it started."""
+    return owner.get("host") == socket.gethostname() and owner.get("system") == _system()
 
 
 def is_alive(owner: dict[str, Any]) -> bool:
@@ -22,6 +27,12 @@ def is_alive(owner: dict[str, Any]) -> bool:
     pid = owner.get("pid")
     started = _started(pid) if isinstance(pid, int) else None
     return started is not None and started == owner.get("started")
+
+
+def _system() -> str:
+    """Return what tells apart the starts of machines, and the containers on one: processes have numbers within it."""
+    with open("/proc/sys/kernel/random/boot_id") as f:
+        return f"{f.read().strip()} {os.readlink('/proc/self/ns/pid')}"
 
 
 def _started(pid: int) -> str | None:

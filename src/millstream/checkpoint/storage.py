@@ -111,6 +111,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Where a file can be made on the condition that there is none.
 _CONDITIONAL = ("s3", "s3a", "memory")
 
+
+def creates_exclusively(url: str) -> bool:
+    """Tell whether a file can be made at a place on the condition that there is none."""
+    return not is_remote(url) or url.partition("://")[0] in _CONDITIONAL
+
+
 _S3_KEYS = {"s3.access-key": "key", "s3.secret-key": "secret", "s3.endpoint": "endpoint_url"}
 
 

@@ -1,6 +1,7 @@
 """A job's directory of checkpoints:
 
     <dir>/<job-id>/_owner            who writes here, or did last
+    <dir>/<job-id>/_record           who has the job, and how it has ended: see leader/drivers.py
     <dir>/<job-id>/_superseded       the last checkpoint that counts, since a later driver has gone on from there
     <dir>/<job-id>/chk-N/_metadata   the manifest of checkpoint N
     <dir>/<job-id>/shared/           state files, which several checkpoints may need
@@ -23,20 +24,31 @@ from typing import Any, Protocol
 
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.storage import Storage, open_storage
-from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
+from millstream.common.errors import DamagedStateError, DeposedError, InvalidProgramError, MillstreamError
 from millstream.common.faults import fault_point
 from millstream.common.records import record
 
 log = logging.getLogger("millstream")
 
 _SUPERSEDED = "_superseded"
+# The cell of a job that was started on its own: its driver must find it changed, also when all else is deleted.
+RECORD = "_record"
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 
 
 class Register(Protocol):
-    """Which checkpoints of a job count, where several job managers could have it; DeposedError if another has."""
+    """Which checkpoints of a job count, where several processes could have it; DeposedError if another has."""
 
     term: int
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other job managers wait to go on with the job."""
+        ...
+
+    def renew(self) -> None:
+        """See whether this process still has the job."""
+        ...
 
     def publish(self, location: str) -> None:
         """Let a checkpoint count whose manifest is written."""
@@ -48,6 +60,10 @@ class Register(Protocol):
 
     def withdraw(self, location: str) -> None:
         """Let a checkpoint count no longer."""
+        ...
+
+    def subsume(self, home: str) -> None:
+        """Let only checkpoints of a directory count: those before are about to be deleted."""
         ...
 
     def end(self, outcome: str, message: str) -> None:
@@ -97,17 +113,7 @@ class CheckpointStore:
     def write(self, manifest: Manifest) -> str:
         """Write a manifest; return where the checkpoint is."""
         fault_point("driver.before-manifest")
-        owner = read_owner(self.storage)
-        if owner is None and "_owner" not in self.storage.list(""):
-            raise MillstreamError(
-                f"The job's directory {self.storage.url} is gone, or what was in it: somebody has deleted it under the "
-                "running job."
-            )
-        if owner is None or owner.get("token") != self._token:
-            raise MillstreamError(
-                f"Another job has taken the directory {self.storage.url} (see {self.storage.url}/_owner): this one "
-                "writes no more checkpoints there."
-            )
+        self._check_owner()
         directory = f"chk-{manifest.id}"
         self.storage.make_durable(f"{SHARED}/{name}" for name in manifest.snapshot.files())
         location = f"{self.storage.url}/{directory}"
@@ -119,6 +125,24 @@ class CheckpointStore:
             self._register.publish(location)
         fault_point("driver.after-manifest")
         return location
+
+    def _check_owner(self) -> None:
+        """See that the directory is still this job's: what another has deleted must not be made again."""
+        owner = read_owner(self.storage)
+        if owner is not None and owner.get("token") == self._token:
+            return
+        if self._register is not None:
+            self._register.renew()
+        if owner is None and "_owner" not in self.storage.list(""):
+            # No restart would bring it back, and who has taken the job over may have deleted it.
+            raise DeposedError(
+                f"The job's directory {self.storage.url} is gone, or what was in it: somebody has deleted it under the "
+                "running job."
+            )
+        raise DeposedError(
+            f"Another job has taken the directory {self.storage.url} (see {self.storage.url}/_owner): this one writes "
+            "no more checkpoints there."
+        )
 
     def unwritable(self, directory: str) -> str | None:
         """Return why no savepoint can be written to a directory; None if one can.
@@ -151,12 +175,17 @@ class CheckpointStore:
     @property
     def is_shared(self) -> bool:
         """Whether others could go on with the job."""
-        return self._register is not None
+        return self._register is not None and self._register.is_shared
 
     def withdraw(self, location: str) -> None:
         """Let a checkpoint count no longer that is about to be deleted."""
         if self._register is not None:
             self._register.withdraw(location)
+
+    def subsume(self) -> None:
+        """Let no checkpoint of an earlier driver count any more."""
+        if self._register is not None:
+            self._register.subsume(self.storage.url)
 
     def record(self, outcome: str, message: str) -> None:
         """Write down how the job has ended, before anything is deleted that it could go on from."""
@@ -282,6 +311,35 @@ def latest_checkpoints(
             if job_name is None or checkpoint.manifest.snapshot.job_name == job_name:
                 found.append(checkpoint)
     return sorted(found, key=lambda f: (f.manifest.timestamp, f.manifest.id), reverse=True), problems
+
+
+def clear_home(home: Storage) -> None:
+    """Delete a former driver's directory, but for what shuts it out should it only have slept."""
+    names = home.list("")
+    kept = {_SUPERSEDED, RECORD} & set(names)
+    if not kept:
+        home.delete("")
+    # Last of all that by which the rest is found, should this be interrupted.
+    for name in sorted(set(names) - kept, key=lambda n: (n == "_owner", n)):
+        home.delete(name)
+
+
+def clear_former(
+    directory: str, is_former: Callable[[str, dict[str, Any]], bool], options: dict[str, Any] | None = None
+) -> None:
+    """Delete what a job's former drivers have left, once a checkpoint of its own has taken the place of theirs.
+
+    Args:
+        directory: where the jobs' directories are.
+        is_former: tells by a directory's location and its owner whether it is of such a driver.
+        options: what the file system must be told.
+    """
+    for home in _homes(directory, options):
+        owner = read_owner(home)
+        if owner is not None and not owner.get("released") and is_former(home.url, owner):
+            # First: what comes late must not count.
+            supersede_home(home, 0)
+            clear_home(home)
 
 
 def _homes(directory: str, options: dict[str, Any] | None) -> list[Storage]:

@@ -9,6 +9,7 @@ import sys
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.command_line import ProgramPlanned, plan_only, set_command_line
 from millstream.datastream.mistakes import forget_unrun
+from millstream.leader.drivers import program_ended
 
 
 def run_program(
@@ -51,6 +52,8 @@ def _run(path: str, arguments: list[str], module: str | None = None) -> None:
             runpy.run_path(path, run_name="__main__")
         else:
             runpy.run_module(module, run_name="__main__")
-    except BaseException:
+    except BaseException as e:
         forget_unrun()
+        program_ended(well=isinstance(e, SystemExit) and not e.code)
         raise
+    program_ended()

@@ -52,6 +52,9 @@ PUBLISH_POINTS = ("driver.before-publish",)
 # Reached where a sink commits several transactions, one after the other.
 TRANSACTION_POINTS = ("driver.between-transactions",)
 
+# Reached when the checkpoints of a job that has ended are deleted.
+END_POINTS = ("driver.after-removal",)
+
 _reached: Callable[[str], None] | None = None
 
 

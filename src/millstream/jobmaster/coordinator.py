@@ -130,6 +130,8 @@ class Coordinator:
         self._restored = None if origin is None else _restored(origin.manifest, now)
         # It is the job's to delete, as soon as there is something newer.
         self._claimed = origin if origin is not None and origin.claimed else None
+        # Whether there may be checkpoints of earlier drivers.
+        self._has_former = True
         self._next_id = 1 if origin is None else origin.manifest.id + 1
         # When the last manifest was written, in milliseconds.
         self._timestamp = 0 if origin is None else origin.manifest.timestamp
@@ -264,7 +266,8 @@ class Coordinator:
         checkpoint.status = CheckpointStatus.NOTIFIED
         self._staged.drop_until(checkpoint.staged)
         del self._completed[: -self._options.retained]
-        return [ConfirmSources(positions=checkpoint.processed), *self.drop_origin(), *self.clean_up()]
+        dropped = self.drop_origin() if len(self._completed) >= self._options.retained else []
+        return [ConfirmSources(positions=checkpoint.processed), *dropped, *self.clean_up()]
 
     def lost(self, checkpoint_id: int, reason: str, now: float) -> str | None:
         """The manifest could not be written; return why the job must fail, if it must."""
@@ -339,12 +342,14 @@ class Coordinator:
         return {name for checkpoint in self._stored.values() for name in checkpoint.cut.files()}
 
     def drop_origin(self) -> list[Instruction]:
-        """There is a newer place to go back to than what the job has started from, if that is the job's to delete."""
-        return [] if self._claimed is None else [DeleteOrigin(origin=self._claimed)]
+        """There are newer places to go back to than what earlier drivers have left, as far as that is the job's."""
+        return [DeleteOrigin(origin=self._claimed)] if self._has_former else []
 
     def origin_deleted(self) -> None:
-        """What the job has started from is gone."""
-        self._claimed = self._restored = None
+        """What the job has started from is gone, and all that was before."""
+        self._has_former = False
+        if self._claimed is not None:
+            self._claimed = self._restored = None
 
     # --- failure
 
@@ -374,13 +379,18 @@ class Coordinator:
         """Return the last complete checkpoint."""
         return self._completed[-1] if self._completed else self._restored
 
-    def give_up(self, checkpoint: Checkpoint) -> Checkpoint | None:
-        """A checkpoint cannot be read: return the one before it, None when there is none."""
+    def has_before(self, checkpoint: Checkpoint) -> bool:
+        """Tell whether there is an earlier place to go back to than a checkpoint."""
         if checkpoint is self._restored:
-            self._restored = None
-        else:
-            self._completed = [c for c in self._completed if c.id < checkpoint.id]
-        return self.latest()
+            return False
+        return self._restored is not None or any(c.id < checkpoint.id for c in self._completed)
+
+    def give_up(self, checkpoint: Checkpoint) -> Checkpoint:
+        """A checkpoint cannot be read: return the one before it."""
+        self._completed = [c for c in self._completed if c.id < checkpoint.id]
+        before = self.latest()
+        assert before is not None
+        return before
 
     def retained(self) -> list[Checkpoint]:
         """Return the complete checkpoints that are kept."""

@@ -176,9 +176,9 @@ class SweepState:
 
 @record(frozen=True, kw_only=True)
 class DeleteOrigin:
-    """Delete the checkpoint that the job has started from: OriginDeleted."""
+    """Delete what earlier drivers have left, and the checkpoint the job has started from, if any: OriginDeleted."""
 
-    origin: Origin
+    origin: Origin | None
 
 
 @record(frozen=True, kw_only=True)

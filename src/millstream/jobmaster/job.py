@@ -50,6 +50,8 @@ class JobMaster:
         *,
         replan: Callable[[int], JobPlan],
         claim: Callable[[str], None] = lambda home: None,
+        subsume: Callable[[str], None] = lambda home: None,
+        is_alive: Callable[[dict[str, Any]], bool] = is_alive,
         on_end: Callable[[], None] = lambda: None,
         keep_failure: Callable[[i.KeepFailure, float], None] = lambda asked, at: None,
         clock: JobClock | None = None,
@@ -65,6 +67,8 @@ class JobMaster:
             store: its checkpoints.
             replan: plans the program for another parallelism.
             claim: given the job's directory, makes sure that nobody goes on from another checkpoint.
+            subsume: given the job's directory, deletes what its earlier drivers have left.
+            is_alive: tells whether an owner of the job's directory still runs.
             on_end: deletes what the job has on this machine.
             keep_failure: writes down what is needed to run an operator again on what it has failed on.
             clock: the job's clock.
@@ -80,6 +84,8 @@ class JobMaster:
         self._store = store
         self._replan = replan
         self._claim = claim
+        self._subsume = subsume
+        self._is_alive = is_alive
         self._on_end = on_end
         self._keep = keep_failure
         self._clock = clock or JobClock()
@@ -227,7 +233,7 @@ class JobMaster:
     # --- an execution
 
     def _take_directory(self, _: i.TakeDirectory) -> None:
-        self._store.take(is_alive)
+        self._store.take(self._is_alive)
         self._claim(self._store.storage.url)
 
     def _count_slots(self, asked: i.CountSlots) -> e.SlotsCounted:
@@ -382,11 +388,15 @@ class JobMaster:
         self._tidy("state files", partial(self._store.sweep_state, asked.needed))
 
     def _delete_origin(self, asked: i.DeleteOrigin) -> e.OriginDeleted | None:
-        what = f"the checkpoint that the job has started from, {asked.origin.location},"
+        origin = asked.origin
+        what = "checkpoints of earlier drivers" if origin is None else f"{origin.location}, from which the job started,"
 
         def delete() -> None:
-            self._store.withdraw(asked.origin.location)
-            delete_origin(asked.origin, self._store.options)
+            if origin is not None:
+                self._store.withdraw(origin.location)
+                delete_origin(origin, self._store.options)
+            self._store.subsume()
+            self._subsume(self._store.storage.url)
 
         done = self._tidy(what, delete)
         return e.OriginDeleted() if done else None
@@ -405,6 +415,7 @@ class JobMaster:
 
     def _remove_directory(self, _: i.RemoveDirectory) -> None:
         self._store.remove()
+        fault_point("driver.after-removal")
 
     def _release_directory(self, _: i.ReleaseDirectory) -> None:
         self._store.release()

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
 import shutil
 import sys
 import tempfile
-import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from millstream.checkpoint.manifest import SHARED, Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.origin import claim_latest, find_origin, find_published, supersede_runs
-from millstream.checkpoint.owner import this_process
+from millstream.checkpoint.origin import (
+    claim_latest,
+    find_origin,
+    find_published,
+    starts_from_latest,
+    subsume_latest,
+    subsume_runs,
+    supersede_runs,
+)
+from millstream.checkpoint.owner import is_alive, this_process
 from millstream.checkpoint.restore import restore
 from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
 from millstream.checkpoint.store import CheckpointStore
@@ -28,6 +36,7 @@ from millstream.common.faults import SETTING, arm
 from millstream.common.job_status import JobStatus
 from millstream.common.memory_on_spark import batch_memory, executor_memory
 from millstream.common.records import record
+from millstream.common.run_ids import new_run_id, run_id
 from millstream.common.scratch import scratch
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
 from millstream.graph.job_graph import JobGraph
@@ -41,11 +50,15 @@ from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import Ended, JobOptions, fails_whole
 from millstream.jobmaster.restart import restart_strategy
 from millstream.jobmaster.scaling_options import ScalingOptions
-from millstream.leader.fence import Fence, JobRecord, run_id
+from millstream.leader.drivers import Drivers, Hold, owner_file
+from millstream.leader.fence import Fence, JobRecord
 from millstream.leader.leadership import Leadership, leadership_of
+from millstream.leader.options import DURATION as LEASE_DURATION
 from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import INLINING, JobSettings
+
+log = logging.getLogger("millstream")
 
 # How long input may gather when the user has asked for throughput above all.
 _LONGEST_GATHERING = 1.0
@@ -81,15 +94,59 @@ class Launch:
 
 
 @record(frozen=True)
+class JobClaim:
+    """What makes a job this process's, where another could have it.
+
+    Attributes:
+        owner: this process, for whoever finds the job's directory taken.
+        fence: what its checkpoints have to pass; None where nobody else can have the job.
+        record: what was known of the job when it was claimed.
+        leadership: under which leader it runs, where there are several job managers.
+        hold: what says that this process is there, where there is one.
+        drivers: who else may have had it, then.
+    """
+
+    job_id: str
+    owner: dict[str, Any]
+    fence: Fence | None = None
+    record: JobRecord | None = None
+    leadership: Leadership | None = None
+    hold: Hold | None = None
+    drivers: Drivers | None = None
+
+    @contextmanager
+    def let_go_if_it_fails(self) -> Iterator[None]:
+        """Leave the job to others if it cannot be started."""
+        try:
+            yield
+        except BaseException:
+            self.let_go()
+            raise
+
+    def let_go(self) -> None:
+        """The job has ended, or was not started."""
+        if self.hold is not None:
+            self.hold.let_go()
+
+    def is_alive(self, owner: dict[str, Any]) -> bool:
+        """Tell whether an owner of a directory still runs."""
+        return is_alive(owner) if self.drivers is None else self.drivers.is_alive(owner)
+
+
+@record(frozen=True)
 class Prepared:
     """A job that is planned and checked, and not started."""
 
     launch: Launch
     plan: JobPlan
     options: JobOptions
-    # Under which leader it runs, and what its checkpoints have to pass, where there may be several.
-    leadership: Leadership | None = None
-    fence: Fence | None = None
+    claim: JobClaim
+
+    def former_runs(self) -> list[str] | None:
+        """Return the ids under which earlier leaders wrote; None where there is one job manager."""
+        if self.claim.leadership is None or self.claim.fence is None:
+            return None
+        return [run_id(self.plan.settings.job_id, term) for term in range(1, self.claim.fence.term)]
 
     def replan(self, parallelism: int) -> JobPlan:
         """Plan the program for another parallelism."""
@@ -108,19 +165,22 @@ def prepare(launch: Launch) -> Prepared:
     """Plan a job and check its settings."""
     config = launch.config
     checkpoints = CheckpointOptions.read(config)
-    leadership = leadership_of(config)
     graph = launch.graph(None)
-    job_id = _job_id(config) or (uuid.uuid4().hex if leadership is None else leadership.job_id(graph.job_name))
-    fence = None if leadership is None else leadership.fence(job_id, graph.job_name)
-    record = None if fence is None else fence.claim()
+    claim = _claim_job(config, graph.job_name, checkpoints)
+    with claim.let_go_if_it_fails():
+        return _prepare(launch, graph, checkpoints, claim)
+
+
+def _prepare(launch: Launch, graph: JobGraph, checkpoints: CheckpointOptions, claim: JobClaim) -> Prepared:
+    config = launch.config
     settings = settings_of(
         config,
         graph,
-        job_id,
+        claim.job_id,
         batch=launch.batch,
         clock=launch.clock,
         compressed=checkpoints.compression,
-        run_id=None if fence is None else fence.run_id,
+        run_id=None if claim.fence is None else claim.fence.run_id,
     )
     options = JobOptions(
         buffer_timeout=_gathering(launch.buffer_timeout_ms),
@@ -130,26 +190,41 @@ def prepare(launch: Launch) -> Prepared:
         sizer=_sizer(config),
         checkpoints=checkpoints,
         restart=restart_strategy(config, checkpoints.enabled),
-        origin=_origin(config, graph.job_name, fence, record),
+        origin=_origin(config, graph.job_name, claim),
         # A batch job has no state that another parallelism could go on with.
         scaling=None if launch.batch else ScalingOptions.read(config, checkpoints),
-        ended=_ended(record),
+        ended=_ended(claim.record),
         fails_whole=fails_whole(config, launch.batch),
     )
     plan = JobPlan(settings=settings, vertices=graph.vertices)
     if options.ended is None:
         _check_start(plan, options.origin)
-    return Prepared(launch, plan, options, leadership, fence)
+    return Prepared(launch, plan, options, claim)
 
 
-def _origin(config: Configuration, job_name: str, fence: Fence | None, record: JobRecord | None) -> Origin | None:
+def _claim_job(config: Configuration, job_name: str, checkpoints: CheckpointOptions) -> JobClaim:
+    """Take a job, where another process could have it."""
+    leadership, given, owner = leadership_of(config), _job_id(config), this_process(job_name)
+    if leadership is not None:
+        job_id = given or leadership.job_id(job_name)
+        fence = leadership.fence(job_id, job_name)
+        return JobClaim(job_id, owner, fence, fence.claim(), leadership)
+    directory, latest = checkpoints.directory, starts_from_latest(config)
+    if directory is None or not (latest or checkpoints.enabled) or not Drivers.can_hold(directory):
+        return JobClaim(given or new_run_id(), owner)
+    drivers = Drivers(directory, storage_options(config), LEASE_DURATION.read(config) / 1000)
+    hold = drivers.claim_latest(job_name, owner) if latest else drivers.claim_run(job_name, given, owner)
+    fence = hold.fence
+    return JobClaim(given or fence.job_id, owner_file(fence, owner), fence, fence.record, None, hold, drivers)
+
+
+def _origin(config: Configuration, job_name: str, claim: JobClaim) -> Origin | None:
     """Return what a job starts from: what an earlier leader has left, else what the settings say."""
-    if fence is None or record is None:
-        return find_origin(config, job_name)
-    if record.outcome is not None:
+    fence, record = claim.fence, claim.record
+    if record is not None and record.outcome is not None:
         return None
-    if not record.checkpoints:
-        return find_origin(config, job_name)
+    if fence is None or record is None or not record.checkpoints:
+        return find_origin(config, job_name, claim.is_alive)
     found = find_published(config, job_name, record.checkpoints)
     fence.go_on_from(found.location)
     return found
@@ -196,13 +271,20 @@ def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: An
 
 def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaster:
     """Start a job and return its master."""
+    with prepared.claim.let_go_if_it_fails():
+        return _start(prepared, make_engine)
+
+
+def _start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaster:
     config, options, settings = prepared.launch.config, prepared.options, prepared.plan.settings
     arm(config.get_string(SETTING, "") or None)
     directory = _make_directory(config, f"millstream-{settings.job_id[:8]}-")
     checkpoints = (options.checkpoints.directory or _own_checkpoints(prepared, directory)).rstrip("/")
     reach, scratch = storage_options(config), os.path.join(directory, "scratch")
     storage = open_storage(f"{checkpoints}/{settings.writes_as}", reach, scratch)
-    store = CheckpointStore(storage, this_process(settings.job_name), reach, prepared.fence)
+    claim = prepared.claim
+    _clear_ended(prepared, checkpoints, storage.url)
+    store = CheckpointStore(storage, claim.owner, reach, claim.fence)
     try:
         engine = make_engine(Home(directory, StateLocation(f"{storage.url}/{SHARED}", reach, scratch)))
     except InvalidProgramError:
@@ -215,39 +297,71 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
         store,
         replan=prepared.replan,
         claim=_claim(prepared, checkpoints),
-        on_end=partial(_remove, directory),
+        subsume=_subsume(prepared, checkpoints),
+        is_alive=claim.is_alive,
+        on_end=partial(_remove, directory, claim),
         keep_failure=partial(_keep_failure, directory_of(config)),
         clock=clock,
     )
     master.start()
-    if prepared.leadership is not None:
-        prepared.leadership.on_end(master.suspend)
-    if options.origin is not None and not config.get_boolean("millstream.quiet", False):
-        print(f"millstream: job '{settings.job_name}' goes on from {options.origin.describe()}", file=sys.stderr)
+    if claim.leadership is not None:
+        claim.leadership.on_end(master.suspend)
+    if claim.hold is not None:
+        claim.hold.watch(master.suspend)
+    _announce(config, settings.job_name, options)
     return master
+
+
+def _announce(config: Configuration, job_name: str, options: JobOptions) -> None:
+    """Say what a job starts from, if not from its beginning."""
+    if config.get_boolean("millstream.quiet", False):
+        return
+    if options.origin is not None:
+        print(f"millstream: job '{job_name}' goes on from {options.origin.describe()}", file=sys.stderr)
+    if options.ended is not None and options.ended.outcome is JobStatus.FINISHED:
+        text = "has finished before, in a process whose program had not ended: it does not run again"
+        print(f"millstream: job '{job_name}' {text}", file=sys.stderr)
+
+
+def _clear_ended(prepared: Prepared, checkpoints: str, own: str) -> None:
+    """Delete what a driver has left that died when its job had ended."""
+    if prepared.options.ended is not None:
+        try:
+            _subsume(prepared, checkpoints)(own)
+        except Exception as e:
+            log.warning("checkpoints of job '%s' could not be deleted: %s", prepared.plan.settings.job_name, e)
 
 
 def _own_checkpoints(prepared: Prepared, directory: str) -> str:
     """Return where checkpoints go that nobody has given a place: beside the job, or where the next leader sees them."""
-    if prepared.leadership is None:
+    if prepared.claim.leadership is None:
         return os.path.join(directory, "checkpoints")
-    return f"{prepared.leadership.options.home}/checkpoints"
+    return f"{prepared.claim.leadership.options.home}/checkpoints"
 
 
 def _claim(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
     """Return what makes sure that nobody goes on from another checkpoint than this job."""
     config, settings, origin = prepared.launch.config, prepared.plan.settings, prepared.options.origin
-    if prepared.fence is None:
-        return partial(claim_latest, config, settings.job_name, origin)
-    former = [run_id(settings.job_id, term) for term in range(1, prepared.fence.term)]
+    former = prepared.former_runs()
+    if former is None:
+        return partial(claim_latest, config, settings.job_name, origin, is_alive=prepared.claim.is_alive)
     return lambda _: supersede_runs(checkpoints, former, origin, storage_options(config))
+
+
+def _subsume(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
+    """Return what deletes the checkpoints of earlier drivers, once the job has enough of its own."""
+    config, job_name, former = prepared.launch.config, prepared.plan.settings.job_name, prepared.former_runs()
+    if former is None:
+        return lambda own: subsume_latest(config, job_name, own, prepared.claim.is_alive)
+    return lambda _: subsume_runs(checkpoints, former, storage_options(config))
 
 
 def _keep_failure(directory: str, asked: KeepFailure, at: float) -> None:
     keep(directory, asked.plan, asked.number, at, asked.failure)
 
 
-def _remove(directory: str) -> None:
+def _remove(directory: str, claim: JobClaim) -> None:
+    claim.let_go()
     with suppress(FileNotFoundError):
         # Somebody may have deleted it under the running job.
         shutil.rmtree(directory)

@@ -173,6 +173,12 @@ class Ledger:
         target = self.coordinator.failed(self.now, operators)
         instructions: Instructions = []
         if target is not None and _is_damaged(error):
+            if not self.coordinator.has_before(target):
+                raise DamagedStateError(
+                    f"Checkpoint {target.id} cannot be read and no earlier one is retained, so the job ends: from its "
+                    "beginning its output would come twice. Start it from a savepoint, and retain more checkpoints "
+                    f"(execution.checkpointing.num-retained). The cause: {error}"
+                )
             damaged, target = target, self.coordinator.give_up(target)
             instructions.append(_warn_of_damage(damaged, target))
         if self.options.at_most_once and target is not None:
@@ -215,9 +221,8 @@ def _is_damaged(error: Exception) -> bool:
     return isinstance(error, DamagedStateError) or (isinstance(error, EpochFailed) and error.damaged)
 
 
-def _warn_of_damage(damaged: Checkpoint, target: Checkpoint | None) -> i.Warn:
-    back = f"checkpoint {target.id}" if target else "its beginning"
+def _warn_of_damage(damaged: Checkpoint, target: Checkpoint) -> i.Warn:
     return i.Warn(
-        text=f"checkpoint {damaged.id} cannot be read; the job goes back to {back}. Output that counted since then "
-        "comes again."
+        text=f"checkpoint {damaged.id} cannot be read; the job goes back to checkpoint {target.id}. Output that "
+        "counted since then comes again."
     )

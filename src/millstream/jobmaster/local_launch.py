@@ -50,6 +50,11 @@ def _import_from(paths: list[str], files: str) -> None:
 def start_here(prepared: Prepared) -> JobMaster:
     """Start a job that is planned in this process."""
     job = prepared.launch
+    with prepared.claim.let_go_if_it_fails():
+        return _start_here(job, prepared)
+
+
+def _start_here(job: Launch, prepared: Prepared) -> JobMaster:
     # Before it starts: a function that no worker could be sent is refused here too.
     pickled = {prepared.plan: dump_plan(prepared.plan)}
 

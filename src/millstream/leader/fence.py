@@ -24,21 +24,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.common.errors import DeposedError, InvalidProgramError, MillstreamError
+from millstream.common.job_status import JobStatus
 from millstream.common.records import record
+from millstream.common.run_ids import run_id
 from millstream.leader.cells import Cell, OvertakenError
-
-# A term at the end of a run's id, in hexadecimal.
-_TERM_DIGITS = 8
-
-
-def run_id(job_id: str, term: int) -> str:
-    """Return the id under which a job writes while one leader leads.
-
-    Example:
-        >>> run_id("0123456789abcdef0123456789abcdef", 3)
-        '0123456789abcdef0123456700000003'
-    """
-    return f"{job_id[:-_TERM_DIGITS]}{term:0{_TERM_DIGITS}x}"
 
 
 def _number(location: str) -> int:
@@ -57,6 +46,10 @@ class JobRecord:
         checkpoints: where those that count are, oldest first.
         outcome: how the job has ended; None while it has not.
         message: why, if it has failed.
+        run_id: the id under which the driver writes, where there is one job manager.
+        owner: the process of that driver, until it lets go of the job; None with several job managers.
+        beat: how often the driver has said that it is there.
+        delivered: whether the program has ended well since the job has.
     """
 
     term: int
@@ -65,6 +58,10 @@ class JobRecord:
     checkpoints: tuple[str, ...] = ()
     outcome: str | None = None
     message: str = ""
+    run_id: str = ""
+    owner: dict[str, Any] | None = None
+    beat: int = 0
+    delivered: bool = False
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -78,19 +75,28 @@ class JobRecord:
             raise MillstreamError(f"The record of a job is damaged, or of another version: {e!r}") from None
 
 
+def is_final(record: JobRecord) -> bool:
+    """Tell whether a job has finished while its program has not ended: then it must not run again."""
+    return record.outcome == JobStatus.FINISHED.name and not record.delivered
+
+
 @dataclass
 class Fence:
     """One leader's hold on one job. Its methods may be called from several threads.
 
     Attributes:
         job_id: the job.
-        term: the leader's.
+        term: the leader's; where there is one job manager, how many drivers have had the job.
+        owner: the process that has the job, where there is one job manager.
     """
 
     cell: Cell
     job_id: str
     job_name: str
     term: int
+    owner: dict[str, Any] | None = None
+    # Where the record is, in a directory of checkpoints.
+    cell_name: str = ""
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _record: JobRecord | None = None
@@ -101,7 +107,22 @@ class Fence:
     @property
     def run_id(self) -> str:
         """The id under which the job writes now."""
-        return run_id(self.job_id, self.term)
+        return run_id(self.job_id, self.term) if self.owner is None else self.job_id
+
+    @property
+    def record(self) -> JobRecord:
+        """What the job's record says, as far as is known here."""
+        return self._own
+
+    @property
+    def attempt(self) -> str:
+        """What tells this hold on the job from all others."""
+        return self._run
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other job managers wait to go on with the job."""
+        return self.owner is None
 
     def claim(self) -> JobRecord:
         """Take the job: from here on nothing counts that an earlier leader does. Return what to go on from."""
@@ -130,6 +151,37 @@ class Fence:
                 self._record = own
                 return own
 
+    def claim_behind(self, found: JobRecord | None, version: Hashable) -> JobRecord:
+        """Take the job of a driver that is gone; OvertakenError if its record has changed since it was read.
+
+        A job that has finished stays so until its program has ended.
+        """
+        with self._lock:
+            self.term = 1 if found is None else found.term + 1
+            own = JobRecord(self.term, self._run, self.job_name, run_id=self.job_id, owner=self.owner)
+            if found is not None and is_final(found):
+                own = replace(own, outcome=found.outcome, message=found.message)
+            self._version = self.cell.write(own.to_bytes(), version)
+            self._record = own
+            return own
+
+    def renew(self) -> None:
+        """Say that the driver is there; DeposedError if another has the job."""
+        with self._lock:
+            if self._own.outcome is None:
+                # Else the record is about to be deleted with all the job has.
+                self._write(replace(self._own, beat=self._own.beat + 1))
+
+    def release(self) -> None:
+        """Let go of the job: whoever comes next need not wait."""
+        with self._lock:
+            self._write(replace(self._own, owner=None))
+
+    def deliver(self) -> None:
+        """The program has ended well: who starts it anew wants its jobs run again."""
+        with self._lock:
+            self._write(replace(self._own, owner=None, delivered=True))
+
     def publish(self, location: str) -> None:
         """Let a checkpoint count; DeposedError if another leader has the job."""
         with self._lock:
@@ -143,6 +195,13 @@ class Fence:
             kept = tuple(c for c in self._own.checkpoints if c in locations or not c.startswith(f"{home}/"))
             # Written in any case: what is still on its way is refused from then on.
             self._write(replace(self._own, checkpoints=kept))
+
+    def subsume(self, home: str) -> None:
+        """Let only checkpoints of a directory count: those before are about to be deleted."""
+        with self._lock:
+            kept = tuple(c for c in self._own.checkpoints if c.startswith(f"{home}/"))
+            if self._own.outcome is None and kept != self._own.checkpoints:
+                self._write(replace(self._own, checkpoints=kept))
 
     def go_on_from(self, location: str) -> None:
         """Let no checkpoint count behind the one that the job goes on from: they cannot be read."""
@@ -173,6 +232,8 @@ class Fence:
             except DeposedError:
                 raise
             except Exception as e:
+                if not self.is_shared:
+                    raise
                 raise DeposedError(
                     f"How job '{self.job_name}' has ended could not be written down: {e}. Whoever leads next goes on "
                     "from its last checkpoint."
@@ -202,5 +263,10 @@ class Fence:
             return
 
     def _deposed(self, found: JobRecord | None) -> DeposedError:
-        other = "its record is gone" if found is None else f"the leader of term {found.term} has it"
+        if found is None:
+            other = "its record is gone"
+        elif self.is_shared:
+            other = f"the leader of term {found.term} has it"
+        else:
+            other = f"driver {found.term} has it, which writes as {found.run_id}"
         return DeposedError(f"Job '{self.job_name}' is not this process's any more (term {self.term}): {other}.")

@@ -22,7 +22,7 @@ from millstream.common.names import printable
 from millstream.jobmaster.dependencies import Dependencies, bring
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.launch import Home, Launch, prepare, start
+from millstream.jobmaster.launch import Home, Launch, Prepared, prepare, start
 from millstream.jobmaster.pickling import dump_plan
 from millstream.jobmaster.scaling_options import ScalingOptions
 from millstream.operators.protocol import JobPlan
@@ -46,6 +46,11 @@ def launch(job: Launch) -> JobMaster:
     """Start a job and return its master."""
     check_settings(job.config)
     prepared = prepare(job)
+    with prepared.claim.let_go_if_it_fails():
+        return _launch(job, prepared)
+
+
+def _launch(job: Launch, prepared: Prepared) -> JobMaster:
     plan, config, scaling = prepared.plan, job.config, prepared.options.scaling
     exchange = ExchangeSettings.read(config)
     if scaling is not None and attachment() is not None:

@@ -1,0 +1,259 @@
+"""A job has one driver at a time, where there is one job manager: who has it, who is refused, who takes over."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ha_runs import Managers, managers, wanted, written
+
+from millstream.checkpoint.owner import this_process
+from millstream.checkpoint.storage import open_storage
+from millstream.common.errors import DeposedError, InvalidProgramError
+from millstream.common.job_status import JobStatus
+from millstream.common.run_ids import is_earlier
+from millstream.leader import drivers as module
+from millstream.leader.drivers import Drivers, Hold, owner_file, program_ended
+from millstream.leader.fence import Fence, JobRecord
+from millstream.leader.storage_cells import StorageCell
+
+HERE = this_process("job")
+# A process that nobody here can see.
+AWAY = {**HERE, "host": "pod-1"}
+GONE = {**HERE, "started": "1"}
+
+
+@pytest.fixture
+def drivers(tmp_path: Path) -> Iterator[Drivers]:
+    module._finished.clear()
+    yield Drivers(str(tmp_path), {}, lease=0.3)
+    module._finished.clear()
+
+
+def silent(hold: Hold) -> Fence:
+    """Have a driver say no more that it is there."""
+    hold._is_over.set()
+    return hold.fence
+
+
+def test_driver_is_refused_while_another_process_here_has_the_job(drivers: Drivers) -> None:
+    first = drivers.claim_latest("job", HERE)
+    with pytest.raises(InvalidProgramError, match=rf"Job 'job' still runs \(process {os.getpid()} on .*stop it first"):
+        drivers.claim_latest("job", HERE)
+    drivers.claim_latest("another job", HERE).let_go()
+    first.let_go()
+    drivers.claim_latest("job", HERE).let_go()
+
+
+def test_driver_takes_over_at_once_when_the_process_here_is_gone(tmp_path: Path) -> None:
+    drivers = Drivers(str(tmp_path), {}, lease=600)
+    first = silent(drivers.claim_latest("job", GONE))
+    began = time.monotonic()
+    second = drivers.claim_latest("job", HERE)
+    assert time.monotonic() - began < 300
+    assert second.fence.term == 2 and is_earlier(first.run_id, second.fence.run_id)
+    with pytest.raises(DeposedError, match="Job 'job' is not this process's any more .*driver 2 has it"):
+        first.publish("a/chk-1")
+    second.let_go()
+
+
+def test_driver_is_refused_while_another_host_is_heard_of_and_takes_over_when_it_is_silent(
+    drivers: Drivers, tmp_path: Path
+) -> None:
+    first = drivers.claim_latest("job", AWAY)
+    with pytest.raises(InvalidProgramError, match="still runs .* on pod-1"):
+        Drivers(str(tmp_path), {}, lease=60).claim_latest("job", HERE)
+    # It only sleeps: what it does later is refused.
+    fence = silent(first)
+    second = drivers.claim_latest("job", HERE)
+    with pytest.raises(DeposedError):
+        fence.renew()
+    second.let_go()
+
+
+def test_hold_reports_that_another_driver_has_the_job(drivers: Drivers) -> None:
+    first, told = drivers.claim_latest("job", GONE), threading.Event()
+    first.watch(lambda reason: told.set())
+    second = drivers.claim_latest("job", HERE)
+    assert told.wait(10)
+    second.let_go()
+
+
+def test_job_that_was_started_on_its_own_is_taken_over_with_its_directory(drivers: Drivers, tmp_path: Path) -> None:
+    first = silent(drivers.claim_run("job", None, GONE))
+    owner = owner_file(first, GONE)
+    assert (tmp_path / first.run_id / "_record").is_dir()
+    running = drivers.claim_run("job", None, HERE)
+    with pytest.raises(InvalidProgramError, match="still runs"):
+        drivers.claim_latest("job", HERE)
+    running.let_go()
+    # Nothing was in its directory but who has it.
+    assert not (tmp_path / running.fence.run_id).exists()
+    second = drivers.claim_latest("job", HERE)
+    assert is_earlier(first.run_id, second.fence.run_id) and not drivers.is_alive(owner)
+    with pytest.raises(DeposedError):
+        first.publish("a/chk-1")
+    second.let_go()
+
+
+def test_run_ids_go_on_though_the_clock_is_put_back(drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = silent(drivers.claim_latest("job", GONE))
+    now = time.time_ns()
+    monkeypatch.setattr("millstream.common.run_ids.time.time_ns", lambda: now - 3600 * 10**9)
+    second = drivers.claim_latest("job", HERE)
+    assert is_earlier(first.run_id, second.fence.run_id)
+    second.let_go()
+
+
+def test_finished_job_stays_finished_until_its_program_has_ended(drivers: Drivers) -> None:
+    first = drivers.claim_latest("job", GONE)
+    first.fence.end(JobStatus.FINISHED.name, "")
+    silent(first)
+    # The process was killed here.
+    second = drivers.claim_latest("job", GONE)
+    assert second.fence.record.outcome == "FINISHED"
+    second.let_go()
+    program_ended(well=False)
+    third = drivers.claim_latest("job", GONE)
+    assert third.fence.record.outcome == "FINISHED"
+    third.let_go()
+    program_ended()
+    fourth = drivers.claim_latest("job", HERE)
+    assert fourth.fence.record.outcome is None
+    fourth.fence.end(JobStatus.FINISHED.name, "")
+    fourth.let_go()
+    # The same program runs a job of that name once more.
+    assert drivers.claim_latest("job", HERE).fence.record.outcome is None
+
+
+def test_of_drivers_that_start_at_once_one_has_the_job(tmp_path: Path) -> None:
+    found: list[Any] = []
+
+    def start() -> None:
+        try:
+            found.append(Drivers(str(tmp_path), {}, lease=0.3).claim_latest("job", HERE))
+        except InvalidProgramError as e:
+            found.append(e)
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    holds = [one for one in found if isinstance(one, Hold)]
+    assert len(holds) == 1 and len(found) == 8
+    holds[0].let_go()
+
+
+# --- in processes
+
+RECORDS = 6000
+LEASE = {"millstream.high-availability.lease-duration": "900 ms"}
+
+
+def settings(directory: Path) -> dict[str, str]:
+    return {"execution.checkpointing.dir": str(directory / "checkpoints"), **LEASE}
+
+
+def run(found: Managers, **more: str) -> subprocess.Popen[bytes]:
+    return found.start("run", "--local", "--from-checkpoint=latest", "job.py", str(RECORDS), str(found.out), **more)
+
+
+def check(found: Managers, process: subprocess.Popen[bytes]) -> None:
+    found.hurry()
+    assert process.wait(120) == 0, found.everything()
+    assert written(found.out) == wanted(RECORDS), found.everything()
+
+
+def move_away(found: Managers) -> None:
+    """Have it said that the driver is on another host."""
+    (name,) = (found.directory / "checkpoints" / "_jobs").iterdir()
+    cell = StorageCell(open_storage(str(name.parent)), name.name)
+    data, version = cell.read()
+    assert data is not None
+    record = JobRecord.from_bytes(data)
+    assert record.owner is not None
+    cell.write(replace(record, owner={**record.owner, "host": "pod-1"}).to_bytes(), version)
+
+
+def test_second_of_two_successors_is_refused_before_the_first_has_a_checkpoint(tmp_path: Path) -> None:
+    with managers(tmp_path, settings(tmp_path)) as found:
+        first, second = run(found), run(found)
+        found.until(lambda: None not in (first.poll(), second.poll()) or found.lines() > 20, 120)
+        found.until(lambda: first.poll() is not None or second.poll() is not None)
+        loser, winner = (first, second) if first.poll() is not None else (second, first)
+        assert loser.poll() == 1, found.everything()
+        assert "Job 'counts' still runs" in found.log(found.processes.index(loser)), found.everything()
+        check(found, winner)
+
+
+def test_driver_on_a_lost_host_is_replaced_and_shut_out_when_it_wakes(tmp_path: Path) -> None:
+    with managers(tmp_path, settings(tmp_path)) as found:
+        frozen = tmp_path / "frozen"
+        first = run(found, millstream__testing__fault=f"driver.before-publish|freeze|3|{frozen}")
+        found.until(frozen.exists, 120)
+        move_away(found)
+        second = run(found)
+        found.until(lambda: "goes on from checkpoint" in found.log(1), 120)
+        before = found.lines()
+        found.until(lambda: found.lines() > before + 20)
+        os.kill(first.pid, signal.SIGCONT)
+        assert first.wait(60) == 1, found.everything()
+        assert "Job 'counts' is not this process's any more" in found.log(0), found.everything()
+        assert "restarts in" not in found.log(0)
+        check(found, second)
+        left = [p for p in (tmp_path / "checkpoints").rglob("*") if p.is_file() and "_jobs" not in str(p)]
+        assert all(p.name == "_superseded" for p in left), left
+
+
+def test_finished_job_does_not_run_again_when_its_process_was_killed_behind_its_end(tmp_path: Path) -> None:
+    with managers(tmp_path, settings(tmp_path)) as found:
+        found.hurry()
+        killed = run(found, millstream__testing__fault=f"driver.after-removal|kill-driver|1|{tmp_path / 'killed'}")
+        assert killed.wait(120) == -signal.SIGKILL
+        assert written(found.out) == wanted(RECORDS)
+        again = run(found)
+        assert again.wait(120) == 0, found.everything()
+        assert "job 'counts' has finished before" in found.log(1), found.everything()
+        assert written(found.out) == wanted(RECORDS)
+        # Its program has ended now: whoever starts it again wants it run again.
+        once_more = run(found)
+        assert once_more.wait(120) == 0, found.everything()
+        assert written(found.out) == wanted(RECORDS) + wanted(RECORDS)
+
+
+def test_job_that_cannot_start_lets_go_of_its_name(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"""
+import json
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.file_system import FileSource, StreamFormat
+from millstream.common import WatermarkStrategy
+c = Configuration.from_dict({json.dumps({**settings(tmp_path), "millstream.engine": "local"})})
+c.set_string("execution.state-recovery.path", "latest")
+c.set_string("execution.checkpointing.interval", "100 ms")
+for path in ({str(tmp_path / "missing")!r}, {str(program)!r}):
+    env = StreamExecutionEnvironment.get_execution_environment(c)
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), path).build()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "files").print()
+    try:
+        env.execute("job")
+        print("RAN")
+    except Exception as e:
+        print("FAILED", e)
+"""
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    assert "FAILED" in done.stdout and "RAN" in done.stdout, done.stdout + done.stderr
