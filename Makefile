@@ -51,10 +51,11 @@ test-cluster: $(STAMP)
 		tests/spark/test_kubernetes.py
 	$(BIN)/python -m tests.machines --rounds 1
 
-# The tests against apache-flink, which is installed into a venv of its own first.
+# The tests against apache-flink, which is installed into a venv of its own first, and PyFlink's own tests.
 test-pyflink: $(STAMP)
 	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/test_parity.py tests/unit/test_flink_cli.py \
 		tests/unit/test_flink_sql_client.py tests/spark/test_pyflink_examples.py
+	$(BIN)/python tests/pyflink/suite/run.py
 
 # Every answer over REST against Flink's OpenAPI file, with schemathesis, which is installed into a venv of its own first.
 test-openapi: $(STAMP)

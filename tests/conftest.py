@@ -23,6 +23,9 @@ from millstream.testing.kafka import KafkaBroker
 from millstream.testing.rabbitmq import RabbitMqServer
 from millstream.testing.search import ElasticsearchServer, OpenSearchServer
 
+# PyFlink's tests have a runner of their own.
+collect_ignore = ["pyflink/suite"]
+
 Env = StreamExecutionEnvironment
 
 # How long an example takes says how busy the machine is.

@@ -99,7 +99,7 @@ class Row:
     def __call__(self, *args: Any) -> Row:
         """A row of names makes rows with those names: `Row("name", "age")("Alice", 11)`."""
         if len(args) > len(self._values):
-            raise TypeError(
+            raise ValueError(
                 f"Can not create Row with fields {self._values}, expected {len(self)} values but got {args}"
             )
         return Row.of(tuple(self._values), list(args))

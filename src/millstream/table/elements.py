@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row
 from millstream.sql import types as t
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
@@ -135,8 +136,13 @@ def _composite(kind: pa.DataType) -> t.DataType:
     raise TypeError(f"Unsupported data type to convert to SQL: {kind}")
 
 
-def from_arrow(table: pa.Table, schema: Any) -> tuple[t.RowType, Batch]:
-    """Return the columns of an Arrow table, with the types that a schema gives or that they have."""
+def from_frame(frame: Any, schema: Any) -> tuple[t.RowType, Batch]:
+    """Return the columns of a pandas.DataFrame, with the types that a schema gives or that they have.
+
+    Raises:
+        TypeMismatchError: a column has values that are not of its type.
+    """
+    table = pa.Table.from_pandas(frame, preserve_index=False)
     own = [t.RowField(f.name, data_type_of(f.type, f.nullable)) for f in table.schema]
     if schema is None:
         kind = t.RowType(own)
@@ -151,8 +157,21 @@ def from_arrow(table: pa.Table, schema: Any) -> tuple[t.RowType, Batch]:
             f"Unsupported schema type, it could only be of RowType, a list of str or a list of DataType, got {schema!r}"
         )
     arrays = [
-        column.combine_chunks().cast(arrow_type(f.data_type), safe=False)
-        for column, f in zip(table.columns, kind.fields, strict=True)
+        _typed_column(frame.iloc[:, place], column, field)
+        for place, (column, field) in enumerate(zip(table.columns, kind.fields, strict=True))
     ]
     plain = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
     return kind, Batch(plain, None, table.num_rows)
+
+
+def _typed_column(series: Any, column: pa.ChunkedArray, field: t.RowField) -> Any:
+    kind = arrow_type(field.data_type)
+    if not isinstance(field.data_type, t.AtomicType) or isinstance(field.data_type, t.LocalZonedTimestampType):
+        return column.cast(kind, safe=False)
+    # A cast would read numbers from text, and let numbers that are too large wrap around.
+    try:
+        return pa.Array.from_pandas(series, mask=series.isnull(), type=kind)
+    except (pa.ArrowException, TypeError, ValueError) as e:
+        raise TypeMismatchError(
+            f"from_pandas(): the column '{field.name}' ({series.dtype}) is not of type {field.data_type}: {e}"
+        ) from None

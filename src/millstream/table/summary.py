@@ -47,10 +47,15 @@ def summary(tree: syntax.Expression, names: tuple[str, ...] = ()) -> str:
             return str(_units(tree))
         case syntax.Symbol(word):
             return word
+        case syntax.Cast(syntax.Literal() as value, type_) if not type_.is_nullable:
+            # What lit() makes of a value and its type.
+            return summary(value)
         case syntax.Cast(value, type_, lenient):
             return f"{'try_cast' if lenient else 'cast'}({summary(value)}, {type_})"
         case syntax.Field(value, name):
             return f"get({summary(value)}, {name})"
+        case syntax.Call("NOT", (syntax.Call("BETWEEN", arguments),)):
+            return _function("notBetween", arguments)
         case syntax.Call(name, arguments):
             return _function(OPERATORS.get(name) or _camel(name), arguments)
         case syntax.Json(name, arguments):
@@ -88,7 +93,7 @@ def _special(tree: syntax.Expression) -> str:
         case RowInterval(rows):
             return f"{rows} rows"
         case Range(start, end):
-            return f"range({start}, {end})"
+            return f"rangeTo({start}, {end})"
         case Chosen(members, left_out):
             return _function("withoutColumns" if left_out else "withColumns", members)
     return type(tree).__name__.lower()

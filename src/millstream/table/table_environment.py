@@ -22,12 +22,12 @@ from millstream.sql.language import statements as s
 from millstream.sql.language import syntax
 from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.plan.nodes import Collected, Node, Sink
-from millstream.sql.types import RowType
+from millstream.sql.types import DataType, RowType
 from millstream.table import catalog_objects
 from millstream.table.api_binder import ApiBinder
 from millstream.table.catalog import Catalog, CatalogDescriptor
 from millstream.table.connectors.registry import Connectors
-from millstream.table.elements import batch_of, from_arrow, row_type_of, scan_of
+from millstream.table.elements import batch_of, from_frame, row_type_of, scan_of
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
 from millstream.table.frames import arrow_table, as_pandas
@@ -45,6 +45,7 @@ from millstream.table.table_descriptor import TableDescriptor
 from millstream.table.table_result import OkResult, RowsResult, TableResult, TextResult
 from millstream.table.texts import read_path
 from millstream.table.udf import UserDefinedFunctionWrapper
+from millstream.table.verification import verifier
 
 if TYPE_CHECKING:
     from millstream.table.compiled_plan import CompiledPlan
@@ -313,13 +314,18 @@ class TableEnvironment:
     def from_elements(self, elements: Iterable[Any], schema: Any = None, verify_schema: bool = True) -> Table:
         """Return a table of rows that are given: tuples, Rows, dicts, or `row(...)` expressions.
 
-        Without a schema, names are _1, _2, .. and types follow from the values: int is BIGINT, float DOUBLE.
+        Without a schema, names are _1, _2, .. and types follow from the values: int is BIGINT, float DOUBLE. With one,
+        values that are not of their types are refused; without `verify_schema` they are converted as well as may be.
         """
         rows = list(elements)
         if rows and any(isinstance(e, Expression) for e in rows):
             return self._from_expressions(rows, schema)
         kind = row_type_of(rows, schema)
         is_single = not isinstance(schema, RowType) and schema is not None and not isinstance(schema, (list, tuple))
+        if verify_schema and isinstance(schema, DataType):
+            verify = verifier(schema)
+            for row in rows:
+                verify(row)
         batch = batch_of(rows, kind, is_single, self._config.get_local_timezone())
         return self._of_rows(kind, batch, "python-input-format")
 
@@ -347,11 +353,10 @@ class TableEnvironment:
     def from_pandas(self, pdf: Any, schema: Any = None, splits_num: int = 1) -> Table:
         """Return a table of a pandas.DataFrame's rows."""
         import pandas as pd
-        import pyarrow as pa
 
         if not isinstance(pdf, pd.DataFrame):
             raise TypeError(f"Unsupported type, expected pandas.DataFrame, got {type(pdf)}")
-        kind, batch = from_arrow(pa.Table.from_pandas(pdf, preserve_index=False), schema)
+        kind, batch = from_frame(pdf, schema)
         return self._of_rows(kind, batch, "arrow", splits_num)
 
     def create_temporary_view(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.common.missing import missing_class
 from millstream.metrics import MetricGroup
-from millstream.sql.types import DataType, RowType
+from millstream.sql.types import DataType, MapType, RowType
 from millstream.table.texts import as_data_type
 
 if TYPE_CHECKING:
@@ -440,6 +440,8 @@ def udaf(
         'aggregate'
     """
     _check_kind(func_type, "general", "pandas")
+    if func_type == "pandas" and isinstance(result_type, MapType):
+        raise TypeError(f"Invalid returnType: Pandas UDAF doesn't support DataType type {result_type} currently")
     given = (input_types, result_type, accumulator_type, func_type, deterministic, name)
     if f is None:
         return lambda f: UserDefinedAggregateFunctionWrapper(f, *given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import datetime as dt
 import decimal
 import pickle
@@ -211,7 +212,9 @@ def _into_row(kind: t.DataType, zone: str) -> _Convert:
             by_name = given is not None and set(given) == set(names)
             value = [value[n] for n in names] if by_name else list(value)
         elif not isinstance(value, (tuple, list)):
-            raise TypeError("not a Row")
+            if not hasattr(value, "__dict__"):
+                raise TypeError("not a Row")
+            value = [vars(value).get(name) for name in names]
         if len(value) != len(inner):
             raise TypeError("not as many fields")
         return tuple(None if v is None else f(v) for f, v in zip(inner, value, strict=True))
@@ -396,6 +399,21 @@ _INFERRED: list[tuple[type[Any], Callable[[], t.DataType]]] = [
 ]
 
 
+_ARRAYS: dict[str, Callable[[], t.DataType]] = {
+    "u": lambda: t.DataTypes.CHAR(1),
+    "f": t.DataTypes.FLOAT,
+    "d": t.DataTypes.DOUBLE,
+    "b": t.DataTypes.TINYINT,
+    "B": t.DataTypes.SMALLINT,
+    "h": t.DataTypes.SMALLINT,
+    "H": t.DataTypes.INT,
+    "i": t.DataTypes.INT,
+    "I": t.DataTypes.BIGINT,
+    "l": t.DataTypes.BIGINT,
+    "q": t.DataTypes.BIGINT,
+}
+
+
 def inferred_type(value: Any) -> t.DataType:
     """Return the type that `from_elements` takes a value for when it is not told.
 
@@ -407,13 +425,20 @@ def inferred_type(value: Any) -> t.DataType:
     for python, kind in _INFERRED:
         if isinstance(value, python):
             return kind()
+    own = getattr(value, "__UDT__", None)
+    if isinstance(own, t.UserDefinedType):
+        return own
     if isinstance(value, dict):
-        keys = merged_types([inferred_type(k) for k in value])
+        keys = merged_types([inferred_type(k) for k in value]).not_null()
         return t.DataTypes.MAP(keys, merged_types([inferred_type(v) for v in value.values()]))
     if isinstance(value, (Row, tuple)):
         return inferred_row(value)
     if isinstance(value, (list, np.ndarray)):
         return t.DataTypes.ARRAY(merged_types([inferred_type(v) for v in value]))
+    if isinstance(value, array.array) and value.typecode in _ARRAYS:
+        return t.DataTypes.ARRAY(_ARRAYS[value.typecode]().not_null())
+    if hasattr(value, "__dict__") and vars(value):
+        return inferred_row(Row(**dict(sorted(vars(value).items()))))
     raise TypeMismatchError(f"No type is known for {value!r} of type {type(value).__name__}: give a schema.")
 
 

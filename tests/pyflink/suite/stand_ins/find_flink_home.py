@@ -1,0 +1,13 @@
+"""Where Flink is: nowhere."""
+
+from __future__ import annotations
+
+from pyflink.java_gateway import NeedsJava
+
+
+def _find_flink_home() -> str:
+    raise NeedsJava("the folder of Flink")
+
+
+def _find_flink_source_root() -> str:
+    raise NeedsJava("the folder of Flink's sources")
