@@ -3,8 +3,9 @@
     python -m tests.sql.order [--count 2000] [--seed 0]     (`make sql-order`)
 
 Rows of two tables are inserted, updated and deleted at random; also what tells groups and partners apart changes. A
-query over them runs in 1 to 4 subtasks, with epochs cut anywhere and processes that die between them. Changes of one
-key that come to a sink in another order than they were made leave rows too many or too few.
+query over them runs in 1 to 4 subtasks, with epochs cut anywhere and processes that die between them; some go on in
+another number of subtasks. Changes of one key that come to a sink in another order than they were made leave rows too
+many or too few.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from typing import Any
 from millstream.common import Row, RowKind, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import ChangelogMode, Schema, StreamTableEnvironment
-from millstream.testing import LocalJob, TestingSource, ValuesTable
+from millstream.testing import CollectSink, LocalJob, TestingSource, ValuesTable
+from millstream.testing.local import MemoryStorage
 
 _COLUMNS = "id BIGINT, g BIGINT, v BIGINT"
 _KEYED = f"{_COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"
@@ -33,6 +35,7 @@ _GONE = (RowKind.UPDATE_BEFORE, RowKind.DELETE)
 _TYPE = Types.ROW_NAMED(["id", "g", "v"], [Types.LONG()] * 3)
 Values = tuple[Any, ...]
 Changes = list[tuple[RowKind, Values]]
+Written = ValuesTable | CollectSink | Path
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ QUERIES: dict[str, Query] = {
     "rows": Query("SELECT id, g, v FROM t", _ROW, "id"),
     "filter": Query("SELECT id, g, v FROM t WHERE v > 2", _ROW, "id"),
     "filter-by-key": Query("SELECT id, g, v FROM t WHERE id > 2", _ROW, "id"),
+    "filters": Query("SELECT id, g, v FROM t WHERE v > 1 AND id < 6 AND g <> v", _ROW, "id"),
     "larger-key": Query("SELECT id, g, v FROM t", "id BIGINT NOT NULL, g BIGINT NOT NULL, v BIGINT", "id, g"),
     "groups": Query(_COUNTS, _GROUP, "g"),
     "groups-in-two-phases": Query(_COUNTS, _GROUP, "g", _TWO_PHASES),
@@ -119,6 +123,13 @@ QUERIES: dict[str, Query] = {
     "union": Query("SELECT g, v FROM t UNION SELECT g, v FROM u", _BOTH, "g, v"),
     "intersect": Query("SELECT g, v FROM t INTERSECT SELECT g, v FROM u", _BOTH, "g, v"),
     "except": Query("SELECT g, v FROM t EXCEPT SELECT g, v FROM u", _BOTH, "g, v"),
+    "over": Query(
+        "SELECT id, g, SUM(v) OVER (PARTITION BY g ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS v "
+        "FROM t",
+        _ROW,
+        "id",
+    ),
+    "distinct": Query("SELECT g, COUNT(DISTINCT v) AS n, MIN(v) AS s FROM t GROUP BY g", _GROUP, "g"),
     "top-n-of-groups": Query(
         "SELECT g, n, s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY s DESC, g) AS rn FROM "
         f"({_COUNTS})) WHERE rn <= 2",
@@ -133,7 +144,7 @@ QUERIES: dict[str, Query] = {
     ),
 }
 SOURCES = ("retract", "upsert", "files", "stream", "upsert-stream")
-SINKS = ("upsert", "retract", "keyed-retract", "jdbc", "files")
+SINKS = ("upsert", "retract", "keyed-retract", "jdbc", "files", "stream")
 
 
 class Difference(Exception):
@@ -208,34 +219,28 @@ def _debezium(changes: Changes) -> list[str]:
     return [json.dumps(line) for line in lines]
 
 
-def declare(
-    env: StreamExecutionEnvironment,
-    t_env: StreamTableEnvironment,
-    name: str,
-    changes: Changes,
-    kind: str,
-    r: random.Random,
-    at: Path,
-) -> None:
-    """Declare a table that has changes."""
+def _declaration(changes: Changes, kind: str, r: random.Random, at: Path) -> str:
+    """Return how a table is declared that has changes; its files are in a directory."""
     size = r.randrange(1, 4)
     if kind == "retract":
         options = ValuesTable(_rows(changes), ChangelogMode.all(), batch_rows=size).options
-        columns = r.choice([_COLUMNS, _KEYED])
-        t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH {options}")
-    elif kind == "upsert":
+        return f"({r.choice([_COLUMNS, _KEYED])}) WITH {options}"
+    if kind == "upsert":
         options = ValuesTable(_rows(_upserts(changes)), ChangelogMode.upsert(), batch_rows=size).options
-        t_env.execute_sql(f"CREATE TABLE {name} ({_KEYED}) WITH {options}")
-    elif kind == "files":
-        lines, parts = _debezium(changes), r.randrange(1, 14)
-        for part in range(parts):
-            of_part = lines[len(lines) * part // parts : len(lines) * (part + 1) // parts]
-            (at / name).mkdir(exist_ok=True)
-            (at / name / f"part-{part}.json").write_text("".join(f"{line}\n" for line in of_part))
-        t_env.execute_sql(
-            f"CREATE TABLE {name} ({_KEYED}) WITH ('connector' = 'filesystem', 'path' = '{at / name}', "
-            "'format' = 'debezium-json')"
-        )
+        return f"({_KEYED}) WITH {options}"
+    lines, parts = _debezium(changes), r.randrange(1, 14)
+    at.mkdir()
+    for part in range(parts):
+        of_part = lines[len(lines) * part // parts : len(lines) * (part + 1) // parts]
+        (at / f"part-{part}.json").write_text("".join(f"{line}\n" for line in of_part))
+    return f"({_KEYED}) WITH ('connector' = 'filesystem', 'path' = '{at}', 'format' = 'debezium-json')"
+
+
+def _declare(
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, name: str, changes: Changes, kind: str, text: str
+) -> None:
+    if text:
+        t_env.execute_sql(f"CREATE TABLE {name} {text}")
     else:
         upserts = kind == "upsert-stream"
         source = TestingSource(_rows(_upserts(changes) if upserts else changes), 1000)
@@ -250,7 +255,7 @@ def declare(
 # --- sinks
 
 
-def _read(kind: str, key: Sequence[int], table: ValuesTable | Path) -> Counter[Values]:
+def _read(kind: str, key: Sequence[int], table: Written) -> Counter[Values]:
     """Return the rows that stand in a sink."""
     if kind == "jdbc":
         with closing(sqlite3.connect(str(table))) as database:
@@ -258,7 +263,7 @@ def _read(kind: str, key: Sequence[int], table: ValuesTable | Path) -> Counter[V
     if kind == "files":
         assert isinstance(table, Path)
         return _of_files(table)
-    assert isinstance(table, ValuesTable)
+    assert not isinstance(table, Path)
     changes = [(row.get_row_kind(), tuple(row)) for row in table.results()]
     if kind != "upsert":
         return left(changes)
@@ -287,58 +292,98 @@ def _of_files(directory: Path) -> Counter[Values]:
     return +found
 
 
-def _declare_sink(t_env: StreamTableEnvironment, query: Query, kind: str, at: Path) -> ValuesTable | Path:
+def _sink(query: Query, kind: str, at: Path) -> tuple[Written, str]:
+    """Return a sink, and how a table is declared that is written to it."""
     keyed = f"{query.columns}, PRIMARY KEY ({query.key}) NOT ENFORCED"
+    if kind == "stream":
+        return CollectSink(), ""
     if kind == "jdbc":
-        with closing(sqlite3.connect(str(at / "o.db"))) as database:
+        file = at / "o.db"
+        with closing(sqlite3.connect(str(file))) as database:
             database.execute(f"CREATE TABLE o ({query.columns}, PRIMARY KEY ({query.key}))")
-        options = f"('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{at / 'o.db'}', 'table-name' = 'o')"
-        t_env.execute_sql(f"CREATE TABLE o ({keyed}) WITH {options}")
-        return at / "o.db"
+        return file, f"({keyed}) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{file}', 'table-name' = 'o')"
     if kind == "files":
         options = f"('connector' = 'filesystem', 'path' = '{at / 'out'}', 'format' = 'debezium-json')"
-        t_env.execute_sql(f"CREATE TABLE o ({query.columns}) WITH {options}")
-        return at / "out"
+        return at / "out", f"({query.columns}) WITH {options}"
     table = ValuesTable((), ChangelogMode.upsert() if kind == "upsert" else ChangelogMode.all())
-    t_env.execute_sql(f"CREATE TABLE o ({query.columns if kind == 'retract' else keyed}) WITH {table.options}")
-    return table
+    return table, f"({query.columns if kind == 'retract' else keyed}) WITH {table.options}"
 
 
 # --- a run
 
 
-def check(name: str, source: str, sink: str, parallelism: int, seed: int, changes: int = 30) -> None:
-    """Run a query over random changes; raise Difference where another table comes of it than SQLite says."""
-    r, query = random.Random(f"{name} {source} {sink} {parallelism} {seed}"), QUERIES[name]
-    tables = {"t": changelog(r, changes), "u": changelog(r, changes)}
-    with tempfile.TemporaryDirectory() as directory:
-        at = Path(directory)
+class Run:
+    """A query over random changes, which is run to its end.
+
+    Args:
+        name: of the query.
+        source, sink: their kinds.
+        seed: of all that is random.
+        changes: about how many changes a table has.
+        at: a directory.
+    """
+
+    def __init__(self, name: str, source: str, sink: str, seed: int, changes: int, at: Path) -> None:
+        self._random = r = random.Random(f"{name} {source} {sink} {seed}")
+        self.query, self._source, self.sink = QUERIES[name], source, sink
+        self.tables = {"t": changelog(r, changes), "u": changelog(r, changes)}
+        is_stream = source.endswith("stream")
+        self._declared = {n: "" if is_stream else _declaration(c, source, r, at / n) for n, c in self.tables.items()}
+        self.written, self._declared_sink = _sink(self.query, sink, at)
+
+    def _program(self, parallelism: int) -> StreamExecutionEnvironment:
         env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
         t_env = StreamTableEnvironment.create(env)
-        for key, value in query.settings:
+        for key, value in self.query.settings:
             t_env.get_config().set(key, value)
-        for table, of_table in tables.items():
-            declare(env, t_env, table, of_table, source, r, at)
-        written = _declare_sink(t_env, query, sink, at)
-        t_env.create_statement_set().add_insert_sql(f"INSERT INTO o {query.text}").attach_as_datastream()
-        most, dies = r.choice([1, 5, 100]), r.choice([0.0, 0.3])
-        job = LocalJob(env, epoch_sizes=lambda: r.randint(1, most))
+        for name, changes in self.tables.items():
+            _declare(env, t_env, name, changes, self._source, self._declared[name])
+        if self._declared_sink:
+            t_env.execute_sql(f"CREATE TABLE o {self._declared_sink}")
+            t_env.create_statement_set().add_insert_sql(f"INSERT INTO o {self.query.text}").attach_as_datastream()
+        else:
+            assert isinstance(self.written, CollectSink)
+            t_env.to_changelog_stream(t_env.sql_query(self.query.text)).sink_to(self.written)
+        return env
+
+    def run(self, parallelism: int) -> None:
+        """Run the job to its end."""
+        r = self._random
+        most, dies, moves = r.choice([1, 5, 100]), r.choice([0.0, 0.3]), r.choice([0.0, 0.1])
+        if self.sink == "files":
+            # What is open when a job ends early is not committed.
+            moves = 0.0
+        storage = MemoryStorage()
+        job = LocalJob(self._program(parallelism), epoch_sizes=lambda: r.randint(1, most), storage=storage)
         while not job.is_finished:
             job.run_epoch()
             if r.random() < dies:
                 job.restart_slots()
+            if r.random() < moves and not job.is_finished:
+                snapshot = job.snapshot()
+                job.close()
+                program = self._program(r.randint(1, 4))
+                job = LocalJob(program, epoch_sizes=lambda: r.randint(1, most), snapshot=snapshot, storage=storage)
         job.close()
-        key = [c.split()[0] for c in query.columns.split(", ")]
+
+    def compare(self) -> None:
+        """Raise Difference where another table came of it than SQLite says."""
+        names = [c.split()[0] for c in self.query.columns.split(", ")]
+        found = _read(self.sink, [names.index(k) for k in self.query.key.split(", ")], self.written)
+        wanted = expected(self.query, self.tables)
+        if found != wanted:
+            raise Difference(f"too many {found - wanted}, missing {wanted - found}")
+
+
+def check(name: str, source: str, sink: str, parallelism: int, seed: int, changes: int = 30) -> None:
+    """Run a query over random changes; raise Difference where another table comes of it than SQLite says."""
+    with tempfile.TemporaryDirectory() as directory:
+        run = Run(name, source, sink, seed, changes, Path(directory))
         try:
-            found = _read(sink, [key.index(k) for k in query.key.split(", ")], written)
-            wanted = expected(query, tables)
+            run.run(parallelism)
+            run.compare()
         except Difference as e:
             raise Difference(f"{name}, {source} to {sink}, parallelism {parallelism}, seed {seed}: {e}") from None
-        if found != wanted:
-            raise Difference(
-                f"{name}, {source} to {sink}, parallelism {parallelism}, seed {seed}: too many {found - wanted}, "
-                f"missing {wanted - found}"
-            )
 
 
 def cases(seed: int, count: int) -> Iterable[tuple[str, str, str, int, int]]:

@@ -123,3 +123,47 @@ def test_filesystem_source_reads_changelog_in_order_at_parallelism_2(files: int,
     t_env.execute_sql(f"CREATE TABLE split (player INT, team INT) {with_}, 'scan.parallelism' = '2')")
     with pytest.raises(ValidationException, match="'scan.parallelism' = '2' cannot be set for files of debezium-json"):
         t_env.to_changelog_stream(t_env.sql_query("SELECT * FROM split"))
+
+
+_UPSERTS = [(2, 1, 1), (2, 1, 5), (2, 1, 6), (2, 1, 2), (3, 1, 2), (2, 2, 7), (3, 2, 7), (2, 3, 9)]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 100])
+@pytest.mark.parametrize(
+    ("condition", "plan"),
+    [
+        ("v > 3", "ChangelogNormalize(key=[id], condition=[>(v, 3)])"),
+        ("v > 3 AND id < 3", "Calc(select=[id, v], where=[<(id, 3)])"),
+    ],
+)
+def test_filter_on_upsert_source_makes_changes_of_rows_that_pass(condition: str, plan: str, batch_rows: int) -> None:
+    # As Flink 2.3 does.
+    expected = ["+I(1, 5)", "-U(1, 5)", "+U(1, 6)", "-D(1, 6)", "+I(2, 7)", "-D(2, 7)", "+I(3, 9)"]
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    t_env = StreamTableEnvironment.create(env)
+    rows = [Row(*values) for _, *values in _UPSERTS]
+    for row, (kind, *_) in zip(rows, _UPSERTS, strict=True):
+        row.set_row_kind(RowKind(kind))
+    options = ValuesTable(rows, ChangelogMode.upsert(), batch_rows=batch_rows).options
+    t_env.execute_sql(f"CREATE TABLE s (id INT, v INT, PRIMARY KEY (id) NOT ENFORCED) WITH {options}")
+    query, sink = f"SELECT * FROM s WHERE {condition}", CollectSink()
+    assert plan in t_env.explain_sql(query)
+    t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(sink)
+    LocalJob(env).run()
+    assert [f"{row.get_row_kind()}{tuple(row)}" for row in sink.results()] == expected[: 7 - condition.count("id")]
+
+
+def test_filters_of_one_upsert_source_share_its_rows() -> None:
+    _, t_env = _tables()
+    options = ValuesTable([Row(1, 1, 1)], ChangelogMode.upsert()).options
+    t_env.execute_sql(f"CREATE TABLE s ({_KEYED}) WITH {options}")
+    plan = t_env.explain_sql("SELECT * FROM s WHERE v > 3 UNION ALL SELECT * FROM s WHERE v < 2")
+    assert "condition" not in plan.partition("== Optimized Physical Plan ==")[2]
+    assert "ChangelogNormalize(key=[id])(reuse_id=[1])" in plan
+
+
+def test_changelog_stream_keeps_order_behind_one_subtask() -> None:
+    env, t_env = _tables()
+    t_env.to_changelog_stream(t_env.sql_query("SELECT COUNT(*) FROM t")).map(lambda row: row).print()
+    graph = env._stream_graph(None, env._sinks)
+    assert [e.partitioner.name for node in graph.nodes for e in node.in_edges if node.name == "Map"] == ["ORDERED"]

@@ -74,10 +74,10 @@ class Bridge:
         for end in ends:
             self.environment._add_sink(end)
 
-    def stream(self, end: Transformation, type_info: TypeInformation | None) -> DataStream[Any]:
+    def stream(self, end: StreamEnd, type_info: TypeInformation | None) -> DataStream[Any]:
         """Return a stream of a transformation's records."""
-        end.type_info = type_info
-        return DataStream(self.environment, [StreamEnd(end)])
+        end.source.type_info = type_info
+        return DataStream(self.environment, [end])
 
     @property
     def is_batch(self) -> bool:

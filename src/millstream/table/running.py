@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.datastream.bridge import Bridge
-from millstream.graph.transformations import Transformation
+from millstream.graph.transformations import StreamEnd, Transformation
+from millstream.operators.partitioners import ForwardElse, OrderedPartitioner
 from millstream.sql.catalog.manager import CatalogManager
+from millstream.sql.changes import INSERTS
 from millstream.sql.errors import TableException
 from millstream.sql.language.statements import Client, Delete, Truncate, Update
 from millstream.sql.operators.session import Session
@@ -112,10 +114,11 @@ class Runner:
         """Have statements run by the program's own `execute()`."""
         self._bridge.attach(self.translated(sinks))
 
-    def stream(self, end: ToStream) -> Transformation:
-        """Add a query to the program, as a stream of rows."""
-        (last,) = self.translated([end])
-        return last
+    def stream(self, end: ToStream) -> StreamEnd:
+        """Add a query to the program, as a stream of rows; those that change each other stay in order."""
+        (plan,) = self.planned([end])
+        (last,) = self._added([plan])
+        return StreamEnd(last, None if plan.traits.changes == INSERTS else ForwardElse(OrderedPartitioner()))
 
     def _name(self, otherwise: str) -> str:
         return self._config.get(_NAME, otherwise)

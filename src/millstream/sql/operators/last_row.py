@@ -67,8 +67,8 @@ class LastRowOperator(KeyedBatchOperator):
         self._rows: KeyedRows = self.keeps("rows", rows)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
-        if self.drops_old_halves and batch.kinds is not None:
-            batch = batch.filter(batch.kinds != UPDATE_BEFORE)
+        if self.drops_old_halves:
+            batch = self.without_old_halves(batch)
             if not len(batch):
                 return
         rows = self._rows
@@ -94,6 +94,11 @@ class LastRowOperator(KeyedBatchOperator):
         stays = last if segments.signs is None else last[segments.signs[segments.ends] > 0]
         stays = np.sort(stays)
         rows.add(keys[stays], batch.take(stays).columns)
+
+    @staticmethod
+    def without_old_halves(batch: Batch) -> Batch:
+        """Return the rows that do not say -U."""
+        return batch if batch.kinds is None else batch.filter(batch.kinds != UPDATE_BEFORE)
 
     def _counted(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
         """Tell which rows take the place of the one before: those that are not older; None for all."""

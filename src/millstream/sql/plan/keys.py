@@ -26,6 +26,8 @@ def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
     located = [_located(keys, on) for keys, on in zip(inputs, distribution(node) or [()] * len(inputs), strict=True)]
     if isinstance(node, n.Scan):
         return _primary_key(node.table.primary_key, node.fields.names)
+    if isinstance(node, n.StreamScan):
+        return frozenset([frozenset(node.key)]) if node.key else NONE
     if isinstance(node, n.Values):
         return frozenset([frozenset()]) if len(node.rows) == 1 else NONE
     if isinstance(node, (n.Filter, n.Watermark, n.MiniBatch)):

@@ -471,7 +471,10 @@ def _sort(node: n.Sort, inputs: Any, style: Style) -> str:
 
 
 def _normalize(node: n.ChangelogNormalize, inputs: Any, style: Style) -> str:
-    return f"ChangelogNormalize(key=[{_columns(node.fields, node.keys)}])"
+    where = ""
+    if node.condition is not None:
+        where = f", condition=[{text(node.condition, by_name(node.fields.names), style)}]"
+    return f"ChangelogNormalize(key=[{_columns(node.fields, node.keys)}]{where})"
 
 
 def _sink(node: n.Sink, inputs: Any, style: Style) -> str:

@@ -747,9 +747,15 @@ class Sort(Single):
 
 @record(frozen=True)
 class ChangelogNormalize(Single):
-    """Makes all kinds of changes of upserts: the last row of each key is known."""
+    """Makes all kinds of changes of upserts: the last row of each key is known.
+
+    Attributes:
+        keys: the columns of the key.
+        condition: a row that fails it takes its key's row away, as one that is deleted; None for all.
+    """
 
     keys: tuple[int, ...]
+    condition: Expression | None = None
 
 
 @record(frozen=True)

@@ -18,7 +18,7 @@ from millstream.sql.plan.rules.join_strategy import choose_strategy
 from millstream.sql.plan.rules.joins import find_equal_keys
 from millstream.sql.plan.rules.lookups import find_lookup_join
 from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
-from millstream.sql.plan.rules.sources import limit_scan, normalize_changes, share_scans
+from millstream.sql.plan.rules.sources import filter_in_normalize, limit_scan, normalize_changes, share_scans
 from millstream.sql.plan.rules.subqueries import without_subqueries
 from millstream.sql.plan.rules.times import check_times, retimed
 from millstream.sql.plan.rules.window_rows import find_window_join, find_window_rank
@@ -58,7 +58,8 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
 
 def shared(plans: Sequence[Node]) -> list[Node]:
     """Return plans of one job that read each table once."""
-    return [skip_renaming(_with_calcs(plan)) for plan in share_scans(plans)]
+    filtered = filter_in_normalize([_with_calcs(plan) for plan in share_scans(plans)])
+    return [skip_renaming(_with_calcs(plan)) for plan in filtered]
 
 
 def _with_calcs(node: Node) -> Node:

@@ -33,7 +33,8 @@ def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str])
     mode = _mode(settings)
     if not primary or mode == "NONE" or (kinds == INSERTS and mode != "FORCE"):
         return end
-    if Changes.UPDATE_BEFORE in end.sink.changes or end.sink.changes == INSERTS:
+    takes_back = Changes.UPDATE_BEFORE in end.sink.changes
+    if end.sink.changes == INSERTS or (takes_back and (mode != "FORCE" or Changes.UPDATE_BEFORE in kinds)):
         return end
     if mode == "FORCE" or not any(key <= frozenset(primary) for key in keys):
         return replace(end, materialize=primary)

@@ -9,6 +9,7 @@ from millstream.sql.operators.batch_sort import BatchSortOperator
 from millstream.sql.operators.batch_top_n import BatchTopNOperator
 from millstream.sql.operators.insert_top_n import MOST_PLACES, InsertTopNOperator
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
+from millstream.sql.operators.normalize import FilteredLastRowOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.plan import nodes
@@ -118,13 +119,14 @@ def deduplicate(to: Translator, planned: Planned) -> list[StreamEnd]:
 def normalize(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.ChangelogNormalize)
-    operator = LastRowOperator(
-        node.keys,
-        kinds_of(before),
-        pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
-        says_equal=planned.traits.state_ttl > 0,
-        final_only=to.session.batch,
-        ttl=planned.traits.state_ttl,
-        drops_old_halves=Changes.UPDATE_BEFORE in before.traits.changes,
-    )
-    return to.one(planned, operator, to.by_key(before, node.keys))
+    ttl = planned.traits.state_ttl
+    pairs, both = (Changes.UPDATE_BEFORE in p.traits.changes for p in (planned, before))
+    keys, kinds = node.keys, kinds_of(before)
+    operator: Operator
+    if node.condition is None:
+        operator = LastRowOperator(keys, kinds, pairs=pairs, says_equal=ttl > 0, ttl=ttl, drops_old_halves=both)
+    else:
+        operator = FilteredLastRowOperator(
+            keys, kinds, node.condition, to.session, pairs=pairs, says_equal=ttl > 0, ttl=ttl, drops_old_halves=both
+        )
+    return to.one(planned, operator, to.by_key(before, keys))

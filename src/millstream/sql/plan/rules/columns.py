@@ -116,8 +116,10 @@ def _calc(node: n.Calc, needed: set[int]) -> Pruned:
 
 
 def _normalize(node: n.ChangelogNormalize, needed: set[int]) -> Pruned:
-    below, places = pruned(node.input, needed | set(node.keys))
-    return n.ChangelogNormalize(below.fields, below, tuple(places[k] for k in node.keys)), places
+    condition = [] if node.condition is None else [node.condition]
+    below, places = pruned(node.input, needed | set(node.keys) | _used(condition))
+    tested = None if node.condition is None else moved(node.condition, places)
+    return n.ChangelogNormalize(below.fields, below, tuple(places[k] for k in node.keys), tested), places
 
 
 def _deduplicate(node: n.Deduplicate, needed: set[int]) -> Pruned:

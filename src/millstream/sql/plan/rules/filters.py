@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.sql.changes import Changes
 from millstream.sql.expressions import Call, Column, Expression, UserCall, columns_of, conjunction, conjuncts, walk
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.rewrite import inlined, moved, shifted
@@ -185,6 +186,9 @@ def filters_into_scan(node: n.Node) -> n.Node:
     if not isinstance(node, n.Filter) or not isinstance(node.input, n.Scan):
         return node
     tests = tuple(t for t in conjuncts(node.condition) if is_stable(t) and columns_of(t))
-    if not tests or node.input.filters:
+    changes = node.input.source.changes
+    # An upsert that fails a condition takes the place of a row that has passed it.
+    is_upserts = Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes
+    if not tests or node.input.filters or is_upserts:
         return node
     return replace(node, input=replace(node.input, filters=tests))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
-from millstream.sql.expressions import Column
+from millstream.sql.expressions import Column, columns_of, conjunction, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.rewrite import bottom_up
+from millstream.sql.plan.rules.filters import is_stable
 from millstream.sql.schema import Fields
 
 _DUPLICATES = "table.exec.source.cdc-events-duplicate"
@@ -43,6 +45,45 @@ def _without_key(table: str, is_upserts: bool) -> str:
         f"Configuration '{_DUPLICATES}' is enabled which requires the changelog sources to define a PRIMARY KEY. "
         f"However, table '{table}' doesn't have a primary key."
     )
+
+
+def filter_in_normalize(plans: Sequence[n.Node]) -> list[n.Node]:
+    """Have a ChangelogNormalize leave out rows that fail the condition above it, so that it keeps fewer.
+
+    Conditions on the key go below it. One that several read is left as it is: its rows are kept once for all.
+    """
+    tables = Counter(_table_of(node) for plan in plans for node in _all(plan) if isinstance(node, n.ChangelogNormalize))
+
+    def pushed(node: n.Node) -> n.Node:
+        if not isinstance(node, n.Calc) or not isinstance(node.input, n.ChangelogNormalize) or node.condition is None:
+            return node
+        below, tests = node.input, conjuncts(node.condition)
+        if tables[_table_of(below)] > 1 or not all(is_stable(t) and columns_of(t) for t in tests):
+            return node
+        source = below.input
+        is_upserts = not isinstance(source, n.Scan) or Changes.UPDATE_BEFORE not in source.source.changes
+        by_key = [t for t in tests if is_upserts and columns_of(t) <= set(below.keys)]
+        others = [t for t in tests if t not in by_key]
+        if by_key:
+            columns = tuple(Column(f.type, i) for i, f in enumerate(source.fields.fields))
+            source = n.Calc(source.fields, source, columns, conjunction(by_key))
+        made = replace(below, input=source, condition=conjunction(others) if others else None)
+        return replace(node, input=made, condition=None)
+
+    return [bottom_up(plan, pushed) for plan in plans]
+
+
+def _table_of(node: n.ChangelogNormalize) -> object:
+    below: n.Node = node
+    while below.inputs:
+        (below,) = below.inputs
+    return id(below.stream) if isinstance(below, n.StreamScan) else getattr(below, "name", id(below))
+
+
+def _all(node: n.Node) -> Iterator[n.Node]:
+    yield node
+    for below in node.inputs:
+        yield from _all(below)
 
 
 def limit_scan(node: n.Node) -> n.Node:
@@ -87,10 +128,7 @@ def share_scans(plans: Sequence[n.Node]) -> list[n.Node]:
 
 
 def _scans(node: n.Node) -> Iterator[n.Scan]:
-    if isinstance(node, n.Scan):
-        yield node
-    for below in node.inputs:
-        yield from _scans(below)
+    return (one for one in _all(node) if isinstance(one, n.Scan))
 
 
 def _is_same_table(a: n.Scan, b: n.Scan) -> bool:
