@@ -4,7 +4,9 @@
     python tests/sql/function_tests.py record TESTS     make the recording of what DumpFunctionTests.java has written
 
 tests/sql/flink/DumpFunctionTests.java reads them from Flink's published test jar (flink-table-planner_2.12, classifier
-`tests`). What is left out and why is in function_exclusions.tsv: id TAB reason.
+`tests`); beside it, its classpath is flink-table-planner_2.12 itself, flink-clients, flink-test-utils and the tests of
+flink-table-common, flink-table-api-java, flink-core and flink-runtime. What is left out and why is in
+function_exclusions.tsv: id TAB reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Flink's own tests of its functions, as recorded facts: tests/sql/function_tests.py."""
+"""Flink's own tests of functions and of its planner, as recorded facts: function_tests.py, planner_tests.py."""
 
 from __future__ import annotations
 
-from sql import function_tests
+from sql import function_tests, planner_tests
 from sql_planning import Session
 
 
@@ -13,3 +13,10 @@ def test_functions_follow_flinks_tests_but_for_exclusions() -> None:
     assert {k: v for k, v in differing.items() if k not in excluded} == {}
     assert sorted(set(excluded) - set(differing)) == [], "these pass now: take them out of function_exclusions.tsv"
     assert len(differing) < 0.02 * len(function_tests.cases())
+
+
+def test_planner_programs_follow_flinks_tests_but_for_exclusions() -> None:
+    differing = {p["id"]: how for p in planner_tests.programs() if (how := planner_tests.difference(p)) is not None}
+    excluded = planner_tests.exclusions()
+    assert {k: v for k, v in differing.items() if k not in excluded} == {}
+    assert sorted(set(excluded) - set(differing)) == [], "these pass now: take them out of planner_exclusions.tsv"

@@ -427,7 +427,7 @@ def test_steps_of_the_table_api_are_the_same_binder(session: Session) -> None:
     assert [f"{f.name} {f.type}" for f in joined.fields.fields][3:] == ["k INT", "v STRING"]
     with pytest.raises(Refused, match=r"join relations with ambiguous names: \[a, b, c\]"):
         binder.join(node, node, None)
-    assert isinstance(binder.limit(node, 1, 2), n.Sort)
+    assert isinstance(binder.limit(node, 1, 2, False), n.Sort)
     assert isinstance(binder.distinct(node), n.Aggregate)
     ordered = binder.order(node, [syntax.SortKey(syntax.Name(("b",)), True)])
     assert isinstance(ordered, n.Sort)

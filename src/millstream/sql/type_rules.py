@@ -137,6 +137,9 @@ def _of_numbers(operator: str, left: DataType, right: DataType) -> DataType | No
     a, b = as_decimal(left), as_decimal(right)
     assert a is not None
     assert b is not None
+    if operator == "%" and not a.scale and not b.scale:
+        # As of integers, what is left is of the divisor's type.
+        return right
     return _of_decimals(operator, a, b)
 
 

@@ -32,7 +32,8 @@ _KINDS = {
 }
 UNNEST = "UNNEST"
 _JOIN_HINTS = ("BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP")
-_OTHER_HINTS = ("LOOKUP", "STATE_TTL", "OPTIONS")
+# MULTI_JOIN says how joins keep their rows, and nothing of what comes of them.
+_OTHER_HINTS = ("LOOKUP", "MULTI_JOIN", "STATE_TTL", "OPTIONS")
 # What the columns of USING are called where either side may be missing.
 _USING = ("$using",)
 

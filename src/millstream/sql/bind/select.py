@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 # Functions that are written without parentheses, and so name their columns.
-_LIKE_NAMES = frozenset(
-    ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "USER"]
-)
+_LIKE_NAMES = frozenset(["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"])
 
 
 @record(frozen=True)

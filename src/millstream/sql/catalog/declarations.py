@@ -222,6 +222,11 @@ def _check_watermark(binder: Binder, table: CatalogTable, names: list[str]) -> N
             f"{kind}"
         )
     fields = Fields(tuple(Field(c.name, c.type) for c in table.columns))
+    if "".join(strategy.split()).upper() == "SOURCE_WATERMARK()":
+        raise ValidationException(
+            f"Invalid expression for watermark '{column}'. SOURCE_WATERMARK() takes the watermarks of a DataStream, "
+            f"and a connector makes none: declare WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND."
+        )
     try:
         bound = ExpressionBinder(binder, Scope.of(fields)).bind(read_expression(strategy))
     except Refused as e:

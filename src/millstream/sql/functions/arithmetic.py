@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ def _rule(operator: str) -> Callable[[Arguments], Resolved | None]:
             left = right.nullable()
         if isinstance(right, t.NullType):
             right = left.nullable()
-        if type_rules.is_numeric(left) and type_rules.is_numeric(right) and not isinstance(found, t.DecimalType):
+        decimals = (found, left, right) if operator == "%" else (found,)
+        of_decimals = any(isinstance(kind, t.DecimalType) for kind in decimals)
+        if type_rules.is_numeric(left) and type_rules.is_numeric(right) and not of_decimals:
             # What is left of a division by a type may be of a wider one.
             wide = left if operator == "%" and left.bits > right.bits else found  # type: ignore[attr-defined]
             return Resolved(found, (wide.with_nullability(left.is_nullable), wide.with_nullability(right.is_nullable)))
@@ -57,6 +60,10 @@ def _kernel(operator: str) -> Callable[[Site, int, Sequence[Value]], Value]:
             return times.arithmetic(operator, site, rows, values)
         if operator in _UNCHECKED:
             return _UNCHECKED[operator](*values)
+        if isinstance(site.type, t.IntegralType) and any(isinstance(kind, t.DecimalType) for kind in site.types):
+            exact = t.DecimalType(38, 0)
+            found = _of_decimals(operator, replace(site, type=exact), rows, values)
+            return cast_value(found, exact, site.type, site.context)
         if isinstance(site.type, t.IntegralType):
             return (_divided if operator == "/" else _remainder)(site, rows, values)
         return pc.divide(*values)

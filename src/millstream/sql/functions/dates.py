@@ -151,8 +151,8 @@ def _extract_rule(arguments: Arguments) -> Resolved | None:
     unit = arguments.options[0]
     if unit not in _PARTS:
         return None
-    if unit == "NANOSECOND" and isinstance(arguments.types[0], t.DateType):
-        raise ValidationException(f"NANOSECOND can not be applied to {arguments.types[0]}.")
+    if unit in ("NANOSECOND", "MICROSECOND") and isinstance(arguments.types[0], t.DateType):
+        raise ValidationException(f"unit {unit} can not be applied to {arguments.types[0]} variable")
     return takes(_timed, to=BIGINT)(arguments)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,7 +151,24 @@ def _read(value: str, pattern: str | None) -> int | None:
         found = parser(pattern)(value)
     except BadDatePattern:
         return None
-    return None if found is None else found[0] * 1_000_000_000 + found[1]
+    return _read_by_java(value) if found is None else found[0] * 1_000_000_000 + found[1]
+
+
+_JAVA_TIMESTAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d+):(\d+):(\d+)(?:\.(\d{1,9}))?)?", re.ASCII)
+
+
+def _read_by_java(value: str) -> int | None:
+    """Return what Java's Timestamp.valueOf reads: Flink tries it where a text is not by its pattern."""
+    found = _JAVA_TIMESTAMP.fullmatch(value.strip())
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    if not year or not 1 <= month <= 12 or not 1 <= day <= 31:
+        return None
+    # Days and hours that are too large go on into the next month and day.
+    days = (dt.date(year, month, 1) - dt.date(1970, 1, 1)).days + day - 1
+    seconds = days * 86400 + hour * 3600 + minute * 60 + second
+    return seconds * 1_000_000_000 + int((found.group(7) or "").ljust(9, "0"))
 
 
 def _to_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:

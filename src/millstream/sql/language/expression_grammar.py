@@ -49,10 +49,12 @@ _MATCHING = ("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "SIMILAR", "NOT")
 _LITERALS = {Kind.INTEGER: "INTEGER", Kind.DECIMAL: "DECIMAL", Kind.DOUBLE: "DOUBLE", Kind.BINARY: "BINARY"}
 _TRUTHS = {"TRUE": "BOOLEAN", "FALSE": "BOOLEAN", "UNKNOWN": "NULL", "NULL": "NULL"}
 # Functions that are called without parentheses.
-_WITHOUT_PARENTHESES = frozenset(
+_WITHOUT_PARENTHESES = frozenset(["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"])
+# Functions of the standard that Flink has not: the word is a column's name.
+_NAMES_TOO = frozenset(
     [
-        *("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "USER"),
-        *("SESSION_USER", "SYSTEM_USER", "CURRENT_CATALOG", "CURRENT_PATH", "CURRENT_ROLE", "CURRENT_SCHEMA"),
+        *("CURRENT_USER", "USER", "SESSION_USER", "SYSTEM_USER"),
+        *("CURRENT_CATALOG", "CURRENT_PATH", "CURRENT_ROLE", "CURRENT_SCHEMA"),
     ]
 )
 _INTERVAL_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -204,6 +206,9 @@ class ExpressionGrammar(Reader):
         if token.upper in _WITHOUT_PARENTHESES and self.ahead(1).upper != "(":
             self.skip()
             return Call(token.upper, at=at)
+        if token.upper in _NAMES_TOO and self.ahead(1).upper not in ("(", "."):
+            self.skip()
+            return Name((token.text,), at=at)
         if token.upper in RESERVED:
             if token.upper not in RESERVED_FUNCTIONS or self.ahead(1).upper != "(":
                 self.name("an expression")

@@ -17,6 +17,10 @@ def _is(*words: str) -> Callable[[str], bool]:
 _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
     "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST where a value may not fit"),
     "table.column-expansion-strategy": (lambda value: bool(value.strip(" []")), "name the columns in place of *"),
+    "table.exec.sink.nested-constraint-enforcer": (
+        lambda value: value.strip().upper() != "IGNORE",
+        "only columns themselves are checked, so filter what is nested in the query",
+    ),
     "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
 }
 

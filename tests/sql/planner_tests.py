@@ -1,0 +1,242 @@
+"""What Flink's own planner tests expect: programs of tables, rows and statements, and the rows that come of them.
+
+    python tests/sql/planner_tests.py                   run them here and print what differs
+    python tests/sql/planner_tests.py record PROGRAMS   make the recording of what DumpPlannerTests.java has written
+
+tests/sql/flink/DumpPlannerTests.java reads them from Flink's published test jar (flink-table-planner_2.12, classifier
+`tests`). Programs of functions written in Java, or of steps that are Java code, are not recorded. What is left out and
+why is in planner_exclusions.tsv: id TAB reason.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import gzip
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE.parent))
+
+from millstream.common.types import Row, RowKind  # noqa: E402
+from millstream.sql.changes import Changes  # noqa: E402
+from millstream.sql.columns.text import java_double  # noqa: E402
+from millstream.table import ChangelogMode, EnvironmentSettings, StreamTableEnvironment  # noqa: E402
+from millstream.testing import LocalEnvironment, ValuesTable  # noqa: E402
+from sql.function_tests import decoded  # noqa: E402
+
+RECORDED, EXCLUDED = HERE / "planner_tests.jsonl.gz", HERE / "planner_exclusions.tsv"
+_KINDS = {"+I": RowKind.INSERT, "-U": RowKind.UPDATE_BEFORE, "+U": RowKind.UPDATE_AFTER, "-D": RowKind.DELETE}
+_SHORT = {kind: short for short, kind in _KINDS.items()}
+_MODES = {
+    "I": Changes.INSERT,
+    "UB": Changes.UPDATE_BEFORE,
+    "UA": Changes.UPDATE_AFTER,
+    "D": Changes.DELETE,
+}
+
+
+# Programs of Flink's tests in batch mode.
+_BATCH = ("SortTestPrograms/sort-asc", "SortTestPrograms/sort-desc", "RankTestPrograms/rank-2-test")
+
+
+def programs() -> list[dict[str, Any]]:
+    """Return what is recorded."""
+    return [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).decode().splitlines()]
+
+
+def exclusions() -> dict[str, str]:
+    """Return the programs that are known to differ, and why."""
+    return dict(line.split("\t", 1) for line in EXCLUDED.read_text().splitlines() if line)  # type: ignore[misc]
+
+
+def record(dumped: Path) -> None:
+    """Keep the programs that are tables, settings and statements."""
+    lines, seen = [], Counter[str]()
+    for program in map(json.loads, dumped.read_text().splitlines()):
+        if {"function", "other"} & _steps(program):
+            continue
+        seen[program["id"]] += 1
+        number = seen[program["id"]]
+        lines.append(json.dumps({**program, "id": f"{program['id']}-{number}" if number > 1 else program["id"]}))
+    RECORDED.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
+    print(f"{len(lines)} programs")
+
+
+def _steps(program: dict[str, Any]) -> set[str]:
+    return {key for step in [*program["setup"], *program["run"]] for key in step}
+
+
+# --- rows
+
+
+def _row(given: dict[str, Any]) -> Row:
+    ((kind, inner),) = given.items()
+    if kind in _KINDS:
+        found: Row = decoded(inner)
+        found.set_row_kind(_KINDS[kind])
+        return found
+    row: Row = decoded(given)
+    return row
+
+
+def _text(value: Any) -> str:
+    """Return a value as Java writes it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case float():
+            return java_double(value)
+        case decimal.Decimal():
+            return f"{value:f}"
+        case dt.datetime():
+            return _time(value) + ("Z" if value.tzinfo is not None else "")
+        case dt.time():
+            return _seconds(value)
+        case bytes():
+            return f"[{', '.join(str(b - 256 if b > 127 else b) for b in value)}]"
+        case Row():
+            return f"+I[{', '.join(map(_text, value))}]"
+        case list():
+            return f"[{', '.join(map(_text, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{_text(k)}={_text(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
+def _time(value: dt.datetime) -> str:
+    return f"{value:%Y-%m-%d}T{_seconds(value)}"
+
+
+def _seconds(value: dt.datetime | dt.time) -> str:
+    micros = f"{value.microsecond:06}"
+    fraction = "" if not value.microsecond else "." + (micros[:3] if micros.endswith("000") else micros)
+    seconds = f":{value.second:02}{fraction}" if value.second or fraction else ""
+    return f"{value.hour:02}:{value.minute:02}{seconds}"
+
+
+def _shown(row: Row) -> str:
+    return f"{_SHORT[row.get_row_kind()]}[{', '.join(map(_text, row))}]"
+
+
+def _left(changes: list[str]) -> Counter[str]:
+    """Return the rows that are left when all changes are made."""
+    left: Counter[str] = Counter()
+    for change in changes:
+        left[change[2:]] += 1 if change[0] == "+" else -1
+    return +left
+
+
+# --- one program
+
+
+class _Run:
+    def __init__(self, batch: bool) -> None:
+        mode = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
+        self.t_env = StreamTableEnvironment.create(LocalEnvironment(), mode)
+        self.t_env.get_config().set("table.local-time-zone", "UTC").set("parallelism.default", "1")
+        self.sinks: list[tuple[dict[str, Any], ValuesTable]] = []
+
+    def step(self, step: dict[str, Any]) -> None:
+        """Carry one step out."""
+        if "option" in step:
+            self.t_env.get_config().set(step["option"], step["value"])
+        elif "source" in step:
+            self._create(
+                step["source"], ValuesTable([_row(r) for r in step["rows"]], _mode(step["source"], "changelog-mode"))
+            )
+        elif "sink" in step:
+            table = ValuesTable((), _sink_mode(step["sink"]) if step["changelog"] else None)
+            self.sinks.append((step, table))
+            self._create(step["sink"], table)
+        elif "sql" in step:
+            result = self.t_env.execute_sql(step["sql"])
+            if result.get_job_client() is not None:
+                result.wait()
+        elif "statements" in step:
+            together = self.t_env.create_statement_set()
+            for statement in step["statements"]:
+                together.add_insert_sql(statement)
+            together.execute().wait()
+
+    def _create(self, table: dict[str, Any], values: ValuesTable) -> None:
+        parts = f" PARTITIONED BY ({', '.join(table['partitions'])})" if table["partitions"] else ""
+        self.t_env.execute_sql(
+            f"CREATE TABLE {table['name']} ({', '.join(table['schema'])}){parts} WITH {values.options}"
+        )
+
+    def difference(self) -> str | None:
+        """Return how what was written differs from what is expected."""
+        for step, table in self.sinks:
+            found = [_shown(r) for r in table.results()]
+            if step["expected"] is not None and step["changelog"]:
+                wanted, ours = Counter(step["expected"]), Counter(found)
+            elif step["materialized"] is not None:
+                wanted, ours = Counter(r[2:] for r in step["materialized"]), _left(found)
+            elif step["expected"] is not None:
+                wanted, ours = _left(step["expected"]), _left(found)
+            else:
+                continue
+            if wanted != ours:
+                return f"rows: {sorted((ours - wanted).elements())} in place of {sorted((wanted - ours).elements())}"
+        return None
+
+
+def _mode(table: dict[str, Any], option: str) -> ChangelogMode | None:
+    written = table["options"].get(option)
+    if written is None:
+        return None
+    return ChangelogMode(frozenset(_MODES[word.strip()] for word in written.split(",")))
+
+
+def _sink_mode(table: dict[str, Any]) -> ChangelogMode | None:
+    """Return what the sink of Flink's tests takes: with a primary key it updates by key."""
+    if table["options"].get("sink-insert-only") == "true":
+        return ChangelogMode.insert_only()
+    keyed = any("PRIMARY KEY" in component.upper() for component in table["schema"])
+    return _mode(table, "sink-changelog-mode-enforced") or (ChangelogMode.upsert() if keyed else None)
+
+
+def difference(program: dict[str, Any]) -> str | None:
+    """Return how what comes of a program differs from what Flink's test expects; None where it does not."""
+    try:
+        return _difference(program, _Run(program["id"].startswith(_BATCH)))
+    except Exception as e:
+        return f"crash: {type(e).__name__}: {e}"
+
+
+def _difference(program: dict[str, Any], run: _Run) -> str | None:
+    for step in [*program["setup"], *program["run"]]:
+        if "failing" in step:
+            try:
+                run.step({"sql": step["failing"]})
+            except Exception:
+                continue
+            return f"not refused: {step['error']}"
+        try:
+            run.step(step)
+        except Exception as e:
+            return f"failed: {type(e).__name__}: {(str(e).splitlines() or [''])[0]}"
+    return run.difference()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["record"]:
+        record(Path(sys.argv[2]))
+    else:
+        wanted = sys.argv[1:]
+        every = [p for p in programs() if not wanted or any(w in p["id"] for w in wanted)]
+        passed = 0
+        for one in every:
+            how = difference(one)
+            passed += how is None
+            if how is not None:
+                print(f"{one['id']}\t{how[:600]}", flush=True)
+        print(f"{passed} of {len(every)} as expected")
