@@ -10,8 +10,8 @@ import tempfile
 # that has ended.
 SCRATCH_VARIABLE = "MILLSTREAM_SCRATCH"
 
-# The kernel's limit for a socket's path is 108 bytes (104 on a Mac), and names are appended.
-_LONGEST_DIRECTORY = 80
+# The kernel's limit for a socket's path is 108 bytes (104 on a Mac), with a zero at the end.
+_LONGEST_PATH = 103
 
 
 def scratch() -> str | None:
@@ -20,10 +20,15 @@ def scratch() -> str | None:
     return given if given and os.path.isdir(given) else None
 
 
-def socket_directory(prefix: str) -> str:
-    """Make a directory for Unix sockets that nobody else may look into; in /tmp where TMPDIR's name is too long."""
+def socket_directory(prefix: str, name_length: int = 23) -> str:
+    """Make a directory for Unix sockets that nobody else may look into; in /tmp where TMPDIR's name is too long.
+
+    Args:
+        prefix: what its name begins with.
+        name_length: how many bytes are appended for a socket.
+    """
     directory = tempfile.mkdtemp(prefix=prefix, dir=scratch())
-    if len(os.fsencode(directory)) > _LONGEST_DIRECTORY:
+    if len(os.fsencode(directory)) + name_length > _LONGEST_PATH:
         shutil.rmtree(directory)
         directory = tempfile.mkdtemp(prefix=prefix, dir="/tmp")
     return directory

@@ -147,9 +147,7 @@ class Manager:
         if found is not None and is_alive(found.pid):
             return found
         path = os.path.join(self.directory, f".s{uuid.uuid4().hex[:12]}")
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(path)
-        listener.listen(16)
+        listener = _listen(path)
         heartbeat = Heartbeat(settings)
         pid = self._fork()
         if pid == 0:
@@ -341,6 +339,19 @@ def _read_exactly(connection: socket.socket, count: int) -> bytes:
     return b"".join(parts)
 
 
+def _listen(path: str) -> socket.socket:
+    """Listen at a Unix socket to which only this user can connect, whatever its directory and the umask."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Before it exists: this process has one thread.
+    mask = os.umask(0o177)
+    try:
+        listener.bind(path)
+    finally:
+        os.umask(mask)
+    listener.listen(1024)
+    return listener
+
+
 def main() -> None:
     """Start the manager; without Unix domain sockets there is no way to pass connections, so run the stock daemon."""
     if os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "false").lower() != "true":
@@ -356,13 +367,9 @@ def main() -> None:
     gc.freeze()
     directory = os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"]
     path = os.path.join(directory, f".{uuid.uuid4()}.sock")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
-    listener.listen(1024)
+    listener = _listen(path)
     control_path = os.path.join(os.environ.get(DIRECTORY_VARIABLE, directory), f".c{uuid.uuid4().hex[:12]}")
-    control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    control.bind(control_path)
-    control.listen(1024)
+    control = _listen(control_path)
     with os.fdopen(os.dup(1), "wb") as out:
         write_with_length(path.encode(), out)  # type: ignore[no-untyped-call]
 

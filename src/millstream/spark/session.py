@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import secrets
+import shutil
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -18,6 +20,7 @@ from pyspark import SparkConf, SparkContext
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.memory_on_spark import spark_settings
+from millstream.common.scratch import socket_directory
 from millstream.common.setting import in_words
 from millstream.spark import control, package
 from millstream.spark.attached import Attachment, attachment
@@ -60,6 +63,8 @@ _EMBEDDED = {
     "spark.shuffle.spill.compress": "false",
     "spark.broadcast.compress": "false",
     "spark.dynamicAllocation.enabled": "false",
+    # Other users of this machine can connect to 127.0.0.1, and would stop the executor. Spark makes the secret.
+    "spark.authenticate": "true",
 }
 
 _YARN = {
@@ -74,6 +79,10 @@ _YARN = {
 _RARE_HEARTBEATS = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
 
 # On a cluster, Flink's settings say how often machines must say that they are there, and how long one may be silent.
+
+# Where Spark puts Unix sockets, and how long their names are.
+_SOCKETS = "spark.python.unix.domain.socket.dir"
+_SOCKET_NAME = len("/.01234567-0123-0123-0123-0123456789ab.sock")
 
 _lock = threading.Lock()
 _settings: dict[str, str] = {}
@@ -179,7 +188,7 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
     cores = local_cores(master)
     settings = {
         **_STREAM,
-        **(_EMBEDDED if master.startswith("local") else {}),
+        **(_embedded(master, wanted) if master.startswith("local") else {}),
         **_regular(config, master, cores, wanted),
         **({} if master.startswith("local") else spark_settings(config)),
         **(_YARN if master == "yarn" else {}),
@@ -222,8 +231,35 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
     return context
 
 
+def _embedded(master: str, wanted: dict[str, str]) -> dict[str, str]:
+    """Return the settings of a Spark on this machine, which others must not get into."""
+    settings = dict(_EMBEDDED)
+    if _SOCKETS not in wanted:
+        # Who connects to one of these has pickles read, without a secret.
+        settings[_SOCKETS] = socket_directory("millstream-spark-", _SOCKET_NAME)
+        atexit.register(shutil.rmtree, settings[_SOCKETS], ignore_errors=True)
+    if master.startswith("local-cluster"):
+        # Executors are processes of their own; Spark hands it to them.
+        settings["spark.authenticate.secret"] = secrets.token_hex(32)
+    return settings
+
+
+def _close_to_others(context: SparkContext) -> None:
+    """Let only this user connect to PySpark's server of accumulators, and have its socket go with this process."""
+    address: Any = context._accumulatorServer.server_address
+    if isinstance(address, str):
+        os.chmod(address, 0o600)
+        atexit.register(_remove, address)
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.remove(path)
+
+
 def _expect_the_end(context: SparkContext) -> None:
     """Let PySpark's server of accumulators say nothing when the JVM has ended before it."""
+    _close_to_others(context)
     server: Any = context._accumulatorServer
     complain = server.handle_error
 
