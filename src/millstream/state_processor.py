@@ -30,6 +30,7 @@ from millstream.checkpoint.inspect import (
 from millstream.checkpoint.rows import StateRow
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
+from millstream.common.pickles import load
 
 if TYPE_CHECKING:
     from millstream.spark.state_frame import DataFrame, SparkSession
@@ -73,7 +74,7 @@ class Savepoint:
             configuration: settings of remote storage (`s3.*`), and of Spark for `as_dataframe`.
         """
         config = configuration or Configuration()
-        return Savepoint(Inspection.open(os.fspath(path), storage_options(config)), config)
+        return Savepoint(Inspection.open(os.fspath(path), storage_options(config), load), config)
 
     # --- what it is
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.checkpoint.changed_query import parts_of
 from millstream.checkpoint.rows import Address, StateRow
-from millstream.common.pickles import load_leniently
+from millstream.common.restricted_pickles import load_restricted
 from millstream.common.types import Row
 from millstream.state.column_table import HASH, RowChange
 
@@ -66,7 +66,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
 
 
 def _object(body: bytes) -> Any:
-    return int.from_bytes(body[1:], "little", signed=True) if body[:1] == _INT else load_leniently(body)
+    return int.from_bytes(body[1:], "little", signed=True) if body[:1] == _INT else load_restricted(body)
 
 
 def names_of(operator: str, state: str, columns: Sequence[str]) -> dict[str, str]:

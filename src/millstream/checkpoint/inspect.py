@@ -1,6 +1,7 @@
 """Looks into a checkpoint or savepoint without changing it: operators, their states, and the rows of a state.
 
-Listing needs no class of the user's program. Reading rows does, where keys or values are objects of such a class.
+What is read runs no code of whoever wrote it: objects of classes of the user's program are stand-ins, which show what
+they were made of. Who trusts a checkpoint, or has written it, says so with `load`, and has the objects themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from millstream.checkpoint.snapshot import OperatorSnapshot, VertexSnapshot, ope
 from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.store import Found, list_checkpoints, open_checkpoint
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
-from millstream.common.pickles import load, load_leniently
+from millstream.common.restricted_pickles import load_restricted
 from millstream.state.changelog import Loads, Section
 from millstream.state.export import index_part
 from millstream.state.kinds import COLUMNS, kind_named
@@ -99,12 +100,13 @@ class SourceInfo:
 class Inspection:
     """A checkpoint or savepoint, opened for reading."""
 
-    def __init__(self, found: Found, options: dict[str, Any] | None = None) -> None:
+    def __init__(self, found: Found, options: dict[str, Any] | None = None, loads: Loads = load_restricted) -> None:
         self.location = found.location
         self.manifest: Manifest = found.manifest
         self.snapshot = found.manifest.snapshot
         self.state_url = found.state_url()
         self.options = options or {}
+        self._loads = loads
         self._storage = open_storage(self.state_url, self.options)
         self.vertices = {o.id: v for v in self.snapshot.vertices.values() for o in v.operators}
         self._operators = {o.id: o for v in self.snapshot.vertices.values() for o in v.operators}
@@ -112,10 +114,16 @@ class Inspection:
         self._indexed: dict[str, list[_Indexed]] = {}
 
     @staticmethod
-    def open(location: str, options: dict[str, Any] | None = None) -> Inspection:
-        """Open a checkpoint or savepoint, given its directory or its manifest."""
+    def open(location: str, options: dict[str, Any] | None = None, loads: Loads = load_restricted) -> Inspection:
+        """Open a checkpoint or savepoint, given its directory or its manifest.
+
+        Args:
+            location: where it is.
+            options: of its storage.
+            loads: reads the pickles of rows; `millstream.common.pickles.load` where whoever wrote them is trusted.
+        """
         try:
-            return Inspection(open_checkpoint(location, options), options)
+            return Inspection(open_checkpoint(location, options), options, loads)
         except DamagedStateError:
             inside = list_checkpoints(location, options)
             if not inside:
@@ -143,7 +151,7 @@ class Inspection:
     def sources(self) -> list[SourceInfo]:
         """Return the sources and how far they had been read."""
         return [
-            SourceInfo(o.id, o.uid, o.name, unpack(self.snapshot.sources[o.id], load_leniently))
+            SourceInfo(o.id, o.uid, o.name, unpack(self.snapshot.sources[o.id], load_restricted))
             for o in self._operators.values()
             if o.id in self.snapshot.sources
         ]
@@ -218,7 +226,7 @@ class Inspection:
     # --- rows
 
     def _counted_rows(self, operator_id: str, state: StateInfo) -> Iterator[Any]:
-        found = self.flat(operator_id, state, load_leniently)
+        found = self.flat(operator_id, state, load_restricted)
         return column_rows((c for _, content in found for c in content), {}) if state.kind == COLUMNS.name else found
 
     def rows(self, operator: OperatorInfo, state: StateInfo) -> Iterator[StateRow]:
@@ -229,11 +237,11 @@ class Inspection:
     def addressed_rows(self, operator: OperatorInfo, state: StateInfo) -> Iterator[tuple[Address, StateRow]]:
         """Yield the rows of a state, each with what tells it from the others."""
         if state.kind == COLUMNS.name:
-            changes = [c for _, content in self.flat(operator.id, state, load) for c in content]
+            changes = [c for _, content in self.flat(operator.id, state, self._loads) for c in content]
             columns = changes[0].rows.schema.names if changes else ()
             yield from column_rows(changes, names_of(operator.name, state.table, columns))
             return
-        for address, content in self.flat(operator.id, state, load):
+        for address, content in self.flat(operator.id, state, self._loads):
             yield address, state.layout.row(address, content)
 
     def flat(self, operator_id: str, state: StateInfo, loads: Loads) -> Iterator[tuple[Address, Any]]:

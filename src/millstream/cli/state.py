@@ -21,11 +21,18 @@ from millstream.cli.output import JSON, count, limited, print_json, shorten, tab
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, MissingClassError
+from millstream.common.pickles import load
+from millstream.common.restricted_pickles import load_restricted
 from millstream.common.sizes import in_bytes
 from millstream.state.columns import jsonable, text_of
 from millstream.state.kinds import COLUMNS
 
 _OPERATOR = click.option("-o", "--operator", help="Only this operator: its uid, id or name.")
+_TRUST = click.option(
+    "--trust",
+    is_flag=True,
+    help="Make objects of the program's classes. Only for state whose writer you trust: this can run code.",
+)
 _STATE = click.option("-s", "--state", "state_name", help="Only the state of this name.")
 
 
@@ -34,12 +41,19 @@ def state() -> None:
     """Look into checkpoints and savepoints: PATH, or a job that runs, by its last complete checkpoint."""
 
 
-def open_inspection(path: str, defines: tuple[str, ...]) -> Inspection:
-    """Open what a command is given: a checkpoint or savepoint, or a job that runs, which is asked for its last one."""
+def open_inspection(path: str, defines: tuple[str, ...], trust: bool = False) -> Inspection:
+    """Open what a command is given: a checkpoint or savepoint, or a job that runs, which is asked for its last one.
+
+    Args:
+        path: what is given.
+        defines: settings, for storage.
+        trust: whether objects of the program's classes are made, which can run code, instead of stand-ins.
+    """
+    loads = load if trust else load_restricted
     options = storage_options(Configuration.from_dict(as_settings(defines)))
     if is_remote(path) or os.path.exists(local_path(path)) or os.sep in path:
-        return Inspection.open(path, options)
-    return Inspection.open(_last_checkpoint_of(path), options)
+        return Inspection.open(path, options, loads)
+    return Inspection.open(_last_checkpoint_of(path), options, loads)
 
 
 def _last_checkpoint_of(job: str) -> str:
@@ -169,6 +183,7 @@ def _described_operator(operator: OperatorInfo) -> dict[str, Any]:
 @_STATE
 @click.option("-k", "--key", help="Only rows of this key, as it is shown or as plain text.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=20, help="Rows of each state; 0 for all.")
+@_TRUST
 @JSON
 @DEFINES
 def show(
@@ -177,11 +192,12 @@ def show(
     state_name: str | None,
     key: str | None,
     limit: int,
+    trust: bool,
     as_json: bool,
     defines: tuple[str, ...],
 ) -> None:
     """Print the rows of states."""
-    inspection = open_inspection(path, defines)
+    inspection = open_inspection(path, defines, trust)
     printed: list[dict[str, Any]] = []
     unreadable = []
     for owner, found in _chosen(inspection, operator, state_name):
@@ -239,11 +255,12 @@ def _shown(part: Any) -> str:
 @click.argument("first")
 @click.argument("second")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=5, help="Examples of each state.")
+@_TRUST
 @JSON
 @DEFINES
-def diff(first: str, second: str, limit: int, as_json: bool, defines: tuple[str, ...]) -> None:
+def diff(first: str, second: str, limit: int, trust: bool, as_json: bool, defines: tuple[str, ...]) -> None:
     """Print what is different between two, key by key."""
-    before, after = open_inspection(first, defines), open_inspection(second, defines)
+    before, after = open_inspection(first, defines, trust), open_inspection(second, defines, trust)
     found = list(differences(before, after, limit))
     if as_json:
         print_json([_difference_as_json(d) for d in found])
@@ -306,12 +323,19 @@ def _difference_as_json(difference: StateDifference) -> dict[str, Any]:
 @click.option("--format", "form", type=click.Choice(["parquet", "jsonl"]), default="parquet", show_default=True)
 @_OPERATOR
 @_STATE
+@_TRUST
 @DEFINES
 def export(
-    path: str, directory: str, form: str, operator: str | None, state_name: str | None, defines: tuple[str, ...]
+    path: str,
+    directory: str,
+    form: str,
+    operator: str | None,
+    state_name: str | None,
+    trust: bool,
+    defines: tuple[str, ...],
 ) -> None:
     """Write the rows of states to DIRECTORY, a file for each state."""
-    inspection = open_inspection(path, defines)
+    inspection = open_inspection(path, defines, trust)
     os.makedirs(directory, exist_ok=True)
     for owner, found in _chosen(inspection, operator, state_name):
         name = os.path.join(directory, f"{_file_name(owner.uid or owner.id[:8])}.{_file_name(found.name)}.{form}")

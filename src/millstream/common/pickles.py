@@ -66,7 +66,7 @@ class _Bounded:
 
 
 def load(data: Any) -> Any:
-    """Read a pickle for somebody who looks at state from outside; a class that is not here is an error that says so."""
+    """Read a pickle that is trusted, from outside its program; a class that is not here is an error that says so."""
     try:
         return pickle.loads(data)
     except (ImportError, AttributeError) as e:
@@ -99,25 +99,8 @@ def adopt_main_classes() -> None:
             setattr(main, cls.__name__, cls)
 
 
-def load_leniently(data: Any) -> Any:
-    """Read a pickle for somebody who only counts: an object whose class is not here is replaced by a stand-in."""
-    try:
-        return pickle.loads(data)
-    except (ImportError, AttributeError):
-        return _Lenient(io.BytesIO(bytes(data))).load()
-
-
-class _Lenient(pickle.Unpickler):
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        try:
-            return super().find_class(module_name, global_name)
-        except Exception:
-            # Also what goes wrong while a module of the user's is imported.
-            return _stand_in_for(module_name, global_name)
-
-
 class StandIn:
-    """Stands for an object whose class is not here: equal to others that were made of the same."""
+    """Stands for an object whose class is not here, or not trusted: equal to others that were made of the same."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> StandIn:
         made = super().__new__(cls)
@@ -154,5 +137,6 @@ class StandIn:
 
 
 @cache
-def _stand_in_for(module: str, name: str) -> type[StandIn]:
+def stand_in_for(module: str, name: str) -> type[StandIn]:
+    """Return the class that stands for one that is not here."""
     return type(name.rpartition(".")[2], (StandIn,), {"__module__": module, "__qualname__": name})

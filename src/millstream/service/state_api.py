@@ -15,6 +15,7 @@ from millstream.checkpoint.query import rows_as_json, states_as_json
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
+from millstream.common.pickles import load
 from millstream.service.http import Refused, answer
 from millstream.service.jobs_api import JobsApi
 from millstream.service.pictures.tasks import milliseconds
@@ -72,6 +73,6 @@ class StateApi:
 
 def _read_from(location: str, options: dict[str, Any], read: Callable[[Inspection], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return read(Inspection.open(location, options))
+        return read(Inspection.open(location, options, load))
     except FileNotFoundError as e:
         raise DamagedStateError(f"{location} was deleted while it was read: {e}") from None
