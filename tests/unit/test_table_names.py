@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from millstream.common import Row
-from millstream.table import DataTypes, EnvironmentSettings, Schema, TableEnvironment
+from millstream.table import (
+    DataTypes,
+    EnvironmentSettings,
+    FormatDescriptor,
+    Schema,
+    TableDescriptor,
+    TableEnvironment,
+)
 from millstream.table.expressions import call, lit, source_watermark
 from millstream.table.udf import udaf, udf
 
@@ -97,3 +104,10 @@ def test_pandas_aggregate_function_is_given_a_row_as_a_data_frame() -> None:
     table = t_env.from_elements([(1, Row(10, "p")), (1, Row(11, "q"))], ROWS)
     total = udaf(lambda frame: int(frame.x.sum()), result_type=DataTypes.BIGINT(), func_type="pandas")
     assert rows(table.group_by(table.a).select(total(table.r))) == [(21,)]
+
+
+def test_table_descriptor_writes_options_in_the_order_of_flink() -> None:
+    form = FormatDescriptor.for_format("test-format").option("a", "false").build()
+    descriptor = TableDescriptor.for_connector("test-connector").option("a", "true").format(form).build()
+    options = [line.split("'")[1] for line in str(descriptor).splitlines() if line.startswith("  '")]
+    assert options == ["a", "connector", "test-format.a", "format"]

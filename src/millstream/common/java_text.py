@@ -131,8 +131,13 @@ _HASHES: dict[str, Callable[[Any], int]] = {
 }
 
 
-def as_hash_map(items: Iterable[tuple[K, V]], key_type: str) -> list[tuple[K, V]]:
+def as_hash_map(items: Iterable[tuple[K, V]], key_type: str, capacity: int = 0) -> list[tuple[K, V]]:
     """Return a map's items in the order in which Java's HashMap has them; as they are where that is not known.
+
+    Args:
+        items: in the order in which they were put.
+        key_type: the name of the keys' type.
+        capacity: how large the map is at first; it grows when it is three quarters full.
 
     Example:
         >>> as_hash_map({"k": 1, "b": 2, "zz": 3}.items(), "String")
@@ -144,7 +149,7 @@ def as_hash_map(items: Iterable[tuple[K, V]], key_type: str) -> list[tuple[K, V]
         return entries
     # Flink makes the map as large as it must be for so many, three quarters full; Java rounds up to a power of 2.
     wanted = len(entries) + 1 if len(entries) <= 2 else -(-len(entries) * 4 // 3)
-    buckets = 1 << (wanted - 1).bit_length()
+    buckets = max(capacity, 1 << (wanted - 1).bit_length())
 
     def bucket(entry: tuple[K, V]) -> int:
         h = 0 if entry[0] is None else hash_of(entry[0])

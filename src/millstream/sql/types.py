@@ -567,7 +567,7 @@ class RowField:
         return f"`{self.name.replace('`', '``')}` {self.data_type}{comment}"
 
     def __repr__(self) -> str:
-        return f"RowField({self.name}, {self.data_type!r})"
+        return f"RowField({self.name}, {self.data_type!r}, {self.description or '...'})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RowField) and self._parts() == other._parts()

@@ -123,7 +123,7 @@ class AsyncScalarCall(ScalarCall):
     def _late(self, arguments: tuple[Any, ...]) -> Any:
         raise TableException(
             f"The async function {self.name} has not answered within {self._policy.timeout:g} s ('{_TIMEOUT}') for the "
-            f"row ({', '.join(map(repr, arguments))})."
+            f"row ({', '.join(map(repr, arguments))}). Async function call has timed out for input: {list(arguments)!r}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.common.java_text import as_hash_map
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import ValidationException
 from millstream.table.schema import Schema
@@ -126,7 +127,8 @@ class TableDescriptor:
 
     def __str__(self) -> str:
         partition = ", ".join(map(name_as_sql, self._partition_keys))
-        options = ",\n".join(f"  '{k}' = '{v}'" for k, v in self._options.items())
+        # Flink keeps them in a HashMap.
+        options = ",\n".join(f"  '{k}' = '{v}'" for k, v in as_hash_map(self._options.items(), "String", 16))
         lines = [
             str(self._schema) if self._schema is not None else "",
             *([f"COMMENT '{self._comment}'"] if self._comment is not None else []),
