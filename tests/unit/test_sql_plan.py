@@ -433,7 +433,9 @@ def test_a_sink_that_takes_inserts_refuses_updates(session: Session) -> None:
     assert str(e.value) == (
         "Table sink 'default_catalog.default_database.files' doesn't support consuming update changes which is "
         "produced "
-        "by node GroupAggregate(groupBy=[a], select=[a, SUM(b) AS EXPR$1])"
+        "by node GroupAggregate(groupBy=[a], select=[a, SUM(b) AS EXPR$1]). Write to a table that takes changes "
+        "(connectors upsert-kafka and jdbc with a PRIMARY KEY, format debezium-json), or make the query append-only, "
+        "such as by aggregating in a window."
     )
     with pytest.raises(TableException, match="IntervalJoin doesn't support consuming update changes"):
         session.planned(
