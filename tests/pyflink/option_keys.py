@@ -29,7 +29,8 @@ def options(class_path: str, jars: list[Path]) -> Options:
 def options_of_pyflink(folder: Path) -> Options:
     """Return the options of the Flink that comes with the package `pyflink`."""
     jars = [j for part in ("lib", "opt") for j in sorted((folder / part).glob("flink-*.jar"))]
-    chosen = [j for j in jars if j.name.startswith(("flink-dist", "flink-python", "flink-connector-files"))]
+    parts = ("flink-dist", "flink-python", "flink-connector-files", "flink-table-api-java-uber")
+    chosen = [j for j in jars if j.name.startswith(parts)]
     return options(":".join(map(str, [*(folder / "lib").glob("*.jar"), *chosen])), chosen)
 
 

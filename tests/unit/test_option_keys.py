@@ -21,6 +21,7 @@ from millstream.common.known_keys import OWN, check_keys, flink_keys, harmless_p
 from millstream.common.setting import Setting
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobmaster.options import fails_whole
+from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing import LocalEnvironment
 
 ROOT = Path(__file__).parents[2]
@@ -164,6 +165,8 @@ def test_settings_of_spark_are_refused_before_it_starts(settings: dict[str, str]
 # Read under a name that is put together of a prefix and a part.
 _OF_MEMORY = re.compile(r"(task|job)manager\.memory\.(process|flink|heap|off-heap|framework|task|managed|network|jvm)")
 
+_BY_PREFIX = ("security.ssl.", "table.exec.async-scalar.")
+
 
 def test_every_flink_key_is_honoured_or_harmless_or_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     source = "\n".join(file.read_text() for file in (ROOT / "src" / "millstream").rglob("*.py"))
@@ -178,7 +181,7 @@ def test_every_flink_key_is_honoured_or_harmless_or_warned_about(caplog: pytest.
         if has_effect(key):
             # Somebody reads it.
             is_read = any(s in by_setting or f'"{s}"' in source for s in spellings)
-            assert is_read or _OF_MEMORY.match(key) or key.startswith("security.ssl."), key
+            assert is_read or _OF_MEMORY.match(key) or key.startswith(_BY_PREFIX), key
         elif not warned:
             assert any(f"`{pattern}`" in documented for pattern in harmless_patterns(key)), key
 
@@ -197,3 +200,18 @@ def test_failover_strategy_in_batch_is_warned_about(caplog: pytest.LogCaptureFix
     assert fails_whole(Configuration.from_dict({"jobmanager.execution.failover-strategy": "full"}), batch=False)
     with pytest.raises(InvalidProgramError, match="failover-strategy is 'half'"):
         fails_whole(Configuration.from_dict({"jobmanager.execution.failover-strategy": "half"}), batch=False)
+
+
+def test_table_option_without_effect_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    tables.get_config().set("millstream.engine", "local")
+    tables.get_config().set("table.exec.sort.default-limit", "1")
+    tables.get_config().set("table.exec.sort.defaul-limit", "1")
+    tables.get_config().set("table.exec.rank.topn-cache-size", "1")
+    with tables.execute_sql("SELECT * FROM (VALUES (1), (2)) AS t (a)").collect() as rows:
+        assert len(list(rows)) == 2
+    assert [m.partition(".")[0] for m in caplog.messages if "effect" in m] == [
+        "these options have no effect here: table",
+        "the configuration key table",
+    ]
+    assert "Did you mean table.exec.sort.default-limit?" in caplog.text

@@ -49,7 +49,7 @@ OWN = (
     "millstream.testing.fault",
 )
 # Where a key begins like this, and nobody knows it, it is no parameter of the user's own.
-_OF_FLINK = ("execution.", "parallelism.", "pipeline.", "python.", "restart-strategy.", "state.")
+_OF_FLINK = ("execution.", "parallelism.", "pipeline.", "python.", "restart-strategy.", "state.", "table.")
 # Spark does not say either when it does not know a key; these are the ones most often set.
 _OF_SPARK = ("spark.master", "spark.app.name", "spark.driver.memory", "spark.executor.memory", "spark.ui.enabled")
 # Of which keys must be that one stands for another.
@@ -72,7 +72,7 @@ def check_keys(keys: Iterable[str]) -> None:
             ", ".join(unused),
         )
     for key in unsure:
-        if key in known:
+        if key in known or key in _honoured():
             continue
         alike = closest(key, [*OWN, *_OF_SPARK, *known], _ALIKE)
         hint = f" Did you mean {alike}?" if alike else ""

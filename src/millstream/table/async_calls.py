@@ -20,6 +20,7 @@ from millstream.table.user_calls import PandasCall, ScalarCall, result_column
 
 _KEYS = "table.exec.async-scalar."
 _CAPACITY, _TIMEOUT, _DELAY = f"{_KEYS}max-concurrent-operations", f"{_KEYS}timeout", f"{_KEYS}retry-delay"
+_OLD_CAPACITY = f"{_KEYS}buffer-capacity"
 _STRATEGY, _ATTEMPTS = f"{_KEYS}retry-strategy", f"{_KEYS}max-attempts"
 
 
@@ -45,7 +46,7 @@ class AsyncPolicy:
         retries = _option(options, _ATTEMPTS, "3", int)
         again = options.get(_STRATEGY, "FIXED_DELAY").strip().upper() != "NO_RETRY"
         return cls(
-            max(_option(options, _CAPACITY, "10", int), 1),
+            max(_option(options, _CAPACITY, options.get(_OLD_CAPACITY, "10"), int), 1),
             _option(options, _TIMEOUT, "3 min", parse_duration_ms) / 1000,
             retries if again else 0,
             _option(options, _DELAY, "100 ms", parse_duration_ms) / 1000,
