@@ -341,6 +341,10 @@ def test_changes_that_come_twice_count_once_where_it_is_said(t_env: StreamTableE
     changes = [(str(r.get_row_kind()), *r) for r in t_env.execute_sql("SELECT * FROM t").collect()]
     first = [("+I", 1, 5), ("-U", 1, 5), ("+U", 1, 7), ("+I", 2, 1), ("-D", 2, 1)]
     assert changes == [*first, ("-U", 1, 7), ("+U", 1, 8)]
+    settings = {"enabled": "true", "allow-latency": "1 s", "size": "2"}
+    for key, value in settings.items():
+        t_env.get_config().set(f"table.exec.mini-batch.{key}", value)
+    assert changes == [(str(r.get_row_kind()), *r) for r in t_env.execute_sql("SELECT * FROM t").collect()]
     assert list(t_env.execute_sql("SELECT SUM(p) FROM t").collect())[-1][0] == 8
     with pytest.raises(
         TableException, match="table 'default_catalog.default_database.without_key' doesn't have a prim"

@@ -120,7 +120,11 @@ def normalize(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.ChangelogNormalize)
     ttl = planned.traits.state_ttl
-    pairs, both = (Changes.UPDATE_BEFORE in p.traits.changes for p in (planned, before))
+    source = before
+    while source.inputs:
+        # What stands between passes on what the source says.
+        (source,) = source.inputs
+    pairs, both = (Changes.UPDATE_BEFORE in p.traits.changes for p in (planned, source))
     keys, kinds = node.keys, kinds_of(before)
     operator: Operator
     if node.condition is None:
