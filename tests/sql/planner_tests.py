@@ -14,6 +14,7 @@ import datetime as dt
 import decimal
 import gzip
 import json
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -27,7 +28,7 @@ from millstream.common.types import Row, RowKind  # noqa: E402
 from millstream.sql.changes import Changes  # noqa: E402
 from millstream.sql.columns.text import java_double  # noqa: E402
 from millstream.table import ChangelogMode, EnvironmentSettings, StreamTableEnvironment  # noqa: E402
-from millstream.testing import LocalEnvironment, ValuesTable  # noqa: E402
+from millstream.testing import LocalEnvironment, ManualClock, ValuesTable  # noqa: E402
 from sql.function_tests import decoded  # noqa: E402
 
 RECORDED, EXCLUDED = HERE / "planner_tests.jsonl.gz", HERE / "planner_exclusions.tsv"
@@ -41,6 +42,13 @@ _MODES = {
 }
 
 
+# From one epoch to the next, in milliseconds: longer than windows and state of processing time are.
+_START, _EPOCH = 1_700_000_000_000, 20_000
+# Programs that Flink's tests end when the first of two windows has fired.
+_SHORT_LAST = (
+    "WindowTableFunctionTestPrograms/window-table-function-hop-tvf-agg-proc-time",
+    "WindowTableFunctionTestPrograms/window-table-function-cumulate-tvf-agg-proc-time",
+)
 # Programs of Flink's tests in batch mode.
 _BATCH = ("SortTestPrograms/sort-asc", "SortTestPrograms/sort-desc", "RankTestPrograms/rank-2-test")
 
@@ -138,9 +146,20 @@ def _left(changes: list[str]) -> Counter[str]:
 
 
 class _Run:
-    def __init__(self, batch: bool) -> None:
-        mode = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
-        self.t_env = StreamTableEnvironment.create(LocalEnvironment(), mode)
+    """Runs a program: Flink's runs it twice, from a savepoint the second time; here the rows come in two epochs.
+
+    Behind each there is an epoch without rows, and between two of them the clock moves.
+    """
+
+    def __init__(self, program: dict[str, Any]) -> None:
+        self._batch = program["id"].startswith(_BATCH)
+        self._batch_rows = _batch_rows(program)
+        last = 5_000 if program["id"] in _SHORT_LAST else _EPOCH
+        mode = EnvironmentSettings.in_batch_mode() if self._batch else EnvironmentSettings.in_streaming_mode()
+        self._times = [_START + passed for passed in (0, _EPOCH, 2 * _EPOCH, 2 * _EPOCH + last)]
+        self._clock = ManualClock(_START)
+        self._sources: list[tuple[ValuesTable, list[Row], list[Row]]] = []
+        self.t_env = StreamTableEnvironment.create(LocalEnvironment(clock=self._clock), mode)
         self.t_env.get_config().set("table.local-time-zone", "UTC").set("parallelism.default", "1")
         self.sinks: list[tuple[dict[str, Any], ValuesTable]] = []
 
@@ -149,11 +168,10 @@ class _Run:
         if "option" in step:
             self.t_env.get_config().set(step["option"], step["value"])
         elif "source" in step:
-            self._create(
-                step["source"], ValuesTable([_row(r) for r in step["rows"]], _mode(step["source"], "changelog-mode"))
-            )
+            self._create(step["source"], self._values(step))
         elif "sink" in step:
-            table = ValuesTable((), _sink_mode(step["sink"]) if step["changelog"] else None)
+            mode = _sink_mode(step["sink"]) if step["changelog"] else None
+            table = ValuesTable((), mode, metadata=_metadata(step["sink"], "writable-metadata"))
             self.sinks.append((step, table))
             self._create(step["sink"], table)
         elif "sql" in step:
@@ -165,6 +183,29 @@ class _Run:
             for statement in step["statements"]:
                 together.add_insert_sql(statement)
             together.execute().wait()
+
+    def _values(self, step: dict[str, Any]) -> ValuesTable:
+        metadata = _metadata(step["source"], "readable-metadata")
+        columns = re.split(r",\s*(?![^<>()]*[>)])", ", ".join(step["source"]["schema"]))
+        width = sum(map(_is_physical, columns)) + len(metadata)
+        rows = [_cut(_row(r), width) for r in step["rows"]]
+        before, after = rows[: step["before"]], rows[step["before"] :]
+        values = ValuesTable(
+            rows,
+            _mode(step["source"], "changelog-mode"),
+            self._batch_rows,
+            epochs=() if self._batch else (len(before), 0, len(after), 0),
+            on_epoch=self._go_on,
+            metadata=metadata,
+        )
+        self._sources.append((values, before, after))
+        return values
+
+    def _go_on(self, epoch: int) -> None:
+        """Set what is looked up, and the clock."""
+        self._clock.set(self._times[epoch])
+        for values, before, after in self._sources:
+            values.rows = before if epoch < 2 else after
 
     def _create(self, table: dict[str, Any], values: ValuesTable) -> None:
         parts = f" PARTITIONED BY ({', '.join(table['partitions'])})" if table["partitions"] else ""
@@ -189,6 +230,21 @@ class _Run:
         return None
 
 
+def _is_physical(component: str) -> bool:
+    return not re.match(r"(WATERMARK|PRIMARY KEY|CONSTRAINT|INDEX)\b|\S+ AS |.* METADATA", component, re.IGNORECASE)
+
+
+def _metadata(table: dict[str, Any], option: str) -> list[str]:
+    return [key for key, _ in re.findall(r"(\w+):(\w+(?:\(\d+\))?)", table["options"].get(option, ""))]
+
+
+def _cut(row: Row, width: int) -> Row:
+    """Return a row without what stands behind its columns, as the sources of Flink's tests read it."""
+    found = Row(*list(row)[:width])
+    found.set_row_kind(row.get_row_kind())
+    return found
+
+
 def _mode(table: dict[str, Any], option: str) -> ChangelogMode | None:
     written = table["options"].get(option)
     if written is None:
@@ -207,9 +263,15 @@ def _sink_mode(table: dict[str, Any]) -> ChangelogMode | None:
 def difference(program: dict[str, Any]) -> str | None:
     """Return how what comes of a program differs from what Flink's test expects; None where it does not."""
     try:
-        return _difference(program, _Run(program["id"].startswith(_BATCH)))
+        return _difference(program, _Run(program))
     except Exception as e:
         return f"crash: {type(e).__name__}: {e}"
+
+
+def _batch_rows(program: dict[str, Any]) -> int:
+    """Return how many rows come at once: those of a mini-batch."""
+    options = {s["option"]: s["value"] for s in [*program["setup"], *program["run"]] if "option" in s}
+    return int(options.get("table.exec.mini-batch.size", 1))
 
 
 def _difference(program: dict[str, Any], run: _Run) -> str | None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, count
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from millstream.common.types import Row, RowKind
+from millstream.datastream.connectors.base import Dealt, SplitEnumerator
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.operators.sink import Sink
+from millstream.sql.catalog.tables import ColumnKind, TableColumn
 from millstream.sql.changes import ALL_CHANGES, Changes
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import to_column
-from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
+from millstream.sql.connectors import Connector, Found, LookupSource, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 from millstream.sql.schema import Field, Fields
+from millstream.sql.types import DataType
 from millstream.table.changelog_mode import ChangelogMode
 from millstream.table.connectors.registry import register_connector
 from millstream.table.connectors.rows import BatchesSource, cut
@@ -35,12 +38,16 @@ class ValuesTable:
     """Rows for `CREATE TABLE .. WITH`, and what was written to it.
 
     Args:
-        rows: tuples, or Rows with kinds, in the order of the columns.
+        rows: tuples, or Rows with kinds, in the order of the columns; metadata stands behind physical columns.
         changelog_mode: what the rows can say, and what the sink takes; without one, what the rows do say, and the
             sink takes everything.
         batch_rows: how many rows come at a time.
         bounded: whether the source ends by itself.
         subtasks: in how many subtasks rows are read.
+        epochs: how many rows come in each epoch, in one subtask; without them all rows come in the first.
+        on_epoch: called with the number of an epoch, from 0, before its rows are read: to set a clock, or other rows
+            in a table that is looked up.
+        metadata: the keys of the metadata that rows have, in their order.
 
     Example:
         >>> from millstream.table import StreamTableEnvironment
@@ -61,8 +68,14 @@ class ValuesTable:
         batch_rows: int = 1,
         bounded: bool = True,
         subtasks: int = 1,
+        epochs: Sequence[int] = (),
+        on_epoch: Callable[[int], None] | None = None,
+        metadata: Sequence[str] = (),
     ) -> None:
         self.rows = list(rows)
+        self.epochs = tuple(epochs)
+        self.on_epoch = on_epoch
+        self.metadata = tuple(metadata)
         self.changes = _said(self.rows) if changelog_mode is None else changelog_mode.changes
         self.taken = ALL_CHANGES if changelog_mode is None else changelog_mode.changes
         self.batch_rows = batch_rows
@@ -110,17 +123,97 @@ def _said(rows: Sequence[Any]) -> frozenset[Changes]:
     return frozenset({Changes.INSERT, *(Changes[k.name] for k in kinds)})
 
 
+def _columns_of(values: ValuesTable, context: TableContext) -> dict[str, TableColumn]:
+    """Return the columns that rows have, in order: physical ones, and behind them metadata by key."""
+    declared = {c.metadata_key or c.name: c for c in context.table.columns if c.kind is ColumnKind.METADATA}
+    metadata = {key: declared[key] for key in values.metadata if key in declared}
+    return {c.name: c for c in context.table.physical} | metadata
+
+
+def _metadata_of(values: ValuesTable, context: TableContext) -> dict[str, DataType]:
+    columns = _columns_of(values, context)
+    return {key: columns[key].type for key in values.metadata if key in columns}
+
+
 class _Unbounded(BatchesSource):
     @property
     def is_bounded(self) -> bool:
         return False
 
 
+class _Enumerator(SplitEnumerator):
+    """Deals out batches by their numbers, those of one epoch at a time."""
+
+    def __init__(self, ends: Sequence[int], table_id: str, done: int) -> None:
+        self._ends, self._id, self._done = ends, table_id, done
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        if self.is_finished():
+            return Dealt({})
+        start, end = self._ends[self._done - 1] if self._done else 0, self._ends[self._done]
+        on_epoch = _tables[self._id].on_epoch
+        if on_epoch is not None:
+            on_epoch(self._done)
+        self._done += 1
+        return Dealt({0: [(0, start, end, self.is_finished())]}, limited=not self.is_finished())
+
+    def snapshot(self) -> int:
+        return self._done
+
+    def is_finished(self) -> bool:
+        return self._done == len(self._ends)
+
+
+class _InEpochs(BatchesSource):
+    def __init__(self, epochs: Sequence[Sequence[Batch]], table_id: str) -> None:
+        super().__init__([batch for batches in epochs for batch in batches])
+        self._ends = list(accumulate(map(len, epochs)))
+        self._id = table_id
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Enumerator(self._ends, self._id, restored or 0)
+
+
+class _Lookup(LookupSource):
+    """Looks up the rows that a ValuesTable has at that time."""
+
+    def __init__(self, table_id: str, keys: Sequence[int], columns: Sequence[int], types: Sequence[DataType]) -> None:
+        self._id, self._keys, self._columns, self._types = table_id, keys, columns, types
+
+    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
+        by_key: dict[tuple[Any, ...], list[Any]] = {}
+        for row in _tables[self._id].rows:
+            by_key.setdefault(self._key(row), []).append(row)
+        found = [by_key.get(key, []) for key in keys]
+        return Found(self._batch([row for rows in found for row in rows]), np.array([len(rows) for rows in found]))
+
+    def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
+        rows = _tables[self._id].rows
+        return [self._key(row) for row in rows], self._batch(rows)
+
+    def _key(self, row: Any) -> tuple[Any, ...]:
+        return tuple(row[i] for i in self._keys)
+
+    def _batch(self, rows: Sequence[Any]) -> Batch:
+        columns = [to_column([r[i] for r in rows], kind) for i, kind in zip(self._columns, self._types, strict=True)]
+        return Batch(columns, None, len(rows))
+
+
 class _Source(TableSource):
     def __init__(self, values: ValuesTable, context: TableContext) -> None:
         self._values = values
-        self._columns = context.table.physical
+        self._columns = _columns_of(values, context)
+        self._places = {name: i for i, name in enumerate(self._columns)}
+        self._metadata = _metadata_of(values, context)
+        self._id = context.table.options[_ID]
         self.changes = values.changes
+
+    def metadata(self) -> Mapping[str, DataType]:
+        return self._metadata
+
+    def lookup(self, keys: Sequence[str], columns: Sequence[str], at_once: int = 1) -> LookupSource:
+        types = [self._columns[c].type for c in columns]
+        return _Lookup(self._id, [self._places[k] for k in keys], [self._places[c] for c in columns], types)
 
     @property
     def is_bounded(self) -> bool:
@@ -137,24 +230,41 @@ class _Source(TableSource):
             if len(row) != len(self._columns):
                 raise ValidationException(f"The row {row!r} has not as many values as the table has columns.")
         kinds = [r.get_row_kind().value if isinstance(r, Row) else 0 for r in rows]
-        places = {c.name: i for i, c in enumerate(self._columns)}
-        arrays = [to_column([r[places[c]] for r in rows], self._columns[places[c]].type) for c in columns]
+        arrays = [to_column([r[self._places[c]] for r in rows], self._columns[c].type) for c in columns]
         batch = Batch(arrays, np.array(kinds, np.int8) if any(kinds) else None, len(rows))
+        if self._values.epochs:
+            ends = list(accumulate(self._values.epochs))
+            starts = [0, *ends[:-1]]
+            epochs = [cut(batch.slice(a, b), self._values.batch_rows) for a, b in zip(starts, ends, strict=True)]
+            return _InEpochs(epochs, self._id)
         return (BatchesSource if self._values.bounded else _Unbounded)(cut(batch, self._values.batch_rows))
 
 
 class _Sink(TableSink):
     def __init__(self, values: ValuesTable, context: TableContext) -> None:
         self._values = values
-        self._fields = Fields(tuple(Field(c.name, c.type) for c in context.table.columns if c.is_persisted))
+        columns = _columns_of(values, context)
+        self._fields = Fields(tuple(Field(key, c.type) for key, c in columns.items() if c.is_persisted))
+        self._metadata = _metadata_of(values, context)
+        self._overwrites = False
         self.changes = values.taken
+
+    def metadata(self) -> Mapping[str, DataType]:
+        return self._metadata
+
+    def overwriting(self) -> TableSink:
+        self._overwrites = True
+        return self
 
     def sink(self, columns: Sequence[str]) -> Sink[Batch]:
         values, fields = self._values, self._fields
+        places = [columns.index(name) for name in fields.names]
+        if self._overwrites:
+            values.clear()
 
         def take(batches: list[Batch]) -> None:
             for batch in batches:
-                values.add(rows_of(batch, fields, "UTC"))
+                values.add(rows_of(batch.with_columns([batch.columns[i] for i in places]), fields, "UTC"))
 
         return DriverSink(take)
 

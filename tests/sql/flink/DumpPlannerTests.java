@@ -69,7 +69,8 @@ public class DumpPlannerTests {
     private static String step(TestStep step) {
         if (step instanceof SourceTestStep) {
             SourceTestStep source = (SourceTestStep) step;
-            return "{\"source\":" + table(source) + ",\"rows\":" + value(both(source.dataBeforeRestore, source.dataAfterRestore)) + "}";
+            return "{\"source\":" + table(source) + ",\"rows\":" + value(both(source.dataBeforeRestore, source.dataAfterRestore))
+                    + ",\"before\":" + source.dataBeforeRestore.size() + "}";
         }
         if (step instanceof SinkTestStep) {
             SinkTestStep sink = (SinkTestStep) step;
