@@ -16,9 +16,20 @@ from millstream.sql.schema import Fields
 
 _DUPLICATES = "table.exec.source.cdc-events-duplicate"
 
+_FILTERED_VERSIONS = (
+    "Filter is not allowed for right changelog input of event time temporal join, it will corrupt the versioning of "
+    "data. Please consider removing the filter before joining: put it into the ON or WHERE of the join."
+)
+
 
 def normalize_changes(node: n.Node, settings: Mapping[str, str]) -> n.Node:
-    """Put a ChangelogNormalize above a source that gives upserts, or may give a change twice."""
+    """Put a ChangelogNormalize above a source that gives upserts, or may give a change twice.
+
+    The versions of a temporal join go without one: it would give a deletion the time of the row that is deleted, which
+    would then never have been valid.
+    """
+    if isinstance(node, n.TemporalJoin) and node.is_event_time:
+        return replace(node, right=_versions(node.right) or node.right)
     if isinstance(node, n.StreamScan) and node.key:
         return n.ChangelogNormalize(node.fields, node, node.key)
     if not isinstance(node, n.Scan):
@@ -33,6 +44,18 @@ def normalize_changes(node: n.Node, settings: Mapping[str, str]) -> n.Node:
         raise TableException(_without_key(".".join(node.name), is_upserts))
     places = tuple(node.fields.names.index(k) for k in key)
     return n.ChangelogNormalize(node.fields, node, places)
+
+
+def _versions(node: n.Node) -> n.Node | None:
+    """Return the rows of a source as it gives them, under projections; None where something else makes the rows."""
+    if isinstance(node, n.ChangelogNormalize):
+        return node.input
+    if not isinstance(node, (n.Project, n.Filter, n.Watermark)):
+        return node if isinstance(node, (n.Scan, n.StreamScan)) else None
+    below = _versions(node.input)
+    if below is not None and isinstance(node, n.Filter):
+        raise TableException(_FILTERED_VERSIONS)
+    return None if below is None else node.with_inputs([below])
 
 
 def _without_key(table: str, is_upserts: bool) -> str:
