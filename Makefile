@@ -79,9 +79,10 @@ sql-oracle: $(STAMP)
 bench-tpcds: $(STAMP)
 	$(BIN)/python bench/sql/tpcds.py
 
-# Random changelogs through every operator into every kind of sink, at parallelism 1 to 4.
+# Random changelogs through every operator into every kind of sink, at parallelism 1 to 4; then with Kafka and PostgreSQL.
 sql-order: $(STAMP)
 	$(BIN)/python -m tests.sql.order --count 5000
+	$(BIN)/python -m tests.sql.order_servers --count 500
 
 # The API reference as a site, in site/: what users import, from its docstrings.
 FORMATS := avro change_json csv json orc parquet
@@ -123,7 +124,7 @@ bench-nexmark: $(STAMP)
 	$(BIN)/python bench/sql/nexmark.py
 	$(BIN)/python bench/sql/restore.py
 
-# Exceptions and kill -9 at every step of the protocol, on real Spark, in a DataStream job, in four of SQL with all
+# Exceptions and kill -9 at every step of the protocol, on real Spark, in a DataStream job, in five of SQL with all
 # operators that keep state, and from Kafka to Kafka; hours, fewer with TMPDIR in memory, since half of it is fsync.
 chaos: $(STAMP)
 	$(BIN)/python -m tests.faults --seeds 3
@@ -131,6 +132,7 @@ chaos: $(STAMP)
 	$(BIN)/python -m tests.faults --seeds 3 --job sql-ranks
 	$(BIN)/python -m tests.faults --seeds 3 --job sql-joins
 	$(BIN)/python -m tests.faults --seeds 3 --job sql-changes
+	$(BIN)/python -m tests.faults --seeds 3 --job sql-keys
 	$(BIN)/python -m tests.faults --seeds 3 --job kafka
 
 # The cookbook's program of SQL with change data capture, Kafka and upserts, on Spark, killed at random; ten minutes.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.faults import job, kafka_job, sql_changes_job, sql_job, sql_joins_job, sql_ranks_job
+from tests.faults import job, kafka_job, sql_changes_job, sql_job, sql_joins_job, sql_keys_job, sql_ranks_job
 from tests.helpers import wait_until
 
 from millstream.common import Configuration
@@ -31,6 +31,7 @@ JOBS = {
     "sql-ranks": sql_ranks_job,
     "sql-joins": sql_joins_job,
     "sql-changes": sql_changes_job,
+    "sql-keys": sql_keys_job,
 }
 # A job goes on elsewhere, with so many subtasks: after the driver's death from what is kept, or from a savepoint.
 RESTART_POINTS = ("restart.from-checkpoint", "restart.from-savepoint")

@@ -1,19 +1,18 @@
-"""Aggregates and changes, whatever dies: functions of users, both phases, mini-batches, upserts in and out.
+"""Aggregates and changes, whatever dies: functions of users, both phases, mini-batches and upserts.
 
     python -m tests.faults.sql_changes_job <directory> [--fault SETTING] [--latest]
 
-runs it once, as a driver of its own; `directory` holds its files, its tables and its checkpoints.
+runs it once, as a driver of its own; `directory` holds its files and its checkpoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Any
 
 from tests.faults.job import NAME as NAME
 from tests.faults.job import main
-from tests.faults.sql_statements import SqlJob, Statement
+from tests.faults.sql_statements import UPSERTED, SqlJob, Statement
 
 from millstream.common import Row
 from millstream.table import DataTypes, ListView, MapView, StreamTableEnvironment, Table
@@ -111,11 +110,6 @@ def _greatest(t_env: StreamTableEnvironment) -> Table:
     return best.select(col("k"), col("best"), col("place"))
 
 
-# Groups of 20, 40, 60 .. numbers in no order: all counts are the same for a while, and different at the end.
-_SIZES = list(accumulate(range(20, 181, 20)))
-_GROUP = f"CASE {' '.join(f'WHEN n * 7919 % 1200 < {s} THEN {i}' for i, s in enumerate(_SIZES))} ELSE {len(_SIZES)} END"
-_SIZED = f"SELECT c, h FROM (SELECT h, COUNT(*) AS c FROM (SELECT {_GROUP} AS h FROM ns) AS t GROUP BY h)"
-
 _WINDOW = "SELECT k, {}, COUNT(*), SUM(v), MAX(n) FROM {} GROUP BY k, window_start, window_end"
 _START = "EXTRACT(EPOCH FROM window_start) * 1000 + EXTRACT(MILLISECOND FROM window_start) % 1000"
 
@@ -147,8 +141,6 @@ _TUMBLE = "TUMBLE(TABLE ns, DESCRIPTOR(at_time), INTERVAL '0.200' SECOND)"
 _TUMBLED = "n / 200 * 200 AS window_start, n / 200 AS window_end FROM ns"
 _HOP = "HOP(TABLE ns, DESCRIPTOR(at_time), INTERVAL '0.100' SECOND, INTERVAL '0.200' SECOND)"
 _CUMULATE = "CUMULATE(TABLE ns, DESCRIPTOR(at_time), INTERVAL '0.100' SECOND, INTERVAL '0.300' SECOND)"
-_UPSERTED = """SELECT k, w FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n DESC) AS rn FROM upserts)
-    WHERE rn = 1 AND NOT is_deletion"""
 _ALL = "SELECT n % 30 AS m FROM evens {} ALL SELECT n % 45 AS m FROM thirds"
 _PAIRED = """SELECT m FROM (SELECT m, ROW_NUMBER() OVER (PARTITION BY m) AS i FROM (SELECT n % 30 AS m FROM evens) AS a
     {} SELECT m, ROW_NUMBER() OVER (PARTITION BY m) FROM (SELECT n % 45 AS m FROM thirds) AS b)"""
@@ -199,15 +191,12 @@ JOB = SqlJob(
         ),
         "in_both": Statement(_ALL.format("INTERSECT"), "Intersect(all=[true]", _PAIRED.format("INTERSECT")),
         "in_one": Statement(_ALL.format("EXCEPT"), "Minus(all=[true]", _PAIRED.format("EXCEPT")),
-        "normalized": Statement("SELECT k, w FROM upserts", "ChangelogNormalize", _UPSERTED),
+        "normalized": Statement("SELECT k, w FROM upserts", "ChangelogNormalize", UPSERTED),
         "normalized_sums": Statement(
             "SELECT k % 9, COUNT(*), SUM(w) FROM upserts GROUP BY k % 9",
             "ChangelogNormalize",
-            f"SELECT k % 9, COUNT(*), SUM(w) FROM ({_UPSERTED}) GROUP BY k % 9",
+            f"SELECT k % 9, COUNT(*), SUM(w) FROM ({UPSERTED}) GROUP BY k % 9",
         ),
-        # A row of the table is that of one group after the other.
-        "changed_by_key": Statement(_SIZED, "upsertMaterialize=[true]", key=1),
-        "counted_by_key": Statement("SELECT g, COUNT(*), SUM(v) FROM ns GROUP BY g", "GroupAggregate", key=1),
     }
 )
 build, expected, found = JOB.build, JOB.expected, JOB.found

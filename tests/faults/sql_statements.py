@@ -49,6 +49,9 @@ _VIEWS = (
     # Numbers come in bursts of 50 with a pause as long.
     "CREATE TEMPORARY VIEW bursts AS SELECT * FROM ns WHERE n / 50 % 2 = 0",
 )
+# The rows that `upserts` has at the end, as SQLite finds them in all that was said.
+UPSERTED = """SELECT k, w FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n DESC) AS rn FROM upserts)
+    WHERE rn = 1 AND NOT is_deletion"""
 _SAID = f"SELECT n, n % {KEYS} AS k, n % 100 AS g, n * 7919 % 1009 AS v, n AS at_time, n AS p FROM numbers"
 
 

@@ -39,6 +39,7 @@ CASES = [
     Case("task.after-report", "kill-worker", 0, job="sql-joins"),
     Case("restart.from-savepoint", "to-3", 0, job="sql-joins"),
     Case("driver.in-clean-up", "raise", 0, job="sql-changes"),
+    Case("task.after-stage", "kill-worker", 0, job="sql-keys"),
 ]
 
 

@@ -17,7 +17,7 @@ import sqlite3
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +29,12 @@ from millstream.table import ChangelogMode, Schema, StreamTableEnvironment
 from millstream.testing import CollectSink, LocalJob, TestingSource, ValuesTable
 from millstream.testing.local import MemoryStorage
 
-_COLUMNS = "id BIGINT, g BIGINT, v BIGINT"
-_KEYED = f"{_COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"
+COLUMNS = "id BIGINT, g BIGINT, v BIGINT"
+KEYED = f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"
 _GONE = (RowKind.UPDATE_BEFORE, RowKind.DELETE)
 _TYPE = Types.ROW_NAMED(["id", "g", "v"], [Types.LONG()] * 3)
 Values = tuple[Any, ...]
 Changes = list[tuple[RowKind, Values]]
-Written = ValuesTable | CollectSink | Path
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,12 @@ class Query:
     columns: str
     key: str
     settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key_places(self) -> list[int]:
+        """Which of the columns are the primary key."""
+        names = [column.split()[0] for column in self.columns.split(", ")]
+        return [names.index(name) for name in self.key.split(", ")]
 
 
 _ROW, _PAIR = "id BIGINT NOT NULL, g BIGINT, v BIGINT", "id BIGINT NOT NULL, g BIGINT, v BIGINT, w BIGINT"
@@ -201,11 +206,13 @@ def _rows(changes: Changes) -> list[Row]:
     return rows
 
 
-def _upserts(changes: Changes) -> Changes:
+def without_old(changes: Changes) -> Changes:
+    """Return changes as upserts."""
     return [(kind, row) for kind, row in changes if kind is not RowKind.UPDATE_BEFORE]
 
 
-def _debezium(changes: Changes) -> list[str]:
+def debezium(changes: Changes) -> list[str]:
+    """Return changes as Debezium writes them."""
     lines, before = [], None
     for kind, values in changes:
         row = dict(zip(("id", "g", "v"), values, strict=True))
@@ -224,16 +231,16 @@ def _declaration(changes: Changes, kind: str, r: random.Random, at: Path) -> str
     size = r.randrange(1, 4)
     if kind == "retract":
         options = ValuesTable(_rows(changes), ChangelogMode.all(), batch_rows=size).options
-        return f"({r.choice([_COLUMNS, _KEYED])}) WITH {options}"
+        return f"({r.choice([COLUMNS, KEYED])}) WITH {options}"
     if kind == "upsert":
-        options = ValuesTable(_rows(_upserts(changes)), ChangelogMode.upsert(), batch_rows=size).options
-        return f"({_KEYED}) WITH {options}"
-    lines, parts = _debezium(changes), r.randrange(1, 14)
+        options = ValuesTable(_rows(without_old(changes)), ChangelogMode.upsert(), batch_rows=size).options
+        return f"({KEYED}) WITH {options}"
+    lines, parts = debezium(changes), r.randrange(1, 14)
     at.mkdir()
     for part in range(parts):
         of_part = lines[len(lines) * part // parts : len(lines) * (part + 1) // parts]
         (at / f"part-{part}.json").write_text("".join(f"{line}\n" for line in of_part))
-    return f"({_KEYED}) WITH ('connector' = 'filesystem', 'path' = '{at}', 'format' = 'debezium-json')"
+    return f"({KEYED}) WITH ('connector' = 'filesystem', 'path' = '{at}', 'format' = 'debezium-json')"
 
 
 def _declare(
@@ -243,7 +250,7 @@ def _declare(
         t_env.execute_sql(f"CREATE TABLE {name} {text}")
     else:
         upserts = kind == "upsert-stream"
-        source = TestingSource(_rows(_upserts(changes) if upserts else changes), 1000)
+        source = TestingSource(_rows(without_old(changes) if upserts else changes), 1000)
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), name).set_parallelism(1)
         typed = stream.map(lambda row: row, _TYPE).set_parallelism(1)
         schema = Schema.new_builder().column("id", "BIGINT NOT NULL").column("g", "BIGINT").column("v", "BIGINT")
@@ -255,26 +262,16 @@ def _declare(
 # --- sinks
 
 
-def _read(kind: str, key: Sequence[int], table: Written) -> Counter[Values]:
-    """Return the rows that stand in a sink."""
-    if kind == "jdbc":
-        with closing(sqlite3.connect(str(table))) as database:
-            return Counter(database.execute("SELECT * FROM o").fetchall())
-    if kind == "files":
-        assert isinstance(table, Path)
-        return _of_files(table)
-    assert not isinstance(table, Path)
-    changes = [(row.get_row_kind(), tuple(row)) for row in table.results()]
-    if kind != "upsert":
-        return left(changes)
-    by_key: dict[Values, Values] = {}
-    for change, row in changes:
+def by_key(changes: Iterable[tuple[RowKind, Values]], key: Sequence[int]) -> Counter[Values]:
+    """Return the rows that are left of changes that replace a row by its key."""
+    rows: dict[Values, Values] = {}
+    for kind, row in changes:
         place = tuple(row[k] for k in key)
-        if change in _GONE:
-            by_key.pop(place, None)
+        if kind in _GONE:
+            rows.pop(place, None)
         else:
-            by_key[place] = row
-    return Counter(by_key.values())
+            rows[place] = row
+    return Counter(rows.values())
 
 
 def _of_files(directory: Path) -> Counter[Values]:
@@ -292,21 +289,69 @@ def _of_files(directory: Path) -> Counter[Values]:
     return +found
 
 
-def _sink(query: Query, kind: str, at: Path) -> tuple[Written, str]:
-    """Return a sink, and how a table is declared that is written to it."""
-    keyed = f"{query.columns}, PRIMARY KEY ({query.key}) NOT ENFORCED"
-    if kind == "stream":
-        return CollectSink(), ""
-    if kind == "jdbc":
-        file = at / "o.db"
+@dataclass(frozen=True)
+class Written:
+    """What a query writes to.
+
+    Args:
+        declared: how a table is declared that is written to it; none where it is a sink of the DataStream API.
+        read: returns the rows that stand in it.
+        sink: of the DataStream API.
+        moves: whether a job that goes on elsewhere leaves nothing in it that is not committed.
+    """
+
+    declared: str
+    read: Callable[[], Counter[Values]]
+    sink: CollectSink | None = None
+    moves: bool = True
+
+
+class Places:
+    """Where tables are read and written.
+
+    Args:
+        at: a directory for files.
+    """
+
+    def __init__(self, at: Path) -> None:
+        self.at = at
+
+    def source(self, name: str, changes: Changes, kind: str, r: random.Random) -> str:
+        """Return how a table is declared that has changes; nothing where it is a stream."""
+        return "" if kind.endswith("stream") else _declaration(changes, kind, r, self.at / name)
+
+    def sink(self, query: Query, kind: str, r: random.Random) -> Written:
+        """Return a sink for the rows of a query."""
+        keyed = f"{query.columns}, PRIMARY KEY ({query.key}) NOT ENFORCED"
+        if kind == "jdbc":
+            return self._database(query, keyed)
+        if kind == "files":
+            out = self.at / "out"
+            options = f"('connector' = 'filesystem', 'path' = '{out}', 'format' = 'debezium-json')"
+            return Written(f"({query.columns}) WITH {options}", lambda: _of_files(out), moves=False)
+        if kind == "stream":
+            stream = CollectSink()
+            return Written("", lambda: left(_results(stream)), stream)
+        table = ValuesTable((), ChangelogMode.upsert() if kind == "upsert" else ChangelogMode.all())
+        declared = f"({query.columns if kind == 'retract' else keyed}) WITH {table.options}"
+        if kind == "upsert":
+            return Written(declared, lambda: by_key(_results(table), query.key_places))
+        return Written(declared, lambda: left(_results(table)))
+
+    def _database(self, query: Query, keyed: str) -> Written:
+        file = self.at / "o.db"
         with closing(sqlite3.connect(str(file))) as database:
             database.execute(f"CREATE TABLE o ({query.columns}, PRIMARY KEY ({query.key}))")
-        return file, f"({keyed}) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{file}', 'table-name' = 'o')"
-    if kind == "files":
-        options = f"('connector' = 'filesystem', 'path' = '{at / 'out'}', 'format' = 'debezium-json')"
-        return at / "out", f"({query.columns}) WITH {options}"
-    table = ValuesTable((), ChangelogMode.upsert() if kind == "upsert" else ChangelogMode.all())
-    return table, f"({query.columns if kind == 'retract' else keyed}) WITH {table.options}"
+
+        def read() -> Counter[Values]:
+            with closing(sqlite3.connect(str(file))) as database:
+                return Counter(database.execute("SELECT * FROM o").fetchall())
+
+        return Written(f"({keyed}) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{file}', 'table-name' = 'o')", read)
+
+
+def _results(table: ValuesTable | CollectSink) -> Changes:
+    return [(row.get_row_kind(), tuple(row)) for row in table.results()]
 
 
 # --- a run
@@ -320,16 +365,15 @@ class Run:
         source, sink: their kinds.
         seed: of all that is random.
         changes: about how many changes a table has.
-        at: a directory.
+        places: where its tables are.
     """
 
-    def __init__(self, name: str, source: str, sink: str, seed: int, changes: int, at: Path) -> None:
+    def __init__(self, name: str, source: str, sink: str, seed: int, changes: int, places: Places) -> None:
         self._random = r = random.Random(f"{name} {source} {sink} {seed}")
-        self.query, self._source, self.sink = QUERIES[name], source, sink
+        self.query, self._source = QUERIES[name], source
         self.tables = {"t": changelog(r, changes), "u": changelog(r, changes)}
-        is_stream = source.endswith("stream")
-        self._declared = {n: "" if is_stream else _declaration(c, source, r, at / n) for n, c in self.tables.items()}
-        self.written, self._declared_sink = _sink(self.query, sink, at)
+        self._declared = {n: places.source(n, c, source, r) for n, c in self.tables.items()}
+        self._written = places.sink(self.query, sink, r)
 
     def _program(self, parallelism: int) -> StreamExecutionEnvironment:
         env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
@@ -338,21 +382,18 @@ class Run:
             t_env.get_config().set(key, value)
         for name, changes in self.tables.items():
             _declare(env, t_env, name, changes, self._source, self._declared[name])
-        if self._declared_sink:
-            t_env.execute_sql(f"CREATE TABLE o {self._declared_sink}")
+        if self._written.sink is None:
+            t_env.execute_sql(f"CREATE TABLE o {self._written.declared}")
             t_env.create_statement_set().add_insert_sql(f"INSERT INTO o {self.query.text}").attach_as_datastream()
         else:
-            assert isinstance(self.written, CollectSink)
-            t_env.to_changelog_stream(t_env.sql_query(self.query.text)).sink_to(self.written)
+            t_env.to_changelog_stream(t_env.sql_query(self.query.text)).sink_to(self._written.sink)
         return env
 
     def run(self, parallelism: int) -> None:
         """Run the job to its end."""
         r = self._random
         most, dies, moves = r.choice([1, 5, 100]), r.choice([0.0, 0.3]), r.choice([0.0, 0.1])
-        if self.sink == "files":
-            # What is open when a job ends early is not committed.
-            moves = 0.0
+        moves *= self._written.moves
         storage = MemoryStorage()
         job = LocalJob(self._program(parallelism), epoch_sizes=lambda: r.randint(1, most), storage=storage)
         while not job.is_finished:
@@ -368,17 +409,24 @@ class Run:
 
     def compare(self) -> None:
         """Raise Difference where another table came of it than SQLite says."""
-        names = [c.split()[0] for c in self.query.columns.split(", ")]
-        found = _read(self.sink, [names.index(k) for k in self.query.key.split(", ")], self.written)
+        found = self._written.read()
         wanted = expected(self.query, self.tables)
         if found != wanted:
             raise Difference(f"too many {found - wanted}, missing {wanted - found}")
 
 
-def check(name: str, source: str, sink: str, parallelism: int, seed: int, changes: int = 30) -> None:
+def check(
+    name: str,
+    source: str,
+    sink: str,
+    parallelism: int,
+    seed: int,
+    changes: int = 30,
+    places: Callable[[Path], Places] = Places,
+) -> None:
     """Run a query over random changes; raise Difference where another table comes of it than SQLite says."""
     with tempfile.TemporaryDirectory() as directory:
-        run = Run(name, source, sink, seed, changes, Path(directory))
+        run = Run(name, source, sink, seed, changes, places(Path(directory)))
         try:
             run.run(parallelism)
             run.compare()
@@ -386,25 +434,34 @@ def check(name: str, source: str, sink: str, parallelism: int, seed: int, change
             raise Difference(f"{name}, {source} to {sink}, parallelism {parallelism}, seed {seed}: {e}") from None
 
 
-def cases(seed: int, count: int) -> Iterable[tuple[str, str, str, int, int]]:
+def cases(
+    seed: int, count: int, sources: Sequence[str] = SOURCES, sinks: Sequence[str] = SINKS
+) -> Iterable[tuple[str, str, str, int, int]]:
     """Yield random cases: a query, a source, a sink, a parallelism and a seed, each query and sink in turn."""
     r, names = random.Random(seed), list(QUERIES)
     for i in range(seed, seed + count):
-        yield names[i % len(names)], r.choice(SOURCES), SINKS[i // len(names) % len(SINKS)], r.randint(1, 4), i
+        yield names[i % len(names)], r.choice(sources), sinks[i // len(names) % len(sinks)], r.randint(1, 4), i
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=2000)
+def main(
+    about: str | None,
+    count: int,
+    sources: Sequence[str] = SOURCES,
+    sinks: Sequence[str] = SINKS,
+    places: Callable[[Path], Places] = Places,
+) -> None:
+    """Run as many cases as the command line says, and print those that differ."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--query", default="")
     options = parser.parse_args()
     failed = done = 0
-    for case in cases(options.seed, options.count):
+    for case in cases(options.seed, options.count, sources, sinks):
         if options.query in ("", case[0]):
             done += 1
             try:
-                check(*case)
+                check(*case, places=places)
             except Exception as e:
                 failed += 1
                 print(f"{case}: {type(e).__name__}: {e}", flush=True)
@@ -413,4 +470,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, 2000)

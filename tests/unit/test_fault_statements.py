@@ -10,14 +10,19 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.faults import sql_changes_job, sql_joins_job, sql_ranks_job
+from tests.faults import sql_changes_job, sql_joins_job, sql_keys_job, sql_ranks_job
 from tests.faults.cases import Case, run
 from tests.faults.sql_statements import SqlJob
 
 from millstream.common.faults import arm
 from millstream.testing import LocalEnvironment
 
-JOBS = {"ranks": sql_ranks_job.JOB, "joins": sql_joins_job.JOB, "changes": sql_changes_job.JOB}
+JOBS = {
+    "ranks": sql_ranks_job.JOB,
+    "joins": sql_joins_job.JOB,
+    "changes": sql_changes_job.JOB,
+    "keys": sql_keys_job.JOB,
+}
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
@@ -43,6 +48,7 @@ CASES = [
     Case("driver.after-commit", "raise", 0, job="sql-joins", local=True),
     Case("restart.from-savepoint", "to-3", 0, job="sql-ranks", local=True),
     Case("restart.from-savepoint", "to-1", 0, job="sql-changes", local=True),
+    Case("driver.in-commit", "raise", 0, job="sql-keys", local=True),
 ]
 
 

@@ -1,0 +1,64 @@
+"""Tables with a primary key, whatever dies: changes of one key come from several subtasks, and stay in order.
+
+    python -m tests.faults.sql_keys_job <directory> [--fault SETTING] [--latest]
+
+runs it once, as a driver of its own; `directory` holds its tables and its checkpoints.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from tests.faults.job import NAME as NAME
+from tests.faults.job import main
+from tests.faults.sql_statements import UPSERTED, SqlJob, Statement
+
+# Groups of 20, 40, 60 .. numbers in no order: all counts are the same for a while, and different at the end.
+_SIZES = list(accumulate(range(20, 181, 20)))
+_GROUP = f"CASE {' '.join(f'WHEN n * 7919 % 1200 < {s} THEN {i}' for i, s in enumerate(_SIZES))} ELSE {len(_SIZES)} END"
+_SIZED = f"SELECT c, h FROM (SELECT h, COUNT(*) AS c FROM (SELECT {_GROUP} AS h FROM ns) AS t GROUP BY h)"
+
+# Rows of a key come into another group, or have other partners, with each change.
+_VERSIONS = "SELECT k, MAX(w) AS w FROM versions GROUP BY k"
+_RANKED = """SELECT k, w FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY w % 7 ORDER BY w DESC) AS rn FROM {}) AS t
+    WHERE rn <= 3"""
+_ALONE = "SELECT k, w FROM {} AS u WHERE NOT EXISTS (SELECT 1 FROM {} AS v WHERE v.w % 17 = u.w % 17)"
+_PARTNERS = "SELECT u.k, u.w, v.w AS x FROM {} AS u LEFT JOIN {} AS v ON v.k = u.w % 13"
+# The last is one row, of one subtask.
+_UNITED = """SELECT k, w FROM {} AS u UNION ALL SELECT k + 1000 AS k, w FROM {} AS v UNION ALL
+    SELECT 5000 AS k, COUNT(*) AS w FROM ns"""
+
+JOB = SqlJob(
+    {
+        # A row of the table is that of one group after the other.
+        "changed_by_key": Statement(_SIZED, "upsertMaterialize=[true]", key=1),
+        "ranked_by_key": Statement(
+            _RANKED.format("upserts"), "upsertMaterialize=[true]", _RANKED.format(f"({UPSERTED})"), key=1
+        ),
+        "alone_by_key": Statement(
+            _ALONE.format("upserts", "versions"),
+            "upsertMaterialize=[true]",
+            _ALONE.format(f"({UPSERTED})", f"({_VERSIONS})"),
+            key=1,
+        ),
+        "partners_by_key": Statement(
+            _PARTNERS.format("upserts", "versions"),
+            "upsertMaterialize=[true]",
+            _PARTNERS.format(f"({UPSERTED})", f"({_VERSIONS})"),
+            key=1,
+        ),
+        "united_by_key": Statement(
+            _UNITED.format("upserts", "versions"),
+            "Union(all=[true]",
+            _UNITED.format(f"({UPSERTED})", f"({_VERSIONS})"),
+            key=1,
+        ),
+        # Into files, where every change counts.
+        "ranked": Statement(_RANKED.format("upserts"), "Rank(", _RANKED.format(f"({UPSERTED})")),
+        "counted_by_key": Statement("SELECT g, COUNT(*), SUM(v) FROM ns GROUP BY g", "GroupAggregate", key=1),
+    }
+)
+build, expected, found = JOB.build, JOB.expected, JOB.found
+
+if __name__ == "__main__":
+    main(build, __doc__)

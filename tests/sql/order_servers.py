@@ -1,0 +1,184 @@
+"""Random changelogs from real Kafka into real Kafka and PostgreSQL: what stands there is what SQLite says.
+
+    python -m tests.sql.order_servers [--count 200] [--seed 0]     (`make sql-order`)
+
+The queries and changes are those of `order.py`. Topics have 1 to 4 partitions, and messages of a key are in one of
+them; sinks have as many subtasks as the query or another number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from tests.sql.order import (
+    COLUMNS,
+    KEYED,
+    Changes,
+    Difference,
+    Places,
+    Query,
+    Values,
+    Written,
+    by_key,
+    debezium,
+    left,
+    main,
+    without_old,
+)
+
+from millstream.common import RowKind
+from millstream.testing.databases import PostgresServer
+from millstream.testing.kafka import KafkaBroker
+
+SOURCES = ("upsert-kafka", "kafka")
+SINKS = ("upsert-kafka", "kafka", "postgres")
+_JSON = {"key.format": "json", "value.format": "json"}
+_names = itertools.count()
+Message = tuple[Any, Any, int]
+
+
+class ServerPlaces(Places):
+    """Tables in Kafka and PostgreSQL.
+
+    Args:
+        kafka, postgres: the servers.
+        at: a directory for files.
+    """
+
+    def __init__(self, kafka: KafkaBroker, postgres: PostgresServer, at: Path) -> None:
+        super().__init__(at)
+        self._kafka, self._postgres = kafka, postgres
+
+    def source(self, name: str, changes: Changes, kind: str, r: random.Random) -> str:
+        topic, partitions = self._new_topic(r)
+        if kind == "upsert-kafka":
+            kept = without_old(changes)
+            values = [None if kind is RowKind.DELETE else _value(row) for kind, row in kept]
+            ids = [row[0] for _, row in kept]
+            columns, options = KEYED, {"connector": kind, **_JSON}
+        else:
+            values = list(debezium(changes))
+            ids = [row[0] for _, row in without_old(changes)]
+            columns = r.choice([COLUMNS, KEYED])
+            options = {"connector": kind, "value.format": "debezium-json", "scan.startup.mode": "earliest-offset"}
+        self._send(topic, [(json.dumps({"id": i}), v, i % partitions) for i, v in zip(ids, values, strict=True)])
+        return f"({columns}) WITH {self._options(topic, {**options, 'scan.bounded.mode': 'latest-offset'})}"
+
+    def sink(self, query: Query, kind: str, r: random.Random) -> Written:
+        keyed = f"{query.columns}, PRIMARY KEY ({query.key}) NOT ENFORCED"
+        more = r.choice([{}, {"sink.parallelism": str(r.randint(1, 4))}])
+        if kind == "postgres":
+            return self._database(query, keyed, more, r)
+        topic, _ = self._new_topic(r)
+        if kind == "upsert-kafka":
+            buffer = {"sink.buffer-flush.max-rows": str(r.randint(2, 20)), "sink.buffer-flush.interval": "1 s"}
+            options = {"connector": kind, **_JSON, **more, **r.choice([{}, buffer])}
+            read = partial(self._upserted, topic, query)
+            return Written(f"({keyed}) WITH {self._options(topic, options)}", read)
+        options = {
+            "connector": kind,
+            "key.format": "json",
+            "key.fields": query.key.replace(", ", ";"),
+            "value.format": "debezium-json",
+            "sink.delivery-guarantee": "exactly-once",
+            "sink.transactional-id-prefix": topic,
+            **more,
+        }
+        read = partial(self._changed, topic)
+        return Written(f"({keyed}) WITH {self._options(topic, options)}", read, moves=False)
+
+    def _database(self, query: Query, keyed: str, more: dict[str, str], r: random.Random) -> Written:
+        table, about = f"o{next(_names)}", self._postgres.conninfo()
+        with psycopg.connect(about, autocommit=True) as connection:
+            connection.execute(f"CREATE TABLE {table} ({query.columns}, PRIMARY KEY ({query.key}))")
+
+        def read() -> Counter[Values]:
+            with psycopg.connect(about) as connection:
+                return Counter(connection.execute(f"SELECT * FROM {table}").fetchall())
+
+        server = f"host={self._postgres.directory}&port={self._postgres.port}&user=postgres"
+        url = f"jdbc:postgresql:///postgres?{server}"
+        rows = {"sink.buffer-flush.max-rows": str(r.choice([1, 3, 100]))}
+        options = {"connector": "jdbc", "url": url, "table-name": table, **rows, **more}
+        return Written(f"({keyed}) WITH {_listed(options)}", read)
+
+    # --- Kafka
+
+    def _new_topic(self, r: random.Random) -> tuple[str, int]:
+        topic, partitions = f"order-{next(_names)}", r.randint(1, 4)
+        self._kafka.create_topic(topic, partitions)
+        return topic, partitions
+
+    def _options(self, topic: str, options: dict[str, str]) -> str:
+        return _listed({"topic": topic, "properties.bootstrap.servers": self._kafka.bootstrap, **options})
+
+    def _send(self, topic: str, messages: Iterable[Message]) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self._kafka.bootstrap, "log_level": 0})
+        for key, value, partition in messages:
+            producer.produce(topic, value, key, partition=partition)
+        assert producer.flush(60) == 0
+
+    def _read(self, topic: str) -> list[Message]:
+        """Return what a topic holds, a partition after the other; messages of a key are in one of them."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        asked = {"group.id": "order", "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 0}
+        consumer = Consumer({"bootstrap.servers": self._kafka.bootstrap, **asked})
+        found: list[Message] = []
+        try:
+            for partition in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
+                consumer.assign([TopicPartition(topic, partition, 0)])
+                while (message := consumer.poll(30)) is not None and message.error() is None:
+                    found.append((message.key(), message.value(), partition))
+                assert message is not None, "a transaction is open"
+        finally:
+            consumer.close()
+        if len({(key, partition) for key, _, partition in found}) > len({key for key, _, _ in found}):
+            raise Difference("messages of one key are in several partitions")
+        return found
+
+    def _upserted(self, topic: str, query: Query) -> Counter[Values]:
+        changes: Changes = []
+        for key, value, _ in self._read(topic):
+            told = json.loads(value or key)
+            names = [column.split()[0] for column in query.columns.split(", ")]
+            row = tuple(told.get(name) for name in names)
+            changes.append((RowKind.DELETE if value is None else RowKind.INSERT, row))
+        return by_key(changes, query.key_places)
+
+    def _changed(self, topic: str) -> Counter[Values]:
+        changes: Changes = []
+        for _, value, _ in self._read(topic):
+            told = json.loads(value)
+            sides = (("before", RowKind.DELETE), ("after", RowKind.INSERT))
+            changes += [(kind, tuple(told[side].values())) for side, kind in sides if told[side] is not None]
+        return left(changes)
+
+
+def _value(row: Values) -> str:
+    return json.dumps(dict(zip(("id", "g", "v"), row, strict=True)))
+
+
+def _listed(options: dict[str, str]) -> str:
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    return f"({listed})"
+
+
+def places(kafka: KafkaBroker, postgres: PostgresServer) -> Callable[[Path], Places]:
+    """Return where the tables of a run are."""
+    return partial(ServerPlaces, kafka, postgres)
+
+
+if __name__ == "__main__":
+    with KafkaBroker() as broker, PostgresServer() as server:
+        main(__doc__, 200, SOURCES, SINKS, places(broker, server))
