@@ -425,6 +425,7 @@ def test_nobody_submits_or_ends_without_the_token(cluster: Target) -> None:
         "GET /jars",
         "POST /jars/a/run",
         "POST /jars/a/plan",
+        "POST /savepoint-disposal",
     ):
         for shown in (
             {},

@@ -21,6 +21,7 @@ from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
 from millstream.spark.java import find_java
 
+TOKEN = "t" * 32
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
 
 
@@ -37,7 +38,7 @@ class World:
         self.jobs = [self._start(name) for name in ("first", "second")]
         options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
         assert options is not None
-        self.server = PublicServer(make_app(service_of(self.registry, SETTINGS, None, 1000)), options)
+        self.server = PublicServer(make_app(service_of(self.registry, SETTINGS, TOKEN, 1000)), options)
         self.server.start()
 
     def _start(self, name: str) -> str:
@@ -52,7 +53,12 @@ class World:
         home = flink_folder()
         assert home is not None
         java = Path(find_java().path).parents[1]
-        environment = {**os.environ, "FLINK_HOME": str(home), "JAVA_HOME": str(java)}
+        environment = {
+            **os.environ,
+            "FLINK_HOME": str(home),
+            "JAVA_HOME": str(java),
+            "FLINK_REST_CLIENT_HEADERS": f"Authorization:Bearer {TOKEN}",
+        }
         address = self.server.url.removeprefix("http://")
         done = subprocess.run(
             ["bash", str(home / "bin" / "flink"), command, "-m", address, *words],

@@ -111,7 +111,8 @@ def _conform(tmp_path: Path, app: Any, left_out: set[str], **world: Any) -> None
 @needs_schemathesis
 def test_answers_about_jobs_fit_the_file(tmp_path: Path) -> None:
     registry = Registry()
-    service = service_of(registry, {"parallelism.default": "2"}, None, 1000)
+    service = service_of(registry, {"parallelism.default": "2"}, TOKEN, 1000)
+    shown = {"Authorization": f"Bearer {TOKEN}"}
     job, stopped, cancelled = (_start(registry) for _ in range(3))
     try:
         _take_checkpoints(registry, job)
@@ -127,7 +128,7 @@ def test_answers_about_jobs_fit_the_file(tmp_path: Path) -> None:
             "triggerid": "ab" * 16,
         }
         app = make_app(service)
-        client = TestClient(app)
+        client = TestClient(app, headers=shown)
         begun = {"target-directory": str(tmp_path), "triggerId": parameters["triggerid"]}
         for path in ("savepoints", "checkpoints"):
             assert client.post(f"/jobs/{view.job_id}/{path}", json=begun).status_code == 202
@@ -141,13 +142,14 @@ def test_answers_about_jobs_fit_the_file(tmp_path: Path) -> None:
         queries = {"GET /jobs/metrics": {"get": "uptime"}}
         _conform(
             tmp_path, app, {*LEFT_OUT, *OF_CLUSTER, *STEERING}, parameters=parameters, bodies=bodies,
-            queries=queries, once=list(bodies), special=special,
+            queries=queries, once=list(bodies), special=special, headers=shown,
         )  # fmt: skip
         # What ends a job comes last, each with a job of its own.
         parameters["jobid"] = str(stopped.get_job_id())
         special = {"PATCH /jobs/{jobid}": {"jobid": str(cancelled.get_job_id())}}
         others = set(OPERATIONS) - STEERING
-        _conform(tmp_path, app, others, parameters=parameters, once=sorted(STEERING), special=special, bodies={
+        once = sorted(STEERING)
+        _conform(tmp_path, app, others, parameters=parameters, once=once, special=special, headers=shown, bodies={
             "POST /jobs/{jobid}/stop": {"targetDirectory": str(tmp_path), "drain": False},
             "PUT /jobs/{jobid}/resource-requirements": {
                 parameters["vertexid"]: {"parallelism": {"lowerBound": 1, "upperBound": 2}}

@@ -11,14 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
+from millstream.checkpoint.manifest import NAME, Manifest, encode_manifest
+from millstream.checkpoint.snapshot import Snapshot
 from millstream.cli.main import main
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.private_files import NotPrivateError, make_private_directory, runtime_directory
 from millstream.gateway.server import Gateway
+from millstream.service.app import Service, make_app
 from millstream.service.client import services
 from millstream.service.options import ServiceOptions
+from millstream.service.registry import Registry
 from millstream.service.run_file import RunFile, running_services
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "sql-gateway.endpoint.rest.port": "auto"}
@@ -187,3 +192,24 @@ def test_service_options_read_token_from_private_file(tmp_path: Path) -> None:
 
 def _options(settings: dict[str, str]) -> Any:
     return ServiceOptions.read(Configuration.from_dict(settings))
+
+
+# --- paths that requests name
+
+
+def test_service_deletes_savepoint_only_for_who_shows_a_token(tmp_path: Path) -> None:
+    location = tmp_path / "savepoint"
+    location.mkdir()
+    manifest = Manifest("savepoint", 1, 1, Snapshot("id", "job", 1), "")
+    (location / NAME).write_bytes(encode_manifest(manifest))
+    asked = {"savepoint-path": str(location)}
+    refused = TestClient(make_app(Service(Registry()))).post("/savepoint-disposal", json=asked)
+    assert refused.status_code == 403 and "millstream.rest.token-file" in refused.text
+    client = TestClient(make_app(Service(Registry(), token="secret")))
+    assert client.post("/savepoint-disposal", json=asked).status_code == 401
+    assert location.exists()
+    shown = {"Authorization": "Bearer secret"}
+    trigger = client.post("/savepoint-disposal", json=asked, headers=shown).json()["request-id"]
+    while client.get(f"/savepoint-disposal/{trigger}", headers=shown).json()["status"]["id"] != "COMPLETED":
+        pass
+    assert not location.exists()

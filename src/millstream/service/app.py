@@ -85,6 +85,7 @@ def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
         slots=slots,
         workers=OwnWorkers(service.registry, slots, service.lines, service.heard),
         said=service.heard.logged,
+        token=service.token,
     )
     routes = [
         *jobs.routes(),

@@ -18,7 +18,7 @@ from millstream.checkpoint.dispose import dispose_savepoint
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
-from millstream.service.http import Refused, an_id, answer, body_of, names_of
+from millstream.service.http import Refused, an_id, answer, body_of, names_of, shows
 from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.logs import Line, RecentLines, text_of
 from millstream.service.operations import Operations
@@ -51,6 +51,7 @@ class Household:
         said: returns what the functions of all jobs have logged.
         submits: whether programs can be submitted.
         is_history: whether all jobs have ended.
+        token: what who names a path must show; None where nobody may name one.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Household:
     said: Callable[[], list[Line]] = list
     submits: bool = False
     is_history: bool = False
+    token: str | None = None
 
 
 class ClusterApi:
@@ -195,12 +197,25 @@ class ClusterApi:
         return answer({"dataSets": []})
 
     async def dispose(self, request: Request) -> Response:
+        self._check_may_name_paths(request)
         path = (await body_of(request)).get("savepoint-path")
         if not isinstance(path, str) or not path:
             raise Refused(400, "savepoint-path must be given.")
         done: Future[None] = Future()
         asyncio.get_running_loop().run_in_executor(None, self._dispose, path, done)
         return answer({"request-id": self._operations.start(_NO_JOB, "savepoint-disposal", done)})
+
+    def _check_may_name_paths(self, request: Request) -> None:
+        """Whoever names a path has it read, and here deleted, as the user of this process."""
+        token = self._home.token
+        if token is None:
+            raise Refused(
+                403,
+                "A savepoint is deleted for nobody who has shown no token: set millstream.rest.token-file for this "
+                "service, or delete it with `millstream savepoint dispose`.",
+            )
+        if not shows(request.headers.get("authorization", ""), token):
+            raise Refused(401, "Whoever deletes a savepoint must show the token: Authorization: Bearer <token>.")
 
     def _dispose(self, path: str, done: Future[None]) -> None:
         try:

@@ -106,5 +106,7 @@ class ArchiveDirectory:
 
 def history_app(shelf: Shelf, settings: dict[str, str], token: str | None, refresh_ms: int) -> Starlette:
     """Return the application that shows archives."""
-    home = Household(settings=settings, refresh_ms=refresh_ms, log=RecentLines(), lines=shelf.lines, is_history=True)
+    home = Household(
+        settings=settings, refresh_ms=refresh_ms, log=RecentLines(), lines=shelf.lines, is_history=True, token=token
+    )
     return assembled([*ElsewhereApi(shelf).routes(), *ClusterApi(home).routes()], token)

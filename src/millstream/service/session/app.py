@@ -59,6 +59,7 @@ def cluster_app(cluster: Cluster) -> Starlette:
         slots=cluster.programs.slots,
         workers=SessionWorkers(cluster.programs),
         submits=cluster.submits,
+        token=cluster.submit_token,
     )
     session = SessionApi(
         cluster.programs, cluster.uploads, cluster.submit_token, cluster.most_uploaded, cluster.end, cluster.submits
