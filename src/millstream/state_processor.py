@@ -28,6 +28,7 @@ from millstream.checkpoint.inspect import (
     StateInfo,
 )
 from millstream.checkpoint.rows import StateRow
+from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.pickles import load
@@ -71,10 +72,12 @@ class Savepoint:
 
         Args:
             path: its directory, or a URL that fsspec reaches.
-            configuration: settings of remote storage (`s3.*`), and of Spark for `as_dataframe`.
+            configuration: settings of remote storage (`s3.*`), of Spark for `as_dataframe`, and
+                `millstream.state.signing-key-file`: with it, what is not signed with that key is refused.
         """
         config = configuration or Configuration()
-        return Savepoint(Inspection.open(os.fspath(path), storage_options(config), load), config)
+        keys = signing_keys(config)
+        return Savepoint(Inspection.open(os.fspath(path), storage_options(config), load, keys), config)
 
     # --- what it is
 
@@ -205,4 +208,4 @@ class Savepoint:
         Args:
             path: a directory that is empty or not there yet, or a URL that fsspec reaches.
         """
-        return self._edit.write(os.fspath(path))
+        return self._edit.write(os.fspath(path), keys=signing_keys(self._config))

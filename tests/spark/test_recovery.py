@@ -308,7 +308,15 @@ def test_layout_retention_and_number_retained(config: Configuration, tmp_path: P
     assert 0 < at < 5000 and sorted(sink.results())[-1] == counted(5000)[-1]
 
 
+def sign(config: Configuration, key: Path) -> None:
+    """Let a job sign its state."""
+    key.write_text("0123456789abcdef")
+    key.chmod(0o600)
+    config.set_string("millstream.state.signing-key-file", str(key))
+
+
 def test_savepoint_stop_and_restore_with_another_parallelism(config: Configuration, tmp_path: Path) -> None:
+    sign(config, tmp_path / "key")
     env, first = checkpointed(config, tmp_path / "cp"), CollectSink()
     counting(env, first, 20_000, rate=1000)
     job = env.execute_async()
@@ -317,7 +325,8 @@ def test_savepoint_stop_and_restore_with_another_parallelism(config: Configurati
     assert job.get_job_status().result() is JobStatus.RUNNING
     stopped = job.stop_with_savepoint(False, str(tmp_path / "sp")).result()
     job.get_job_execution_result().result()
-    assert json.loads(Path(kept, "_metadata").read_text().splitlines()[0])["millstream"] == "savepoint"
+    header = json.loads(Path(kept, "_metadata").read_text().splitlines()[0])
+    assert header["millstream"] == "savepoint" and header["signature"]
     before = len(first.results())
     # A savepoint can be moved.
     moved = tmp_path / "moved"
@@ -507,6 +516,8 @@ def test_spark_itself_is_killed(config: Configuration, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["snapshot-compression=true", "incremental=false"])
 def test_compressed_and_complete_checkpoints(config: Configuration, tmp_path: Path, setting: str) -> None:
+    # Slots that come in place of others have no key, and check all the same what they read.
+    sign(config, tmp_path / "key")
     env, sink = checkpointed(config, tmp_path / "cp", 100), CollectSink()
     key, _, value = setting.partition("=")
     env.get_configuration().set_string(f"execution.checkpointing.{key}", value)

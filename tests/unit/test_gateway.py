@@ -17,6 +17,7 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pytest
+from test_signed_state import foreign_savepoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -334,6 +335,38 @@ def test_who_does_not_show_the_token_is_refused() -> None:
         gateway.stop()
     with pytest.raises(InvalidProgramError, match="set millstream.rest.token"):
         Gateway({"sql-gateway.endpoint.rest.port": "auto", "sql-gateway.endpoint.rest.bind-address": "0.0.0.0"})
+
+
+def test_foreign_savepoint_is_opened_only_for_who_shows_the_token(gateway: Gateway, tmp_path: Path) -> None:
+    mark = tmp_path / "attacked"
+    location = foreign_savepoint(tmp_path / "foreign", mark)
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef")
+    key.chmod(0o600)
+    client = Client(gateway, **{"execution.state-recovery.ignore-unclaimed-state": "true"})
+    client.rows("CREATE TABLE few (n BIGINT) WITH ('connector'='datagen','number-of-rows'='1')")
+    client.rows("CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole')")
+    attack = f"SET 'execution.state-recovery.path' = '{location}'"
+    # Who has found out the session, too, is refused without the token, at every version.
+    for version in (1, 2, 3, 4):
+        for path, body in (
+            ("statements", {"statement": attack}),
+            ("statements", {"statement": "INSERT INTO s SELECT n FROM few", "executionConfig": {}}),
+            ("configure-session", {"statement": attack}),
+        ):
+            asked = f"{client.path.replace('/v4', f'/v{version}')}/{path}"
+            for token in (None, "guessed"):
+                assert flinks.ask(gateway.url, asked, "POST", body, token)[0] == 401
+    assert "execution.state-recovery.path" not in client.ask(client.path)[1]["properties"]
+    assert not mark.exists()
+    # With the token, the state is restored, unless there is a key that it is not signed with.
+    client.rows(attack)
+    client.rows(f"SET 'millstream.state.signing-key-file' = '{key}'")
+    assert "_metadata is not signed" in client.refused("INSERT INTO s SELECT n FROM few")
+    assert not mark.exists()
+    client.rows("RESET 'millstream.state.signing-key-file'")
+    client.rows("INSERT INTO s SELECT n FROM few")
+    eventually(mark.exists)
 
 
 # --- operations, without a gateway

@@ -16,6 +16,7 @@ from typing import Any
 from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo, find_operator
 from millstream.checkpoint.manifest import NAME, Manifest, encode_manifest
 from millstream.checkpoint.rows import Address, Flat, Layout, StateRow
+from millstream.checkpoint.signing import SigningKeys
 from millstream.checkpoint.snapshot import (
     Snapshot,
     SubtaskSnapshot,
@@ -116,6 +117,7 @@ class Edit:
     def __init__(self, inspection: Inspection, clock: Callable[[], float] = time.time) -> None:
         self._from = inspection
         self._clock = clock
+        self._digests = False
         # The operators as they will be, by the ids they have now.
         vertices = inspection.snapshot.vertices.values()
         self._operators = {o.id: replace(o, tables=dict(o.tables)) for v in vertices for o in v.operators}
@@ -175,27 +177,27 @@ class Edit:
 
     # --- what is written
 
-    def write(self, location: str, options: dict[str, Any] | None = None) -> str:
-        """Write the savepoint; return where it is."""
+    def write(self, location: str, options: dict[str, Any] | None = None, keys: SigningKeys | None = None) -> str:
+        """Write the savepoint, signed where there are keys; return where it is."""
         storage = open_storage(location, options if options is not None else self._from.options)
         if storage.list(""):
             raise InvalidProgramError(f"{storage.url} is not empty: a savepoint needs a directory of its own.")
         try:
-            self._write_to(storage, int(self._clock() * 1000))
+            self._write_to(storage, int(self._clock() * 1000), keys)
         except BaseException:
             # It was empty: all that is there now is half a savepoint.
             storage.delete("")
             raise
         return storage.url
 
-    def _write_to(self, storage: Storage, now: int) -> None:
-        before = self._from.manifest
+    def _write_to(self, storage: Storage, now: int, keys: SigningKeys | None) -> None:
+        before, self._digests = self._from.manifest, keys is not None
         snapshot = self._snapshot(storage, now)
         names = snapshot.parts()
         manifest = Manifest("savepoint", before.id, now, snapshot, "", {"made-from": self._from.location})
         if names:
             storage.make_durable(names)
-        storage.publish(NAME, encode_manifest(manifest))
+        storage.publish(NAME, encode_manifest(manifest, keys))
 
     def _snapshot(self, storage: Storage, now: int) -> Snapshot:
         before = self._from.snapshot
@@ -255,7 +257,7 @@ class Edit:
             tables[state.table] = StateTable(state.table, layout.kind, layout.address, layout.gather(flat))
         if not any(len(t) for t in tables.values()):
             return None
-        return write_part(name, _sections(tables), place.max_parallelism, storage.write)
+        return write_part(name, _sections(tables), place.max_parallelism, storage.write, self._digests)
 
     def _carried(self, carried: bytes, head: str) -> bytes:
         """Return what a subtask carries besides state, with operators under their new ids; its chain began with one."""

@@ -14,6 +14,7 @@ from typing import Any
 from millstream.checkpoint.column_rows import column_rows, names_of
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.rows import Address, Layout, StateRow, is_internal, shown_kind, shown_name
+from millstream.checkpoint.signing import SigningKeys
 from millstream.checkpoint.snapshot import OperatorSnapshot, VertexSnapshot, operator_of, state_id_of, unpack
 from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.store import Found, list_checkpoints, open_checkpoint
@@ -114,16 +115,22 @@ class Inspection:
         self._indexed: dict[str, list[_Indexed]] = {}
 
     @staticmethod
-    def open(location: str, options: dict[str, Any] | None = None, loads: Loads = load_restricted) -> Inspection:
+    def open(
+        location: str,
+        options: dict[str, Any] | None = None,
+        loads: Loads = load_restricted,
+        keys: SigningKeys | None = None,
+    ) -> Inspection:
         """Open a checkpoint or savepoint, given its directory or its manifest.
 
         Args:
             location: where it is.
             options: of its storage.
             loads: reads the pickles of rows; `millstream.common.pickles.load` where whoever wrote them is trusted.
+            keys: what it must be signed with.
         """
         try:
-            return Inspection(open_checkpoint(location, options), options, loads)
+            return Inspection(open_checkpoint(location, options, keys), options, loads)
         except DamagedStateError:
             inside = list_checkpoints(location, options)
             if not inside:

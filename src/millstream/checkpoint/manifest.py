@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from millstream.checkpoint.signing import SigningKeys, check_digests
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.common.checksums import crc32
 from millstream.common.errors import DamagedStateError
@@ -75,7 +76,8 @@ class Origin:
         )
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: Manifest, keys: SigningKeys | None = None) -> bytes:
+    """Return the bytes of a manifest, signed where there are keys."""
     snapshot = manifest.snapshot
     body = json.dumps(
         {
@@ -96,11 +98,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
     ).encode(errors="backslashreplace")
     checksum = _checksum(manifest.kind, VERSION, body)
     header = {"millstream": manifest.kind, "version": VERSION, "length": len(body), "crc32": checksum}
+    if keys is not None:
+        check_digests(f"The {manifest.kind} of job '{snapshot.job_name}'", snapshot.checksums())
+        header["signature"] = keys.sign(_signed(manifest.kind, VERSION, body))
     return json.dumps(header).encode() + b"\n" + body
 
 
-def decode_manifest(name: str, data: bytes) -> Manifest:
-    """Read a manifest; what cannot be used is an error that names the file."""
+def decode_manifest(name: str, data: bytes, keys: SigningKeys | None = None) -> Manifest:
+    """Read a manifest; what cannot be used is an error that names the file, and so is what none of the keys signed."""
     head, newline, body = data.partition(b"\n")
     try:
         header = json.loads(head)
@@ -114,6 +119,8 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
         )
     if not newline or len(body) != header.get("length") or _checksum(kind, version, body) != header.get("crc32"):
         raise DamagedStateError(f"{name} is damaged: it is incomplete or fails its checksum.")
+    if keys is not None:
+        keys.check(name, _signed(kind, version, body), header.get("signature"))
     read = json.loads(body)
     for earlier in range(version, VERSION):
         _UPGRADES[earlier](read)
@@ -126,6 +133,8 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
         {operator: _from_base64(state) for operator, state in read["sources"].items()},
         {operator: _from_base64(staged) for operator, staged in read["committables"].items()},
     )
+    if keys is not None:
+        check_digests(name, snapshot.checksums())
     return Manifest(kind, read["id"], read["timestamp"], snapshot, read["state"], read["properties"])
 
 
@@ -141,6 +150,10 @@ _UPGRADES = {1: _upgrade_1}
 
 def _checksum(kind: str, version: int, body: bytes) -> int:
     return crc32(body, crc32(f"{kind} {version}".encode()))
+
+
+def _signed(kind: str, version: int, body: bytes) -> bytes:
+    return f"{kind} {version}\n".encode() + body
 
 
 def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:

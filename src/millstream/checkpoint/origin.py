@@ -10,6 +10,7 @@ from typing import Any
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.owner import is_alive
+from millstream.checkpoint.signing import SigningKeys, signing_keys
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.checkpoint.store import (
     Found,
@@ -68,14 +69,14 @@ def find_origin(config: Configuration, job_name: str, is_alive: IsAlive = is_ali
     if path is None:
         return None
     allow, claim = IGNORE_UNCLAIMED.read(config), CLAIM_MODE.read(config)
-    options = storage_options(config)
+    options, keys = storage_options(config), signing_keys(config)
     if path == LATEST:
-        latest = _latest(config, job_name, options, is_alive)
+        latest = _latest(config, job_name, options, keys, is_alive)
         if latest is None:
             return None
         found, size = latest
     else:
-        found = open_checkpoint(path, options)
+        found = open_checkpoint(path, options, keys)
         size = verify(found, options)
     claimed = claim is ClaimMode.CLAIM or path == LATEST
     return Origin(found.manifest, found.location, found.state_url(), allow, claimed, size)
@@ -83,10 +84,10 @@ def find_origin(config: Configuration, job_name: str, is_alive: IsAlive = is_ali
 
 def find_published(config: Configuration, job_name: str, locations: Sequence[str]) -> Origin:
     """Return the newest of a job's published checkpoints that can be read; they are given oldest first."""
-    options, problems = storage_options(config), []
+    options, keys, problems = storage_options(config), signing_keys(config), []
     for location in reversed(locations):
         try:
-            found = open_checkpoint(location, options)
+            found = open_checkpoint(location, options, keys)
             size = verify(found, options)
         except DamagedStateError as e:
             problems.append(str(e))
@@ -147,7 +148,7 @@ def subsume_runs(directory: str, runs: Sequence[str], options: dict[str, Any]) -
 
 
 def _latest(
-    config: Configuration, job_name: str, options: dict[str, Any], is_alive: IsAlive
+    config: Configuration, job_name: str, options: dict[str, Any], keys: SigningKeys | None, is_alive: IsAlive
 ) -> tuple[Found, int] | None:
     """Return the newest checkpoint of a job of that name that can be read, and how many bytes of state it has."""
     directory = CheckpointOptions.read(config).directory
@@ -164,6 +165,9 @@ def _latest(
                 f"{owner.get('host')}): stop it first."
             )
         try:
+            if keys is not None:
+                # Only now: jobs of other names may have other keys, or none.
+                found = open_checkpoint(found.location, options, keys)
             size = verify(found, options)
         except DamagedStateError as e:
             problems.append(str(e))

@@ -14,6 +14,7 @@ from typing import Any
 
 from millstream.checkpoint.changed_query import is_of_sql, why_it_does_not_fit
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
+from millstream.common.checksums import Checksum
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.carried import (
@@ -57,7 +58,7 @@ class Start:
     epoch: int = 0
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     chains: dict[tuple[int, int, str], list[str]] = field(default_factory=dict)
-    checksums: dict[tuple[int, int, str], int] = field(default_factory=dict)
+    checksums: dict[tuple[int, int, str], Checksum] = field(default_factory=dict)
     carried: dict[Address, bytes] = field(default_factory=dict)
     sources: dict[str, bytes] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()

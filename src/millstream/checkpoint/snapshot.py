@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.checksums import Checksum
 from millstream.common.pickles import dump
 from millstream.state.changelog import Loads
 from millstream.state.restored import StoredState
@@ -36,7 +38,7 @@ class SubtaskSnapshot:
     states: dict[str, Chain] = field(default_factory=dict)
     parts: dict[str, StoredState] = field(default_factory=dict)
     carried: bytes = b""
-    checksums: dict[str, int] = field(default_factory=dict)
+    checksums: dict[str, Checksum] = field(default_factory=dict)
 
 
 @dataclass
@@ -79,6 +81,12 @@ class Snapshot:
         return {
             name for v in self.vertices.values() for s in v.subtasks for chain in s.states.values() for name in chain
         }
+
+    def checksums(self) -> Iterator[Checksum | None]:
+        """Yield the checksums by which all state files are known: of a chain the last, which stands for the others."""
+        for subtask in (s for v in self.vertices.values() for s in v.subtasks):
+            yield from (subtask.checksums.get(i) for i, chain in subtask.states.items() if chain)
+            yield from (part.checksum for part in subtask.parts.values())
 
     def parts(self) -> list[str]:
         """Return the names of the files that state was exported to, for a savepoint."""

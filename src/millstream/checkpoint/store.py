@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
+from millstream.checkpoint.signing import SigningKeys
 from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import DamagedStateError, DeposedError, InvalidProgramError, MillstreamError
 from millstream.common.faults import fault_point
@@ -80,6 +81,7 @@ class CheckpointStore:
         owner: dict[str, Any],
         options: dict[str, Any] | None = None,
         register: Register | None = None,
+        keys: SigningKeys | None = None,
     ) -> None:
         """Take a job's directory.
 
@@ -88,8 +90,10 @@ class CheckpointStore:
             owner: who takes it, for whoever finds it taken.
             options: what file systems must be told, for savepoints elsewhere.
             register: which checkpoints count; None where all that are there do.
+            keys: what manifests are signed with.
         """
         self.storage = storage
+        self._keys = keys
         self._register = register
         self.options: dict[str, Any] = options or {}
         self._token = uuid.uuid4().hex
@@ -119,7 +123,7 @@ class CheckpointStore:
         location = f"{self.storage.url}/{directory}"
         if self._register is not None:
             manifest = replace(manifest, properties={**manifest.properties, "term": self._register.term})
-        self.storage.publish(f"{directory}/{NAME}", encode_manifest(manifest))
+        self.storage.publish(f"{directory}/{NAME}", encode_manifest(manifest, self._keys))
         if self._register is not None:
             fault_point("driver.before-publish")
             self._register.publish(location)
@@ -164,7 +168,7 @@ class CheckpointStore:
         parts = manifest.snapshot.parts()
         if parts:
             storage.make_durable(parts)
-        storage.publish(NAME, encode_manifest(manifest))
+        storage.publish(NAME, encode_manifest(manifest, self._keys))
         return storage.url
 
     def discard(self, checkpoint_id: int) -> None:
@@ -263,8 +267,11 @@ class Found:
         return f"{base}/{state}" if state else base
 
 
-def open_checkpoint(location: str, options: dict[str, Any] | None = None) -> Found:
-    """Read the manifest of a checkpoint or savepoint, given its directory or the manifest itself."""
+def open_checkpoint(location: str, options: dict[str, Any] | None = None, keys: SigningKeys | None = None) -> Found:
+    """Read the manifest of a checkpoint or savepoint, given its directory or the manifest itself.
+
+    With keys, one that none of them has signed is refused.
+    """
     location = location.rstrip("/").removesuffix(f"/{NAME}")
     storage = open_storage(location, options)
     if NAME not in storage.list(""):
@@ -274,7 +281,7 @@ def open_checkpoint(location: str, options: dict[str, Any] | None = None) -> Fou
         )
     data = bytes(storage.read(NAME))
     storage.forget([NAME])
-    return Found(decode_manifest(f"{storage.url}/{NAME}", data), storage.url)
+    return Found(decode_manifest(f"{storage.url}/{NAME}", data, keys), storage.url)
 
 
 def list_checkpoints(directory: str, options: dict[str, Any] | None = None) -> list[tuple[str, int]]:

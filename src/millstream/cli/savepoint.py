@@ -11,12 +11,14 @@ import click
 from millstream.checkpoint.declared import declared_states
 from millstream.checkpoint.dispose import dispose_savepoint
 from millstream.checkpoint.inspect import Inspection
+from millstream.checkpoint.sign import sign_savepoint
 from millstream.checkpoint.upgrade import Finding, Match, UpgradeReport, check_upgrade
 from millstream.cli.output import JSON, print_json, table, tell
 from millstream.cli.program import load_plan
 from millstream.cli.remote import at_service, take_savepoint
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
 from millstream.cli.state import heading, open_inspection
+from millstream.common.configuration import Configuration
 from millstream.datastream.command_line import ProgramPlanned
 from millstream.operators.protocol import JobPlan
 from millstream.operators.vertex import JobSettings
@@ -134,6 +136,16 @@ def _verdict(report: UpgradeReport, program: str, fits: bool) -> str:
         lost = " State that may be lost can be left out with --allow-non-restored-state." if report.lost else ""
         return f"{program} does not fit.{lost}"
     return f"{program} fits{', as far as could be compared' if report.unknown else ''}."
+
+
+@savepoint.command()
+@click.argument("path")
+@JSON
+@DEFINES
+def sign(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
+    """Sign the savepoint at PATH, whose writer you trust, with the key of millstream.state.signing-key-file."""
+    place = sign_savepoint(path, Configuration.from_dict(as_settings(defines)))
+    tell(as_json, f"{place} is signed.", signed=place)
 
 
 @savepoint.command()

@@ -16,6 +16,7 @@ from millstream.checkpoint.difference import RowDifference, StateDifference, dif
 from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo
 from millstream.checkpoint.query import is_key, row_as_json
 from millstream.checkpoint.rows import StateRow
+from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import is_remote, local_path, storage_options
 from millstream.cli.output import JSON, count, limited, print_json, shorten, table
 from millstream.cli.settings import DEFINES, as_settings
@@ -46,14 +47,14 @@ def open_inspection(path: str, defines: tuple[str, ...], trust: bool = False) ->
 
     Args:
         path: what is given.
-        defines: settings, for storage.
+        defines: settings, of storage and of the key that it must be signed with.
         trust: whether objects of the program's classes are made, which can run code, instead of stand-ins.
     """
     loads = load if trust else load_restricted
-    options = storage_options(Configuration.from_dict(as_settings(defines)))
-    if is_remote(path) or os.path.exists(local_path(path)) or os.sep in path:
-        return Inspection.open(path, options, loads)
-    return Inspection.open(_last_checkpoint_of(path), options, loads)
+    config = Configuration.from_dict(as_settings(defines))
+    is_path = is_remote(path) or os.path.exists(local_path(path)) or os.sep in path
+    location = path if is_path else _last_checkpoint_of(path)
+    return Inspection.open(location, storage_options(config), loads, signing_keys(config))
 
 
 def _last_checkpoint_of(job: str) -> str:

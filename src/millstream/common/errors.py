@@ -53,6 +53,10 @@ class DamagedStateError(MillstreamError):
     """A file of a checkpoint or savepoint cannot be used: it is missing, damaged, or of a newer version."""
 
 
+class UntrustedStateError(MillstreamError):
+    """A checkpoint or savepoint is not signed with a key that this job trusts."""
+
+
 class StateNotSharedError(MillstreamError):
     """A machine of the cluster does not see where a job's state is."""
 

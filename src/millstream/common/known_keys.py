@@ -46,6 +46,7 @@ OWN = (
     "millstream.rest.token-file",
     "millstream.spark.class-archive",
     "millstream.spark.log-level",
+    "millstream.state.signing-key-file",
     "millstream.testing.fault",
 )
 # Where a key begins like this, and nobody knows it, it is no parameter of the user's own.

@@ -139,11 +139,18 @@ class Execution:
             ending=frozenset(v.id for v in vertices if v.id in ending),
             held=frozenset(v.id for v in vertices if v.id in held),
             ahead={v.id: ahead[v.id] for v in vertices if v.id in ahead},
-            state_files={a: files for a in addresses if (files := self._state_files.get(a))},
+            state_files={a: self._checked(a, files) for a in addresses if (files := self._state_files.get(a))},
             carried={a: carried for a in addresses if (carried := self._carried.get(a))},
             held_since={a: self._held_since[a] for a in addresses if a in self._held_since},
             **about,
         )
+
+    def _checked(self, address: Address, files: dict[str, Version]) -> dict[str, Version]:
+        """Return files with the digests that slots must find them to have, where those are known."""
+        if not self.plan.settings.digests:
+            return files
+        known = {i: self._checksums.get((*address, i)) for i in files}
+        return {i: StoredState(f, known[i]) if isinstance(f, str) else f for i, f in files.items()}
 
     def acknowledge(self, reports: list[SlotReport]) -> tuple[list[str], bool]:
         """Everything an epoch did counts from here on.

@@ -27,6 +27,7 @@ from millstream.checkpoint.origin import (
 )
 from millstream.checkpoint.owner import is_alive, this_process
 from millstream.checkpoint.restore import restore
+from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
@@ -180,6 +181,7 @@ def _prepare(launch: Launch, graph: JobGraph, checkpoints: CheckpointOptions, cl
         batch=launch.batch,
         clock=launch.clock,
         compressed=checkpoints.compression,
+        digests=signing_keys(config) is not None,
         run_id=None if claim.fence is None else claim.fence.run_id,
     )
     options = JobOptions(
@@ -284,7 +286,7 @@ def _start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMast
     storage = open_storage(f"{checkpoints}/{settings.writes_as}", reach, scratch)
     claim = prepared.claim
     _clear_ended(prepared, checkpoints, storage.url)
-    store = CheckpointStore(storage, claim.owner, reach, claim.fence)
+    store = CheckpointStore(storage, claim.owner, reach, claim.fence, signing_keys(config))
     try:
         engine = make_engine(Home(directory, StateLocation(f"{storage.url}/{SHARED}", reach, scratch)))
     except InvalidProgramError:

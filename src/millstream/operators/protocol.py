@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from millstream.common.checksums import Checksum
 from millstream.common.records import record
 from millstream.operators.carried import has_requests, has_unread
 from millstream.operators.insight import Insight
@@ -158,7 +159,7 @@ class SubtaskReport:
     bytes_in: int = 0
     insight: Insight | None = None
     state_was_here: bool | None = None
-    state_checksums: dict[str, int] = field(default_factory=dict)
+    state_checksums: dict[str, Checksum] = field(default_factory=dict)
 
     @property
     def has_requests(self) -> bool:

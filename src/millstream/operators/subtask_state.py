@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from millstream.common.checksums import Checksum
 from millstream.operators.chain import ChainNode
 from millstream.operators.guard import Guard
 from millstream.operators.protocol import LevelTask
@@ -33,7 +34,13 @@ class SubtaskState:
         if not node.operator.keyed:
             return None
         made = KeyedState(
-            node.id, self._index, self._storage, self._clock, self._settings.state_backend, self._settings.compressed
+            node.id,
+            self._index,
+            self._storage,
+            self._clock,
+            self._settings.state_backend,
+            self._settings.compressed,
+            self._settings.digests,
         )
         return self._add(node.id, made, node)
 
@@ -42,7 +49,8 @@ class SubtaskState:
         if not node.operator.has_operator_state:
             return None
         state_id = f"{node.id}.operator"
-        return self._add(state_id, KeyedState(state_id, self._index, self._storage, self._clock), node)
+        made = KeyedState(state_id, self._index, self._storage, self._clock, digests=self._settings.digests)
+        return self._add(state_id, made, node)
 
     def _add(self, state_id: str, state: KeyedState, node: ChainNode) -> KeyedState:
         self.by_id[state_id], self._nodes[state_id] = state, node
@@ -69,7 +77,7 @@ class SubtaskState:
             files[state_id] = guard.call(save, self._nodes[state_id])
         return files
 
-    def checksums(self, files: dict[str, Version]) -> dict[str, int]:
+    def checksums(self, files: dict[str, Version]) -> dict[str, Checksum]:
         """Return the checksums of the last files, by state id."""
         found = {i: self.by_id[i].checksum for i, file in files.items() if isinstance(file, str)}
         return {i: checksum for i, checksum in found.items() if checksum is not None}

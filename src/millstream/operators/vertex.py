@@ -54,6 +54,8 @@ class JobSettings:
     clock: Callable[[], int] | None = None
     # Whether state files are compressed.
     compressed: bool = False
+    # Whether checksums of state files are such that nobody can make another file for them: signed manifests have them.
+    digests: bool = False
     # Whether users' functions may be written out in the loops of chains, see INLINING.
     inlining: bool = True
     # So many bytes are kept of a record that fails, and of its state; none with 0.

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.query import rows_as_json, states_as_json
+from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
@@ -57,10 +58,10 @@ class StateApi:
                     f"Job {entry.view.job_id} has no complete checkpoint to be asked: with "
                     "execution.checkpointing.interval it takes them, and with POST /jobs/:jobid/checkpoints one now.",
                 )
-            options = storage_options(Configuration.from_dict(dict(entry.configuration)))
+            config = Configuration.from_dict(dict(entry.configuration))
             about = {"checkpoint": latest.id, "completed": milliseconds(latest.completed_at)}
             try:
-                return {**about, **await asyncio.to_thread(_read_from, latest.location, options, read)}
+                return {**about, **await asyncio.to_thread(_read_from, latest.location, config, read)}
             except InvalidProgramError as e:
                 raise Refused(404, str(e)) from None
             except DamagedStateError as e:
@@ -71,8 +72,8 @@ class StateApi:
         raise AssertionError("the last try answers or refuses")
 
 
-def _read_from(location: str, options: dict[str, Any], read: Callable[[Inspection], dict[str, Any]]) -> dict[str, Any]:
+def _read_from(location: str, config: Configuration, read: Callable[[Inspection], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return read(Inspection.open(location, options, load))
+        return read(Inspection.open(location, storage_options(config), load, signing_keys(config)))
     except FileNotFoundError as e:
         raise DamagedStateError(f"{location} was deleted while it was read: {e}") from None

@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Any
 from zlib import compress, decompress
 
-from millstream.common.checksums import crc32
+from millstream.common.checksums import Checksum, Summing, checksum_of, crc32, is_digest, matches
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.records import record
@@ -57,7 +57,7 @@ class FileRef:
     name: str
     size: int
     is_base: bool
-    checksum: int | None = None
+    checksum: Checksum | None = None
 
 
 @dataclass
@@ -125,11 +125,13 @@ def encode(
     header: FileHeader,
     content: Iterable[Section],
     compressed: bool = False,
-    on_end: Callable[[int], None] = lambda checksum: None,
+    on_end: Callable[[Checksum], None] = lambda checksum: None,
+    digest: bool = False,
 ) -> Iterator[bytes]:
     """Yield a file's bytes, one section after the other; `on_end` is given the checksum of its footer.
 
-    The footer has the checksums of all sections, so that its own stands for the whole file.
+    The footer has the checksums of all sections, so that its own stands for the whole file. With `digest` they are
+    such that nobody can make another file for them.
     """
     yield _HEAD.pack(_MAGIC, _VERSION)
     index: list[dict[str, Any]] = []
@@ -144,11 +146,12 @@ def encode(
             body = [_pickled(section)]
         if compressed:
             body = [compress(b"".join(body), 1)]
-        length = checksum = 0
+        length, summing = 0, Summing(digest)
         for piece in body:
-            length, checksum = length + len(piece), crc32(piece, checksum)
+            length += len(piece)
+            summing.add(piece)
             yield piece
-        index.append({**about, "length": length, "crc": checksum})
+        index.append({**about, "length": length, "crc": summing.checksum()})
     footer = json.dumps(
         {
             "operator": header.operator,
@@ -161,9 +164,8 @@ def encode(
         }
     ).encode()
     yield footer
-    checksum = crc32(footer)
-    on_end(checksum)
-    yield _TAIL.pack(len(footer), checksum, _MAGIC)
+    on_end(checksum_of(footer, digest))
+    yield _TAIL.pack(len(footer), crc32(footer), _MAGIC)
 
 
 @record(frozen=True)
@@ -173,7 +175,7 @@ class ChangelogFile:
     name: str
     size: int
     header: FileHeader
-    checksum: int
+    checksum: Checksum
     _index: list[dict[str, Any]]
     _data: bytes | memoryview
 
@@ -193,7 +195,7 @@ class ChangelogFile:
                 start += entry["length"]
                 continue
             body = self._data[start : start + entry["length"]]
-            if len(body) != entry["length"] or crc32(body) != entry["crc"]:
+            if len(body) != entry["length"] or not matches(body, entry["crc"]):
                 raise DamagedStateError(
                     f"State file {self.name} is damaged: table {entry['name']!r} fails its checksum."
                 )
@@ -220,7 +222,7 @@ def _rows(entry: dict[str, Any], body: bytes | memoryview, loads: Loads) -> dict
     return loads(body)  # type: ignore[no-any-return]
 
 
-def decode(name: str, data: bytes | memoryview, expected: int | None = None) -> ChangelogFile:
+def decode(name: str, data: bytes | memoryview, expected: Checksum | None = None) -> ChangelogFile:
     """Read a file's footer; a damaged file is an error that names it, and so is one in the place of another.
 
     Args:
@@ -237,12 +239,13 @@ def decode(name: str, data: bytes | memoryview, expected: int | None = None) -> 
     if version > _VERSION:
         raise DamagedStateError(f"State file {name} has format {version}; this millstream reads up to {_VERSION}.")
     try:
-        length, checksum, end_magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
+        length, crc, end_magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
         if end_magic != _MAGIC:
             raise ValueError("its end is missing")
         text = bytes(data[len(data) - _TAIL.size - length : len(data) - _TAIL.size])
-        if crc32(text) != checksum:
+        if crc32(text) != crc:
             raise ValueError("it fails its checksum")
+        checksum = checksum_of(text, is_digest(expected))
         footer = json.loads(text)
         header = FileHeader(
             footer["operator"],
@@ -264,7 +267,7 @@ def decode(name: str, data: bytes | memoryview, expected: int | None = None) -> 
 
 
 def replay(
-    name: str, read: Callable[[str], bytes | memoryview], expected: int | None = None
+    name: str, read: Callable[[str], bytes | memoryview], expected: Checksum | None = None
 ) -> tuple[Chain, Iterator[ChangelogFile]]:
     """Return the chain that ends in `name`, and its files, oldest first; `expected` is as in `decode`."""
     last = decode(name, read(name), expected)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millstream.common.checksums import crc32
+from millstream.common.checksums import Checksum, Summing, matches
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
 from millstream.state.changelog import Loads, Section
@@ -133,27 +133,28 @@ def encode_part(content: Iterable[Section], max_parallelism: int) -> Iterator[by
     yield parts.take()
 
 
-def write_part(name: str, content: Iterable[Section], max_parallelism: int, write: Write) -> StoredState:
-    """Write a part; return where it is."""
-    checksum = 0
+def write_part(
+    name: str, content: Iterable[Section], max_parallelism: int, write: Write, digest: bool = False
+) -> StoredState:
+    """Write a part; return where it is. With `digest`, its checksum is one that nobody can make another file for."""
+    summing = Summing(digest)
 
     def checked() -> Iterator[bytes]:
-        nonlocal checksum
         for piece in encode_part(content, max_parallelism):
-            checksum = crc32(piece, checksum)
+            summing.add(piece)
             yield piece
 
     write(name, checked())
-    return StoredState(name, checksum)
+    return StoredState(name, summing.checksum())
 
 
-def check_part(name: str, data: bytes | memoryview, checksum: int | None) -> None:
+def check_part(name: str, data: bytes | memoryview, checksum: Checksum | None) -> None:
     """Raise an error that names the file when it is damaged."""
-    if checksum is not None and crc32(data) != checksum:
+    if checksum is not None and not matches(data, checksum):
         raise DamagedStateError(f"Savepoint file {name} is damaged: it fails its checksum.")
 
 
-def read_part(name: str, data: bytes | memoryview, checksum: int | None) -> pa.Table:
+def read_part(name: str, data: bytes | memoryview, checksum: Checksum | None) -> pa.Table:
     """Read a part; a damaged one is an error that names the file."""
     check_part(name, data, checksum)
     try:
@@ -164,7 +165,7 @@ def read_part(name: str, data: bytes | memoryview, checksum: int | None) -> pa.T
         raise DamagedStateError(f"Savepoint file {name} is damaged: {e}") from e
 
 
-def index_part(file: str, data: bytes | memoryview, checksum: int | None) -> Iterator[tuple[Section, int, int]]:
+def index_part(file: str, data: bytes | memoryview, checksum: Checksum | None) -> Iterator[tuple[Section, int, int]]:
     """Yield the tables of a part without their rows: how many those are, and how many bytes they take."""
     table = read_part(file, data, checksum)
     sizes = pc.add(pc.binary_length(table["pickled_row"]), pc.binary_length(table["pickled_value"]))
@@ -178,7 +179,7 @@ def index_part(file: str, data: bytes | memoryview, checksum: int | None) -> Ite
 def decode_part(
     name: str,
     data: bytes | memoryview,
-    checksum: int | None,
+    checksum: Checksum | None,
     loads: Loads = pickle.loads,
     only: str | None = None,
 ) -> Iterator[Section]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
+from millstream.common.checksums import Checksum
 from millstream.common.errors import InvalidProgramError, MillstreamError, StateLostError
 from millstream.common.pickles import TooLargeError, dump
 from millstream.state import kinds
@@ -68,8 +69,9 @@ class StateStorage(Protocol):
         ...
 
 
-# What the state of a subtask is read from: the last file of a chain, what another run has left, or nothing.
-Version = str | Restored | None
+# What the state of a subtask is read from: the last file of a chain (a StoredState where it must have a checksum), what
+# another run has left, or nothing.
+Version = str | StoredState | Restored | None
 
 # With a base on disk, no more changes than this stay in memory: so many rows, or what came of so many bytes of input.
 HELD_ROWS = 1 << 16
@@ -118,6 +120,7 @@ class KeyedState:
         clock: Clock,
         backend: Backend = Backend.HASHMAP,
         compressed: bool = False,
+        digests: bool = False,
     ) -> None:
         self.cell = KeyCell()
         self._operator = operator
@@ -125,6 +128,7 @@ class KeyedState:
         self._storage = storage
         self._clock = clock
         self._compressed = compressed
+        self._digests = digests
         self._tables: dict[str, StateTable] = {}
         self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, Any]] = {}
         self._lives: dict[str, Lifetime] = {}
@@ -138,7 +142,7 @@ class KeyedState:
             self._store = LmdbStore(storage.scratch(f"{operator}-{subtask}"))
         self._chain = Chain()
         # What is loaded now.
-        self._version: Version = None
+        self._version: str | Restored | None = None
         # The file that holds what is in the overlays now, None before one was written.
         self._pending: FileRef | None = None
         self._dirty = False
@@ -301,6 +305,9 @@ class KeyedState:
             version: the file.
             held: the epoch whose changes this process holds on top of that; None when the file has all.
         """
+        expected = None
+        if isinstance(version, StoredState):
+            expected, version = version.checksum, version.file
         pending = self._pending
         self.was_here = None if version is None and held is None else True
         if pending is not None and version == pending.name:
@@ -317,7 +324,7 @@ class KeyedState:
                 )
         elif self._dirty or self._holds or version != self._version:
             self.was_here = None if version is None else False
-            self._reload(version)
+            self._reload(version, expected)
 
     def begin(self) -> None:
         """An epoch starts: from here on the tables are ahead of the changelog."""
@@ -387,8 +394,8 @@ class KeyedState:
         parents = [] if rebase else self._chain.files
         name = f"{self._operator}-{self._subtask}-{epoch}-{attempt}.{'base' if rebase else 'delta'}"
         header = FileHeader(self._operator, self._subtask, epoch, rebase, parents, name)
-        checksums: list[int] = []
-        content = encode(header, self._sections(rebase), self._compressed, checksums.append)
+        checksums: list[Checksum] = []
+        content = encode(header, self._sections(rebase), self._compressed, checksums.append, self._digests)
         size = self._storage.write(name, content)
         self._pending = FileRef(name, size, rebase, checksums[-1])
         self._written += size
@@ -399,7 +406,7 @@ class KeyedState:
             table.advance()
 
     @property
-    def checksum(self) -> int | None:
+    def checksum(self) -> Checksum | None:
         """The checksum of the last file, if that is known."""
         last = self._pending or (self._chain.files[-1] if self._chain.files else None)
         return None if last is None else last.checksum
@@ -423,7 +430,7 @@ class KeyedState:
         if not self.has_rows():
             return None
         name = f"{directory}/{self._operator}-{self._subtask}-{attempt}.parquet"
-        return write_part(name, self._sections(True), max_parallelism, self._storage.write)
+        return write_part(name, self._sections(True), max_parallelism, self._storage.write, self._digests)
 
     def describe(self) -> dict[str, dict[str, str]]:
         """Return what tables there are: their kind, how rows are addressed, the declared type, and how long rows live.
@@ -453,7 +460,7 @@ class KeyedState:
                     break
                 _expire(table, row, life)
 
-    def _reload(self, version: Version) -> None:
+    def _reload(self, version: str | Restored | None, expected: Checksum | None) -> None:
         for table in self._tables.values():
             table.clear()
         self._chain, self._pending, self._dirty = Chain(), None, False
@@ -465,7 +472,7 @@ class KeyedState:
             for action in self._when_taken_over:
                 action()
         elif version is not None:
-            self._chain, files = replay(version, self._storage.read)
+            self._chain, files = replay(version, self._storage.read, expected)
             for file in files:
                 for section in file.sections():
                     self.table(section.table, section.kind, section.address).apply(section.rows)

@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from millstream.common.checksums import Checksum
 from millstream.common.records import record
 from millstream.state.changelog import ChangelogFile, Loads, Section, replay
 from millstream.state.key_groups import key_group
@@ -25,7 +26,7 @@ class StoredState:
     """Where the state of a subtask is: the last file of its chain, or its part of a savepoint, with its checksum."""
 
     file: str
-    checksum: int | None = None
+    checksum: Checksum | None = None
 
     @property
     def is_part(self) -> bool:

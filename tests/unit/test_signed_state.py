@@ -1,0 +1,314 @@
+"""State that is signed: with a key, a job takes only what somebody with the key has written, and runs nothing else."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from click.testing import CliRunner
+from test_local_environment import expected, last, sums, wait_until
+
+from millstream.checkpoint.inspect import Inspection
+from millstream.checkpoint.manifest import NAME, Manifest, decode_manifest, encode_manifest
+from millstream.checkpoint.origin import find_origin, find_published
+from millstream.checkpoint.signing import SIGNING_KEY_FILE, SigningKeys, signing_keys
+from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot
+from millstream.checkpoint.store import list_checkpoints, open_checkpoint
+from millstream.cli.main import cli
+from millstream.common.configuration import Configuration
+from millstream.common.errors import (
+    DamagedStateError,
+    InvalidProgramError,
+    JobExecutionError,
+    UntrustedStateError,
+)
+from millstream.common.private_files import NotPrivateError
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.operators.carried import WITH_UNREAD
+from millstream.state.changelog import FileHeader, Section, decode, encode
+from millstream.state_processor import Savepoint
+from millstream.testing import CollectSink, LocalEnvironment
+
+RECOVERY = "execution.state-recovery"
+
+
+class Attack:
+    """Makes a directory when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return os.makedirs, (str(self._path), 0o700, True)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> dict[str, str]:
+    """The setting of a key."""
+    return make_key(tmp_path / "key", "0123456789abcdef" * 4)
+
+
+def make_key(path: Path, text: str) -> dict[str, str]:
+    path.write_text(text + "\n")
+    path.chmod(0o600)
+    return {SIGNING_KEY_FILE.key: str(path)}
+
+
+def defined(key: dict[str, str]) -> list[str]:
+    return [word for name, value in key.items() for word in ("-D", f"{name}={value}")]
+
+
+def take_savepoint(directory: Path, settings: dict[str, str]) -> tuple[str, int]:
+    """Take a savepoint of a job that sums numbers; return where it is, and how many it has read."""
+    local = LocalEnvironment(Configuration.from_dict(settings))
+    sink = sums(local, 1_000_000, 2_000)
+    client = local.execute_async()
+    wait_until(lambda: len(sink.results()) > 20)
+    location = client.stop_with_savepoint(False, str(directory)).result()
+    return location, int(Inspection.open(location).sources()[0].position)
+
+
+def foreign_savepoint(path: Path, mark: Path) -> str:
+    """Write what looks like a savepoint and runs code where it is restored; return where it is."""
+    path.mkdir()
+    carried = bytes([WITH_UNREAD]) + pickle.dumps((0, False, False, [], {"any": Attack(mark)}, {}, None, ()))
+    operator = OperatorSnapshot("ab" * 16, "other", "other")
+    vertex = VertexSnapshot([operator], 128, [SubtaskSnapshot(carried=carried)], False)
+    manifest = Manifest("savepoint", 1, 1, Snapshot("cd" * 16, "job", 1, {operator.id: vertex}), "")
+    (path / NAME).write_bytes(encode_manifest(manifest))
+    return str(path)
+
+
+def forge(data: bytes, at: int) -> bytes:
+    """Change a byte of a file, and four others so that its CRC-32 is the same."""
+    changed = bytearray(data)
+    changed[at] ^= 1
+    effects = []
+    for bit in range(32):
+        flipped = bytearray(changed)
+        flipped[at + 1 + bit // 8] ^= 1 << bit % 8
+        effects.append((crc32(flipped) ^ crc32(changed), 1 << bit))
+    wanted, flips = crc32(changed) ^ crc32(data), 0
+    for position in range(31, -1, -1):
+        pivot = next(e for e in effects if e[0] >> position & 1)
+        effects = [(e[0] ^ pivot[0], e[1] ^ pivot[1]) if e[0] >> position & 1 else e for e in effects if e is not pivot]
+        if wanted >> position & 1:
+            wanted, flips = wanted ^ pivot[0], flips ^ pivot[1]
+    for bit in range(32):
+        if flips >> bit & 1:
+            changed[at + 1 + bit // 8] ^= 1 << bit % 8
+    assert crc32(changed) == crc32(data) and changed != data
+    return bytes(changed)
+
+
+# --- what is signed
+
+
+def test_savepoint_of_job_with_key_is_restored_where_it_was_moved(tmp_path: Path, key: dict[str, str]) -> None:
+    location, read = take_savepoint(tmp_path / "savepoints", key)
+    moved = shutil.move(location, tmp_path / "moved")
+    local = LocalEnvironment(Configuration.from_dict({**key, f"{RECOVERY}.path": str(moved)}))
+    sink = sums(local, read + 10, 1e6)
+    assert local.execute().records_in == 10
+    assert last(sink) == expected(read + 10)
+    told = CliRunner().invoke(cli, ["state", "ls", str(moved), *defined(key)])
+    assert told.exit_code == 0 and "sums" in told.output
+    # What the state processor makes of it is signed, too.
+    changed = Savepoint.load(moved, Configuration.from_dict(key)).write(tmp_path / "changed")
+    assert Savepoint.load(changed, Configuration.from_dict(key)).operators()
+    # Who has no key reads it all the same.
+    assert Savepoint.load(changed).operators()
+
+
+def test_checkpoint_of_job_with_key_is_found_as_latest(tmp_path: Path, key: dict[str, str]) -> None:
+    checkpoints = {
+        **key,
+        "execution.checkpointing.interval": "10 ms",
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.delay": "1 ms",
+    }
+    local = LocalEnvironment(Configuration.from_dict(checkpoints))
+    failed = tmp_path / "failed"
+
+    def fail_once(value: int) -> int:
+        if value == 100 and not failed.exists():
+            failed.touch()
+            raise ValueError("once")
+        return value
+
+    sink = CollectSink()
+    numbers = local.from_source(DataGeneratorSource(lambda i: i, 1_000_000, 2_000)).uid("numbers")
+    keyed = numbers.map(fail_once).map(lambda x: (x % 2, x)).key_by(lambda t: t[0])
+    keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums").sink_to(sink).uid("sink")
+    client = local.execute_async("job")
+    while not any(total > 200 * 50 for _, total in sink.results()):
+        # After the failure, what slots have read again is signed on.
+        client.trigger_checkpoint().result()
+    client.cancel().result()
+    assert failed.exists()
+    config = Configuration.from_dict({**checkpoints, f"{RECOVERY}.path": "latest"})
+    origin = find_origin(config, "job")
+    assert origin is not None
+    published = [location for location, _ in reversed(list_checkpoints(os.path.dirname(origin.location)))]
+    assert find_published(config, "job", published).location == origin.location
+    # Unsigned ones of another job in the same directory are no matter; of this job they are.
+    unsigned = tmp_path / "checkpoints" / ("ef" * 16)
+    shutil.copytree(os.path.dirname(origin.location), unsigned)
+    path = unsigned / os.path.basename(origin.location) / NAME
+    found = open_checkpoint(str(path.parent)).manifest
+    for name in ("other", "job"):
+        newer = replace(found, timestamp=found.timestamp + 1, snapshot=replace(found.snapshot, job_name=name))
+        path.write_bytes(encode_manifest(newer))
+        if name == "other":
+            assert find_origin(config, "job") is not None
+    with pytest.raises(UntrustedStateError, match=f"{path} is not signed, and {SIGNING_KEY_FILE.key} is set"):
+        find_origin(config, "job")
+
+
+# --- what is not
+
+
+def restore(config: Configuration, location: str) -> None:
+    config.set_string(f"{RECOVERY}.path", location)
+    config.set_string(f"{RECOVERY}.ignore-unclaimed-state", "true")
+    local = LocalEnvironment(config)
+    local.from_collection([1]).sink_to(CollectSink())
+    local.execute()
+
+
+WAYS: dict[str, Callable[[Configuration, str], Any]] = {
+    "restore": restore,
+    "published": lambda config, location: find_published(config, "job", [location]),
+    "load": lambda config, location: Savepoint.load(location, config).operators(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_unsigned_state_is_refused_before_anything_is_unpickled(tmp_path: Path, key: dict[str, str], way: str) -> None:
+    mark = tmp_path / "attacked"
+    location = foreign_savepoint(tmp_path / "foreign", mark)
+    with pytest.raises(
+        UntrustedStateError, match=f"^{location}/_metadata is not signed, .*`millstream savepoint sign`"
+    ):
+        WAYS[way](Configuration.from_dict(key), location)
+    # Also if it is signed, with another key.
+    manifest = open_checkpoint(location).manifest
+    Path(location, NAME).write_bytes(encode_manifest(manifest, SigningKeys(b"another key, as long")))
+    with pytest.raises(UntrustedStateError, match="not signed with a key of millstream.state.signing-key-file"):
+        WAYS[way](Configuration.from_dict(key), location)
+    assert not mark.exists()
+    if way == "restore":
+        restore(Configuration(), location)
+        assert mark.exists(), "the attack does not work without the key either"
+
+
+@pytest.mark.parametrize("words", [["state", "ls"], ["state", "show", "--trust"], ["savepoint", "check"]], ids=" ".join)
+def test_state_commands_refuse_unsigned_state_with_key(tmp_path: Path, key: dict[str, str], words: list[str]) -> None:
+    location = foreign_savepoint(tmp_path / "foreign", tmp_path / "attacked")
+    program = tmp_path / "program.py"
+    program.write_text("raise SystemExit('the program was run')")
+    told = CliRunner().invoke(cli, [*words, *defined(key), *([str(program)] if "check" in words else []), location])
+    assert isinstance(told.exception, UntrustedStateError), told.output
+
+
+def test_signed_manifest_is_refused_when_anything_in_it_is_changed() -> None:
+    keys = SigningKeys(b"a key that is long enough")
+    data = encode_manifest(Manifest("savepoint", 1, 1, Snapshot("id", "job", 1), ""), keys)
+    assert decode_manifest("m", data, keys).snapshot.job_name == "job"
+    head = data.partition(b"\n")[0]
+    signature = head[head.index(b'"signature"') :]
+    for kind, name in (("savepoint", "other"), ("checkpoint", "job")):
+        forged = encode_manifest(Manifest(kind, 1, 1, Snapshot("id", name, 1), ""))
+        with_signature = forged.replace(b"}\n", b", " + signature + b"\n", 1)
+        assert decode_manifest("m", with_signature).snapshot.job_name == name
+        with pytest.raises(UntrustedStateError):
+            decode_manifest("m", with_signature, keys)
+
+
+def test_file_of_signed_savepoint_is_refused_when_another_has_its_crc(tmp_path: Path, key: dict[str, str]) -> None:
+    location, _ = take_savepoint(tmp_path / "savepoints", key)
+    (part, *_) = Path(location).glob("*.parquet")
+    whole = part.read_bytes()
+    part.write_bytes(forge(whole, len(whole) // 2))
+    with pytest.raises(DamagedStateError, match=f"{part.name} is damaged: it fails its checksum"):
+        find_origin(Configuration.from_dict({**key, f"{RECOVERY}.path": location}), "job")
+
+
+def test_job_with_key_refuses_state_file_that_was_replaced_while_it_ran(tmp_path: Path, key: dict[str, str]) -> None:
+    shared, mark = tmp_path / "checkpoints", tmp_path / "attacked"
+    settings = {
+        "execution.checkpointing.interval": "10 ms",
+        "execution.checkpointing.dir": str(shared),
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.delay": "1 ms",
+        "restart-strategy.fixed-delay.attempts": "1",
+    }
+
+    def attack(value: int) -> int:
+        files = list(shared.glob("*/shared/*"))
+        if value < 100 or not files or mark.with_suffix(".tried").exists():
+            return value
+        mark.with_suffix(".tried").touch()
+        for path in files:
+            found = decode(path.name, path.read_bytes())
+            section = next(found.sections())
+            rows: dict[Any, Any] = {row: Attack(mark) for row in section.rows}
+            attacked = [Section(section.table, section.kind, section.address, rows)]
+            header = FileHeader("", 0, 1, True, [], path.name)
+            path.write_bytes(b"".join(encode(header, attacked)))
+        raise ValueError("attacked")
+
+    local = LocalEnvironment(Configuration.from_dict({**settings, **key}))
+    numbers = local.from_source(DataGeneratorSource(lambda i: i, 1_000_000, 2_000)).uid("numbers")
+    keyed = numbers.map(attack).map(lambda x: (x % 2, x)).key_by(lambda t: t[0])
+    keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums").sink_to(CollectSink())
+    with pytest.raises(JobExecutionError, match="is not the one that was written for this checkpoint"):
+        local.execute()
+    assert not mark.exists()
+
+
+# --- keys
+
+
+def test_savepoint_sign_makes_unsigned_savepoint_one_that_is_taken(tmp_path: Path, key: dict[str, str]) -> None:
+    location, read = take_savepoint(tmp_path / "savepoints", {})
+    config = Configuration.from_dict({**key, f"{RECOVERY}.path": location})
+    with pytest.raises(UntrustedStateError):
+        find_origin(config, "job")
+    told = CliRunner().invoke(cli, ["savepoint", "sign", location])
+    assert "set millstream.state.signing-key-file" in str(told.exception)
+    told = CliRunner().invoke(cli, ["savepoint", "sign", location, *defined(key)])
+    assert told.output == f"{location} is signed.\n"
+    local = LocalEnvironment(config)
+    sink = sums(local, read + 10, 1e6)
+    local.execute()
+    assert last(sink) == expected(read + 10)
+
+
+def test_signing_keys_take_what_an_earlier_key_has_signed(tmp_path: Path, key: dict[str, str]) -> None:
+    old = signing_keys(Configuration.from_dict(key))
+    both = signing_keys(Configuration.from_dict(make_key(tmp_path / "both", "f" * 64 + "\n" + "0123456789abcdef" * 4)))
+    assert old is not None and both is not None
+    both.check("there", b"text", old.sign(b"text"))
+    with pytest.raises(UntrustedStateError):
+        old.check("there", b"text", both.sign(b"text"))
+    assert "0123456789abcdef" not in repr(old) + str(vars(Configuration.from_dict(key)))
+
+
+def test_signing_keys_refuse_file_of_others_or_without_key(tmp_path: Path, key: dict[str, str]) -> None:
+    with pytest.raises(InvalidProgramError, match="16 characters or more: make one with `openssl rand -hex 32`"):
+        signing_keys(Configuration.from_dict(make_key(tmp_path / "short", "secret")))
+    with pytest.raises(InvalidProgramError, match="which cannot be read"):
+        signing_keys(Configuration.from_dict({SIGNING_KEY_FILE.key: str(tmp_path / "none")}))
+    (tmp_path / "key").chmod(0o644)
+    with pytest.raises(NotPrivateError, match="with mode 600"):
+        signing_keys(Configuration.from_dict(key))
