@@ -88,3 +88,14 @@ def test_a_chain_is_as_long_as_the_state_is_large() -> None:
     assert _chain(*[1] * MAX_CHAIN).wants_rebase()
     assert not _chain(*[1] * MAX_CHAIN).wants_rebase(live=(MAX_CHAIN + 1) * LEAST_FILE)
     assert _chain(*[1] * (MAX_CHAIN + 1)).wants_rebase(live=(MAX_CHAIN + 1) * LEAST_FILE)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.bool_(), pa.list_(pa.int64())], ids=str)
+def test_growing_column_gives_as_many_nulls_as_asked_after_empty_values(kind: pa.DataType) -> None:
+    column = GrowingColumn(kind)
+    for _ in range(3):
+        column.extend(pa.nulls(0, kind))
+    assert column.take(pa.array([None, None], pa.int64())) == pa.nulls(2, kind)
+    column.extend(pa.nulls(1, kind))
+    column.replace(pa.nulls(0, kind))
+    assert column.take(pa.array([None, None], pa.int64())) == pa.nulls(2, kind)

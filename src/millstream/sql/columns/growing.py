@@ -40,6 +40,9 @@ class GrowingColumn:
 
     def extend(self, column: pa.Array) -> None:
         """Add values."""
+        if not len(column):
+            # A part without values would never be put together with another.
+            return
         if self._room is None:
             self._put_together(column)
         else:
@@ -87,7 +90,7 @@ class GrowingColumn:
     def replace(self, column: pa.Array) -> None:
         """Have other values."""
         # Somebody may still have what was here: the memory is left to them.
-        self._parts = []
+        self._parts, self._ends = [], np.zeros(0, np.int64)
         self.extend(column)
 
     def _picked(self, rows: pa.Array, known: dict[bytes, _Picked]) -> pa.Array:
