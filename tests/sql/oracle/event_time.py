@@ -68,7 +68,7 @@ class EventTime:
     def _session(self, table: str, columns: str) -> Sql:
         gap = self._random.choice([3, 5, 10])
         flink = f"TABLE(SESSION(TABLE {table} PARTITION BY s, DESCRIPTOR(ts), INTERVAL '{gap}' SECOND))"
-        first = f"CASE WHEN ts - lag(ts) OVER (PARTITION BY s ORDER BY ts) < INTERVAL {gap} SECOND THEN 0 ELSE 1 END"
+        first = f"CASE WHEN ts - lag(ts) OVER (PARTITION BY s ORDER BY ts) <= INTERVAL {gap} SECOND THEN 0 ELSE 1 END"
         marked = f"(SELECT *, {first} AS first FROM {table}) AS marked"
         numbered = f"SELECT {columns}, sum(first) OVER (PARTITION BY s ORDER BY ts) AS number FROM {marked}"
         session = "OVER (PARTITION BY s, number)"

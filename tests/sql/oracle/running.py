@@ -120,7 +120,7 @@ def difference(case: Case) -> Difference | None:
             raise
         except Exception as e:
             return Difference(case, mode, f"{type(e).__name__}: {e}")
-        if found != expected:
+        if found != expected and not (found == in_batch and _has_aggregate_of_nothing(case, mode)):
             return Difference(case, mode, f"too many here {dict(found - expected)}, missing {dict(expected - found)}")
     return None
 
@@ -248,6 +248,13 @@ def _changes(case: Case, mode: Mode) -> list[Row]:
     """Return the changes that a program makes."""
     env, t_env = _environment(case, mode)
     return _run(env, t_env, case.program.rendered().flink, mode)
+
+
+def _has_aggregate_of_nothing(case: Case, mode: Mode) -> bool:
+    """Return whether an aggregate is over what has no rows by the query alone: on a stream it has its row then, too."""
+    _, t_env = _environment(case, mode)
+    _, plan = t_env.explain_sql(case.program.rendered().flink).split("== Optimized Execution Plan ==")
+    return "Values(tuples=[[{" in plan
 
 
 def _declare(t_env: StreamTableEnvironment, table: Table, mode: Mode) -> None:
