@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millstream.common.types import Row, RowKind
-from millstream.sql.errors import TableException
+from millstream.sql.errors import TableException, ValidationException
 from millstream.table import ChangelogMode, EnvironmentSettings, TableEnvironment
 from millstream.testing import ValuesTable
 
@@ -118,3 +118,9 @@ def test_temporal_join_refuses_a_filter_below_its_versions(mode: str, where: str
 def test_temporal_join_takes_a_condition_on_versions_in_its_own_on() -> None:
     wanted = [(key, text, None if version == "y" else version) for key, text, version in _SEEN]
     assert _rows(_environment(), _query(more=" AND r.s <> 'y'")) == wanted
+
+
+def test_temporal_join_refuses_a_condition_without_the_primary_key() -> None:
+    query = "SELECT e.id, r.id FROM e LEFT JOIN v FOR SYSTEM_TIME AS OF e.ts AS r ON e.s = r.s"
+    with pytest.raises(ValidationException, match=r"primary key \[id\] must be included in the equivalence condition"):
+        _environment().explain_sql(query)

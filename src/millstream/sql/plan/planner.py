@@ -237,6 +237,13 @@ def _check_versions(node: n.Node, below: Sequence[tuple[Kinds, Keys]]) -> None:
             "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but "
             "no primary key can be found."
         )
+    if node.is_event_time and not any(key <= set(node.right_keys) for key in below[1][1]):
+        names = node.right.fields.names
+        keys = " or ".join(sorted(f"[{','.join(names[k] for k in sorted(key))}]" for key in below[1][1]))
+        raise ValidationException(
+            f"Temporal table's primary key {keys} must be included in the equivalence condition of temporal join, but "
+            f"current temporal join condition is on [{','.join(names[k] for k in node.right_keys)}]."
+        )
 
 
 def _refuse_two_times(end: n.Sink | n.ToStream) -> None:
