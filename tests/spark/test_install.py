@@ -58,7 +58,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     files_of_tree = [p for p in tree if p.is_file() and "__pycache__" not in p.parts]
     assert packaged == {str(p.relative_to(ROOT / "src")) for p in files_of_tree}
     assert "millstream/py.typed" in packaged
-    others = [n for n in packaged if not n.endswith((".py", "py.typed", "/flink_keys.txt"))]
+    others = [n for n in packaged if not n.endswith((".py", "py.typed", "_keys.txt"))]
     # Besides code only what the dashboard is made of.
     assert all(n.startswith("millstream/service/page/") for n in others), others
     assert wheel.stat().st_size < 2_000_000

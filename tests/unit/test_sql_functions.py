@@ -293,7 +293,7 @@ def test_types_of_values_are_inferred() -> None:
         "BOOLEAN": True,
         "STRING": "a",
         "ARRAY<BIGINT>": [None, 1],
-        "MAP<STRING, BIGINT>": {"a": 1},
+        "MAP<STRING NOT NULL, BIGINT>": {"a": 1},
         "ROW<`a` BIGINT, `b` STRING>": Row(a=1, b="x"),
         "ROW<`_1` BIGINT, `_2` STRING>": (1, "x"),
         "DATE": dt.date(2024, 1, 1),
