@@ -35,6 +35,8 @@ class External:
 
     Attributes:
         patience: for how many checkpoints committers let output wait that could count.
+        aborts_strays: whether committers abort what earlier drivers left with every commit, as KafkaSink's does;
+            others only when a job recovers.
     """
 
     def __init__(self, world: World, disk: Disk, waits_for_manifest: bool, patience: int) -> None:
@@ -42,6 +44,7 @@ class External:
         self._disk = disk
         self._waits_for_manifest = waits_for_manifest
         self.patience = patience
+        self.aborts_strays = patience > 0
         self._transactions: dict[str, Transaction] = {}
 
     def promise_exactly_once(self) -> None:
@@ -128,7 +131,8 @@ class SimulatedCommitter(Committer):
             self._waiting[name] = self._waiting.get(name, -1) + 1
         for name in [n for n, waited in self._waiting.items() if waited >= self._external.patience]:
             self._count(name)
-        self._abort_strays()
+        if self._external.aborts_strays:
+            self._abort_strays()
 
     def _abort_strays(self) -> None:
         """Abort what workers of earlier drivers have staged late, as KafkaSink's committer does."""
