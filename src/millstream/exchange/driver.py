@@ -213,6 +213,7 @@ class Exchange:
         elif frame.kind is Kind.REPORT:
             self._handle(p.SlotReported(slot, frame.epoch, frame.payload))
         elif frame.kind is Kind.LOST:
+            self._hear_hosts()
             self._handle(p.LinkBroke(f"slot {slot}: {frame.payload.decode()}"))
         elif frame.kind is Kind.CUT_OFF:
             self._handle(p.SlotCutOff(f"slot {slot}: {frame.payload.decode()}"))
@@ -236,9 +237,8 @@ class Exchange:
 
     def _lose(self, link: Link, caller: _Caller) -> None:
         self._others.pop(link, None)
-        if caller.slot is not None:
-            self._hear_hosts()
         if caller.is_host or caller.slot is not None:
+            self._hear_hosts()
             who = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
             self._handle(p.LinkBroke(f"{who} is gone {link.reason}".rstrip()))
         elif link.reason:

@@ -20,6 +20,7 @@ from millstream.common.setting import in_words
 _COUNT = struct.Struct("=Q")
 # Beats within the time that is allowed without one, at least.
 _BEATS = 5
+_STACK = 256 << 10
 # In /proc/<pid>/stat behind the name: the state, then at these places the time in user code and in the kernel.
 _USER, _KERNEL = 11, 12
 
@@ -53,7 +54,12 @@ class Heartbeat:
 
     def start(self) -> None:
         """Beat on a thread of its own for as long as this process lives."""
-        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+        # The thread needs little of the memory that a process may be limited to.
+        before = threading.stack_size(_STACK)
+        try:
+            threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+        finally:
+            threading.stack_size(before)
 
     def _beat(self) -> None:
         count = 0
