@@ -161,6 +161,9 @@ class _Run:
         self._sources: list[tuple[ValuesTable, list[Row], list[Row]]] = []
         self.t_env = StreamTableEnvironment.create(LocalEnvironment(clock=self._clock), mode)
         self.t_env.get_config().set("table.local-time-zone", "UTC").set("parallelism.default", "1")
+        # Flink requires it where nobody says otherwise; most of its tests say so.
+        required = program["id"].startswith("SinkTestPrograms/")
+        self.t_env.get_config().set("table.exec.sink.require-on-conflict", str(required))
         self.sinks: list[tuple[dict[str, Any], ValuesTable]] = []
 
     def step(self, step: dict[str, Any]) -> None:

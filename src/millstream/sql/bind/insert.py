@@ -43,6 +43,7 @@ def bound(binder: Binder, statement: statements.Insert) -> Sink:
         partition=partition,
         overwrite=statement.overwrite,
         options=statement.options,
+        conflict=statement.conflict,
         at=statement.at,
     )
 
@@ -56,6 +57,7 @@ def written(
     partition: dict[str, Constant] | None = None,
     overwrite: bool = False,
     options: tuple[tuple[str, str], ...] = (),
+    conflict: str | None = None,
     at: int | None = None,
 ) -> Sink:
     """Return what writes a relation to a table."""
@@ -83,7 +85,7 @@ def written(
     # What may be null is so until it has been looked at, before the sink.
     given = Project(Fields(tuple(Field(c.name, e.type) for c, e in zip(target, row, strict=True))), node, tuple(row))
     values = tuple((k, str(v.value)) for k, v in (partition or {}).items())
-    return Sink(fields, _materialized(given), table, sink, path, overwrite, values, options)
+    return Sink(fields, _materialized(given), table, sink, path, overwrite, values, options, conflict=conflict)
 
 
 def _check_metadata(target: list[TableColumn], known: Mapping[str, DataType], path: tuple[str, ...]) -> None:

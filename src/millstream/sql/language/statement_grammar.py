@@ -299,7 +299,10 @@ class StatementGrammar(TableGrammar):
         if self.take("PARTITION"):
             partition = tuple(self.in_parentheses(lambda: self.list_of(self._assignment)))
         columns = self.names_in_parentheses() if self.stands("(") and not self.stands_query else ()
-        return Insert(table, self.query(), columns, partition, overwrite, options, at=at)
+        query, conflict = self.query(), None
+        if self.take("ON", "CONFLICT", "DO"):
+            conflict = self.need_one_of("NOTHING", "ERROR", "DEDUPLICATE")
+        return Insert(table, query, columns, partition, overwrite, options, conflict, at=at)
 
     def _assignment(self) -> tuple[str, Expression]:
         name = self.name("a column")

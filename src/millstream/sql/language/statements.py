@@ -337,6 +337,8 @@ class Insert(Statement):
     partition: tuple[tuple[str, Expression], ...] = ()
     overwrite: bool = False
     options: Options = ()
+    # What is done where rows of different upsert keys have one primary key: NOTHING, ERROR or DEDUPLICATE.
+    conflict: str | None = None
 
 
 @record(frozen=True)

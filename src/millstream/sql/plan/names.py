@@ -479,6 +479,7 @@ def _normalize(node: n.ChangelogNormalize, inputs: Any, style: Style) -> str:
 
 def _sink(node: n.Sink, inputs: Any, style: Style) -> str:
     upsert = ", upsertMaterialize=[true]" if node.materialize is not None else ""
+    upsert += f", conflictStrategy=[{node.conflict}]" if node.conflict is not None else ""
     return f"Sink(table=[{'.'.join(node.name)}], fields=[{_join(node.input.fields.names)}]{upsert})"
 
 

@@ -797,6 +797,8 @@ class Sink(Single):
         partition: the values of a PARTITION (..) clause.
         options: what a hint says beyond the declaration.
         materialize: the primary key for which the last row must be known before it is written; None when need not be.
+        conflict: what ON CONFLICT does: NOTHING, ERROR or DEDUPLICATE; None without it.
+        upsert_key: where it does NOTHING or ERROR, the columns that tell the input's rows apart; none where all do.
     """
 
     table: CatalogTable
@@ -806,6 +808,8 @@ class Sink(Single):
     partition: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     materialize: tuple[int, ...] | None = None
+    conflict: str | None = None
+    upsert_key: tuple[int, ...] = ()
 
 
 @record(frozen=True)

@@ -81,7 +81,7 @@ class Planner:
         end = self._with_strategies(end)
         assert isinstance(end, n.Single)
         kinds, keys = self._known_of(end.input)
-        end = prepared(end, kinds, keys, self._settings)
+        end = prepared(end, kinds, keys, self._settings, self._batch)
         self._refuse(end, kinds)
         # Where new halves are not enough it is given pairs, and old halves are rows that go.
         after = takes_new_halves(end, keys) and self._can(end.input, Updates.AFTER)

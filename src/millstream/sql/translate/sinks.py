@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from millstream.graph.transformations import StreamEnd
+from millstream.operators.base import Operator
 from millstream.operators.partitioners import ForwardElse
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
 from millstream.sql.operators.base import ColumnKeyPartitioner
+from millstream.sql.operators.conflicts import ConflictOperator
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.sink import ByKeyOperator, NotNullOperator, TableSinkOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
+from millstream.sql.plan.sinks import DETECTING
 from millstream.sql.translate.translator import Translator, in_order, kinds_of, spread_like
 
 LENGTHS = "table.exec.sink.type-length-enforcer"
@@ -26,7 +31,7 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
     ends = _fitted(to, planned, node, _checked(to, planned, node, to.ends(before)))
     if node.materialize is not None:
         ttl = to.session.milliseconds(STATE_TTL, 0)
-        operator = MaterializeOperator(node.materialize, kinds_of(before), ttl)
+        operator = _materializing(node, kinds_of(before), ttl)
         by_key = _by_columns(ends, node.materialize)
         added = to.add(planned, operator, by_key, suffix="-materialize", parallelism=parallelism)
         added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
@@ -45,6 +50,14 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
     if parallelism is None:
         spread_like(added, ends)
     return [StreamEnd(added)]
+
+
+def _materializing(node: nodes.Sink, kinds: list[pa.DataType], ttl: int) -> Operator:
+    assert node.materialize is not None
+    if node.conflict in DETECTING:
+        fails = node.conflict == "ERROR"
+        return ConflictOperator(node.materialize, node.fields.names, node.upsert_key, kinds, fails, ttl)
+    return MaterializeOperator(node.materialize, kinds, ttl)
 
 
 def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
