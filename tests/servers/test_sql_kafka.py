@@ -291,7 +291,7 @@ def test_the_option_that_leaves_a_message_out_is_that_of_its_key_or_its_value(ka
         ),
         ({"sink.partitioner": "no.such"}, "Could not find and instantiate partitioner class 'no.such'"),
         ({"topic": "a;b"}, "Metadata column 'topic' must be specified in schema"),
-        ({"format": "nope"}, "Could not find any format factory for identifier 'nope'"),
+        ({"format": "nope"}, "There is no format 'nope'"),
         ({"json.nope": "1"}, "Unsupported options found for 'kafka'"),
         # Of a format that the table has not; and of one that it has, under another name.
         ({"csv.null-literal": "-"}, "Unsupported options:\\n\\ncsv.null-literal\\n"),
