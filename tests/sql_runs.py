@@ -107,7 +107,7 @@ class Bare:
         self.state.prepare(name)
         self.state.begin()
         # Dirty and another version than what is loaded: everything is read anew.
-        self.state._reload(name)
+        self.state._reload(name, None)
 
     def changes(self) -> list[Change]:
         """Return what was emitted since this was last asked."""

@@ -176,7 +176,7 @@ def test_state_of_another_query_is_refused() -> None:
     ):
         after = Bare(other, storage=before.storage)
         with pytest.raises(InvalidProgramError, match="The query has changed: this operator's state was kept as"):
-            after.state._reload(name)
+            after.state._reload(name, None)
 
 
 _objects = st.one_of(
