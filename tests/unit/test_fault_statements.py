@@ -48,7 +48,6 @@ CASES = [
     Case("driver.after-commit", "raise", 0, job="sql-joins", local=True),
     Case("restart.from-savepoint", "to-3", 0, job="sql-ranks", local=True),
     Case("restart.from-savepoint", "to-1", 0, job="sql-changes", local=True),
-    Case("driver.in-commit", "raise", 0, job="sql-keys", local=True),
 ]
 
 

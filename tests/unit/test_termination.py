@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,15 @@ env.execute()
 """
 
 
+@pytest.fixture
+def hang_ups() -> Iterator[None]:
+    """Let hang-ups end processes, though the tests may run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_ups")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143)])
 def test_program_leaves_no_directory_behind_when_a_signal_ends_it(tmp_path: Path, number: int, code: int) -> None:
     program, temporary = tmp_path / "endless.py", tmp_path / "t"
@@ -66,6 +76,7 @@ def test_program_leaves_no_directory_behind_when_a_signal_ends_it(tmp_path: Path
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.usefixtures("hang_ups")
 def test_servers_do_not_end_on_hang_up_where_nohup_ignores_it() -> None:
     assert signal.SIGHUP in end_signals()
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
