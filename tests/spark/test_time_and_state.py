@@ -336,7 +336,7 @@ def test_state_expires_by_the_wall_clock(env1: Env) -> None:
 class Profile(KeyedProcessFunction):  # type: ignore[type-arg]
     """Keeps a kilobyte a key in a process that may not have half of its share."""
 
-    LIMIT = 300 << 20
+    LIMIT = 250 << 20
 
     def open(self, runtime_context: RuntimeContext) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (self.LIMIT, self.LIMIT))
