@@ -228,7 +228,7 @@ def test_a_session_of_the_gateway_runs_on_spark(config: Configuration) -> None:
 
 @pytest.mark.timeout(300)
 def test_ctrl_c_at_the_prompt_ends_the_query_and_nothing_else(tmp_path: Path) -> None:
-    """A query that runs on Spark is cancelled, its slots are gone, and the next one runs."""
+    """A query that runs on Spark is cancelled, its slots are gone, a job beside it goes on, and the next one runs."""
     options = ("-p", "2", "-D", "spark.master=local[2]", "-D", "millstream.quiet=true")
     with terminal_with(tmp_path, *options, seconds=100) as terminal:
         terminal.sees(PROMPT)
@@ -236,18 +236,23 @@ def test_ctrl_c_at_the_prompt_ends_the_query_and_nothing_else(tmp_path: Path) ->
         terminal.sees("succeeded.*" + PROMPT)
         terminal.types("CREATE TABLE endless (n BIGINT) WITH ('connector'='datagen','rows-per-second'='1000');\n")
         terminal.sees("Execute statement succeeded.*" + PROMPT)
+        terminal.types("CREATE TABLE nowhere (n BIGINT) WITH ('connector'='blackhole');\n")
+        terminal.sees("Execute statement succeeded.*" + PROMPT)
+        terminal.types("INSERT INTO nowhere SELECT n FROM endless;\n")
+        terminal.sees("Job ID.*" + PROMPT)
+        wait_until(lambda: len(_slots(terminal.pid)) == 2)
         for statement, seen in (
             ("SELECT n FROM endless", r"\| \+I \|"),
             ("SELECT COUNT(n) FROM endless", r"\| \+U \|"),
         ):
             terminal.types(f"{statement};\n")
             terminal.sees(seen)
-            assert _slots(terminal.pid)
+            assert len(_slots(terminal.pid)) == 4
             terminal.types("\x03")
             terminal.sees("Query terminated, received a total of [0-9]+ rows?.*" + PROMPT)
-            wait_until(lambda: not _slots(terminal.pid))
+            wait_until(lambda: len(_slots(terminal.pid)) == 2)
         terminal.types("SHOW JOBS;\n")
-        terminal.sees(r"collect \| +(CANCELED|CANCELLING).*collect \| +(CANCELED|CANCELLING).*" + PROMPT)
+        terminal.sees(r"(collect \| +(CANCELED|CANCELLING).*){2}nowhere \| +RUNNING.*" + PROMPT)
         terminal.types("SELECT COUNT(*) AS c FROM (VALUES (1), (2)) AS v(a);\n")
         terminal.sees(r"\| +2 \|.*" + PROMPT)
         terminal.types("QUIT;\n")

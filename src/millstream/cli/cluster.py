@@ -112,8 +112,6 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
         manager.end()
         return 0
     attachment, application, slots = start_for_cluster(config, _slots(config))
-    # Behind PySpark, which takes it for itself.
-    signal.signal(signal.SIGINT, lambda *_: is_over.set())
     shelf = Shelf(CAPACITY.read(config), EXPIRATION.read(config) / 1000)
     see_to, timeout = partial(_see_to, config), SLOT_TIMEOUT.read(config) / 1000
     programs = Programs(

@@ -125,19 +125,15 @@ def start_for_cluster(config: Configuration, slots: int | None) -> tuple[Attachm
 
 def _join(cluster: Attachment) -> SparkContext:
     """Use the Spark of the cluster that this process belongs to."""
-    interrupted = signal.getsignal(signal.SIGINT)
     worker = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     way = {"PYSPARK_GATEWAY_PORT": str(cluster.port), "PYSPARK_GATEWAY_SECRET": cluster.secret}
-    with _environment({**way, **worker}):
+    with _environment({**way, **worker}), _interrupts_as_before():
         SparkContext._ensure_initialized()
         jvm: Any = SparkContext._jvm
         running = jvm.org.apache.spark.SparkContext.getOrCreate()
         context = SparkContext(
             gateway=SparkContext._gateway, jsc=jvm.JavaSparkContext(running), conf=SparkConf(_jconf=running.conf())
         )
-    if threading.current_thread() is threading.main_thread():
-        # PySpark would have an interrupt cancel the jobs of everybody.
-        signal.signal(signal.SIGINT, interrupted)
     _expect_the_end(context)
     # It is everybody's: a program that stops it only stops using it.
     vars(context)["stop"] = lambda: None
@@ -213,7 +209,7 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
         conf.set(key, value)
     # Workers must run the very interpreter that pickled the job, unless the user knows better.
     python = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python") or sys.executable
-    with _environment({"PYSPARK_PYTHON": python}):
+    with _environment({"PYSPARK_PYTHON": python}), _interrupts_as_before():
         context = SparkContext(conf=conf)
     _expect_the_end(context)
     if not master.startswith("local"):
@@ -290,6 +286,22 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_as_before() -> Iterator[None]:
+    """Undo that PySpark takes interrupts for itself.
+
+    Its handler cancels all Spark jobs before it raises KeyboardInterrupt. That takes the slots of every job that runs,
+    also of those that the interrupt is not for; and the job it is for would fail before anybody can cancel it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        # None: it is not Python that handles them.
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def is_ours(context: SparkContext) -> bool:
