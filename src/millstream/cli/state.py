@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -43,7 +44,9 @@ def state() -> None:
 
 
 def open_inspection(path: str, defines: tuple[str, ...], trust: bool = False) -> Inspection:
-    """Open what a command is given: a checkpoint or savepoint, or a job that runs, which is asked for its last one.
+    """Open what a command is given: a checkpoint or savepoint, or a job that runs, by its last complete checkpoint.
+
+    The job does not delete that checkpoint before the command has ended.
 
     Args:
         path: what is given.
@@ -53,24 +56,32 @@ def open_inspection(path: str, defines: tuple[str, ...], trust: bool = False) ->
     loads = load if trust else load_restricted
     config = Configuration.from_dict(as_settings(defines))
     is_path = is_remote(path) or os.path.exists(local_path(path)) or os.sep in path
-    location = path if is_path else _last_checkpoint_of(path)
+    location = path if is_path else click.get_current_context().with_resource(_last_checkpoint_of(path))
     return Inspection.open(location, storage_options(config), loads, signing_keys(config))
 
 
-def _last_checkpoint_of(job: str) -> str:
-    """Return where the last complete checkpoint is of a job that runs in another process."""
+@contextlib.contextmanager
+def _last_checkpoint_of(job: str) -> Iterator[str]:
+    """Return where the last complete checkpoint is of a job in another process, and keep it from being deleted."""
     from millstream.service.client import ServiceError, service_of
+    from millstream.service.leased import leased_checkpoint
 
-    try:
-        client, job_id = service_of(job, None, None)
-        latest = client.ask(f"/jobs/{job_id}/checkpoints")["latest"].get("completed")
-    except ServiceError as e:
-        raise InvalidProgramError(f"{job} is neither a file nor a job that runs. {e}") from None
+    with contextlib.ExitStack() as stack:
+        try:
+            client, job_id = service_of(job, None, None)
+            if client.ask(f"/jobs/{job_id}")["end-time"] == -1:
+                location = stack.enter_context(leased_checkpoint(client, job_id))
+            else:
+                location = _retained_checkpoint(job_id, client.ask(f"/jobs/{job_id}/checkpoints"))
+        except ServiceError as e:
+            raise InvalidProgramError(f"{job} is neither a file nor a job that can be asked. {e}") from None
+        yield location
+
+
+def _retained_checkpoint(job_id: str, statistics: dict[str, Any]) -> str:
+    latest = statistics["latest"].get("completed")
     if latest is None:
-        raise InvalidProgramError(
-            f"Job {job_id} has no complete checkpoint to be asked: with execution.checkpointing.interval it takes "
-            f"them, and `millstream checkpoint {job}` one now."
-        )
+        raise InvalidProgramError(f"Job {job_id} has ended, and has no complete checkpoint to be asked.")
     return str(latest["external_path"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import uuid
@@ -13,6 +14,7 @@ from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked_text
 from millstream.gateway.script_text import statements_of
 from millstream.gateway.session import Outcome, Session
+from millstream.jobmaster.leases import CheckpointLeases
 from millstream.jobmaster.requests import Request as JobRequest
 from millstream.jobmaster.view import FailureView, JobView
 from millstream.operators.protocol import JobPlan
@@ -103,6 +105,7 @@ class FailedScript:
         settings = JobSettings(job_id=job_id, job_name=script_id, attempt=0, batch=False)
         self.result: Future[None] = Future()
         self.result.set_exception(TableException(why))
+        self.leases = CheckpointLeases()
         self.view = JobView(
             plan=JobPlan(settings=settings, vertices=[]),
             status=JobStatus.FAILED,
@@ -119,6 +122,9 @@ class FailedScript:
 
     def ask(self, request: JobRequest) -> None:
         request.done.set_exception(TableException("The script has failed."))
+
+    def lease_checkpoint(self, seconds: float = math.inf) -> None:
+        """Return None: it has no checkpoint."""
 
     def sample(self, seconds: float) -> None:
         """It does nothing that could be seen."""

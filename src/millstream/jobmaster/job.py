@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ from millstream.jobmaster import instructions as i
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine, EpochOverdue, EpochRunner
 from millstream.jobmaster.inbox import Inbox, ThreadInbox, patience
+from millstream.jobmaster.leases import CheckpointLeases, Lease
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.requests import Request, RequestFailedError, SavepointRequest
@@ -96,6 +98,7 @@ class JobMaster:
         self._is_woken = threading.Event()
         self._lock = threading.Lock()
         self._has_broken_down = False
+        self.leases = CheckpointLeases()
         self._sampled_until = 0.0
         self._runner: EpochRunner | None = None
         self._sources: Sources | None = None
@@ -149,6 +152,13 @@ class JobMaster:
         self._inbox.put(e.Requested(request=request))
         if self._machine.is_over or self._has_broken_down:
             self._refuse_late()
+
+    def lease_checkpoint(self, seconds: float = math.inf) -> Lease | None:
+        """Keep the last complete checkpoint from being deleted while somebody reads it; None when there is none.
+
+        The end of the job ends all leases.
+        """
+        return self.leases.take(lambda: self.view.checkpoints.latest, seconds)
 
     def sample(self, seconds: float) -> None:
         """Have slots note what they do in the epochs of the next seconds; the view has what was seen."""
@@ -367,7 +377,8 @@ class JobMaster:
     def _discard_checkpoints(self, asked: i.DiscardCheckpoints) -> e.CheckpointsDiscarded:
         fault_point("driver.before-clean-up")
         discarded = set()
-        for checkpoint in sorted(asked.checkpoints):
+        # Those that are read are deleted with the next ones.
+        for checkpoint in sorted(asked.checkpoints - self._leased()):
             try:
                 self._store.discard(checkpoint)
             except Exception as error:
@@ -379,7 +390,13 @@ class JobMaster:
         return e.CheckpointsDiscarded(checkpoints=frozenset(discarded))
 
     def _discard_others(self, asked: i.DiscardOthers) -> None:
-        self._store.discard_all_but(asked.kept)
+        # One that is newer than what the job goes back to must not count, whoever reads it.
+        read = {number for number in self._leased() if number < max(asked.kept, default=0)}
+        self._store.discard_all_but(asked.kept | read)
+
+    def _leased(self) -> frozenset[int]:
+        """Return the checkpoints that are read; none when the job ends, since nobody would delete them later."""
+        return self.leases.held() if self.view.outcome is None else frozenset()
 
     def _delete_state(self, asked: i.DeleteState) -> None:
         self._tidy("state files", partial(self._store.delete_state, asked.names))

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from millstream.common.configuration import Configuration
 from millstream.common.setting import DurationSetting, IntegerSetting, at_least
+from millstream.jobmaster.leases import CheckpointLeases, Lease
 from millstream.jobmaster.requests import Request
 from millstream.jobmaster.view import JobView
 
@@ -27,6 +28,7 @@ class Job(Protocol):
     """A job as the registry knows it; a `JobMaster` is one."""
 
     result: Future[Any]
+    leases: CheckpointLeases
 
     @property
     def view(self) -> JobView: ...
@@ -36,6 +38,8 @@ class Job(Protocol):
     def leave(self) -> None: ...
 
     def ask(self, request: Request) -> None: ...
+
+    def lease_checkpoint(self, seconds: float = ...) -> Lease | None: ...
 
     def sample(self, seconds: float) -> None: ...
 

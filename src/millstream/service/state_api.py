@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,14 +18,15 @@ from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.pickles import load
-from millstream.service.http import Refused, answer
+from millstream.jobmaster.leases import Lease
+from millstream.service.http import Refused, an_id, answer
 from millstream.service.jobs_api import JobsApi
 from millstream.service.pictures.tasks import milliseconds
 from millstream.service.registry import Entry
 
 _MOST_ROWS = 100
-# A checkpoint may be superseded, and deleted, while it is read.
-_TRIES = 3
+# How long a client's lease on a checkpoint lasts unless the client renews it.
+LEASE_SECONDS = 60.0
 
 
 class StateApi:
@@ -35,8 +37,14 @@ class StateApi:
 
     def routes(self) -> list[Route]:
         """Return the paths and who answers them."""
-        state = "/jobs/{jobid}/state"
-        return [Route(state, self.states), Route(f"{state}/{{operator}}/{{name}}", self.rows)]
+        state, leases = "/jobs/{jobid}/state", "/jobs/{jobid}/state-leases"
+        return [
+            Route(state, self.states),
+            Route(f"{state}/{{operator}}/{{name}}", self.rows),
+            Route(leases, self.lease, methods=["POST"]),
+            Route(f"{leases}/{{leaseid}}", self.renew, methods=["PUT"]),
+            Route(f"{leases}/{{leaseid}}", self.release, methods=["DELETE"]),
+        ]
 
     async def states(self, request: Request) -> Response:
         told = await self._read(self._jobs.entry(request), lambda i: {"operators": states_as_json(i)})
@@ -48,28 +56,57 @@ class StateApi:
         entry = self._jobs.entry(request)
         return answer(await self._read(entry, lambda i: rows_as_json(i, operator, name, key, _MOST_ROWS)))
 
+    # --- for clients that read a checkpoint themselves
+
+    async def lease(self, request: Request) -> Response:
+        entry = self._jobs.entry(request)
+        lease = _lease(entry, LEASE_SECONDS)
+        about = {"lease": lease.id, "checkpoint": lease.checkpoint, "location": lease.location}
+        return answer({**about, "seconds": LEASE_SECONDS}, 201)
+
+    async def renew(self, request: Request) -> Response:
+        entry, lease = self._jobs.entry(request), an_id(request, "leaseid", "lease id")
+        if not entry.job.leases.renew(lease, LEASE_SECONDS):
+            raise Refused(404, f"There is no lease {lease}: it has expired.")
+        return answer({"seconds": LEASE_SECONDS})
+
+    async def release(self, request: Request) -> Response:
+        self._jobs.entry(request).job.leases.release(an_id(request, "leaseid", "lease id"))
+        return answer({})
+
     async def _read(self, entry: Entry, read: Callable[[Inspection], dict[str, Any]]) -> dict[str, Any]:
         """Read from the last complete checkpoint, beside what else is asked."""
-        for last in range(_TRIES):
-            latest = entry.view.checkpoints.latest
-            if latest is None or latest.location is None:
-                raise Refused(
-                    404,
-                    f"Job {entry.view.job_id} has no complete checkpoint to be asked: with "
-                    "execution.checkpointing.interval it takes them, and with POST /jobs/:jobid/checkpoints one now.",
-                )
-            config = Configuration.from_dict(dict(entry.configuration))
-            about = {"checkpoint": latest.id, "completed": milliseconds(latest.completed_at)}
-            try:
-                return {**about, **await asyncio.to_thread(_read_from, latest.location, config, read)}
-            except InvalidProgramError as e:
-                raise Refused(404, str(e)) from None
-            except DamagedStateError as e:
-                if last == _TRIES - 1:
-                    raise Refused(503, str(e)) from None
-            except MillstreamError as e:
-                raise Refused(500, str(e)) from None
-        raise AssertionError("the last try answers or refuses")
+        lease = _lease(entry)
+        config = Configuration.from_dict(dict(entry.configuration))
+        about = {"checkpoint": lease.checkpoint, "completed": milliseconds(lease.completed_at)}
+        try:
+            return {**about, **await asyncio.to_thread(_read_from, lease.location, config, read)}
+        except InvalidProgramError as e:
+            raise Refused(404, str(e)) from None
+        except DamagedStateError as e:
+            if entry.view.outcome is not None:
+                # Its end has deleted it.
+                raise Refused(404, _no_checkpoint(entry.view.job_id)) from None
+            raise Refused(503, str(e)) from None
+        except MillstreamError as e:
+            raise Refused(500, str(e)) from None
+        finally:
+            entry.job.leases.release(lease.id)
+
+
+def _lease(entry: Entry, seconds: float = math.inf) -> Lease:
+    """Lease the last complete checkpoint of a job."""
+    lease = entry.job.lease_checkpoint(seconds)
+    if lease is None:
+        raise Refused(404, _no_checkpoint(entry.view.job_id))
+    return lease
+
+
+def _no_checkpoint(job_id: str) -> str:
+    return (
+        f"Job {job_id} has no complete checkpoint to be asked: with execution.checkpointing.interval it takes them, "
+        "and with POST /jobs/:jobid/checkpoints one now."
+    )
 
 
 def _read_from(location: str, config: Configuration, read: Callable[[Inspection], dict[str, Any]]) -> dict[str, Any]:
