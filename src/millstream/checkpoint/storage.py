@@ -81,6 +81,16 @@ def local_path(url: str) -> str:
     return os.path.abspath(url.removeprefix("file://") if url.startswith("file://") else os.path.expanduser(url))
 
 
+def absolute_url(url: str) -> str:
+    """Return a place as every process finds it, whatever its working directory: a path becomes absolute.
+
+    Example:
+        >>> absolute_url("s3://bucket/savepoints"), absolute_url("/tmp/../savepoints")
+        ('s3://bucket/savepoints', '/savepoints')
+    """
+    return url if is_remote(url) else local_path(url)
+
+
 def open_storage(url: str, options: dict[str, Any] | None = None, cache: str | None = None) -> Storage:
     """Open the storage at a place.
 

@@ -10,9 +10,18 @@ from typing import Any
 
 import click
 
+from millstream.checkpoint.storage import absolute_url
 from millstream.cli.output import JSON, print_json, table, tell
 from millstream.cli.settings import as_settings
-from millstream.service.client import NO_SERVICE, ServiceError, mean_leader, service_of, services
+from millstream.service.client import (
+    NO_SERVICE,
+    ServiceClient,
+    ServiceError,
+    is_of_this_machine,
+    mean_leader,
+    service_of,
+    services,
+)
 from millstream.service.run_file import Gone
 
 
@@ -106,7 +115,7 @@ def cancel(job: str, savepoint: str | None, as_json: bool, address: str | None, 
     """Cancel JOB: its id, the beginning of it, or its name."""
     client, job_id = service_of(job, address, token)
     if savepoint is not None:
-        body = {"target-directory": savepoint or None, "cancel-job": True}
+        body = {"target-directory": _target(client, savepoint), "cancel-job": True}
         begun = client.ask(f"/jobs/{job_id}/savepoints", "POST", body)
         done = client.finished(f"/jobs/{job_id}/savepoints", begun["request-id"])
         place = done["location"]
@@ -125,16 +134,25 @@ def cancel(job: str, savepoint: str | None, as_json: bool, address: str | None, 
 def stop(job: str, directory: str | None, drain: bool, as_json: bool, address: str | None, token: str | None) -> None:
     """Stop JOB with a savepoint, from which it can go on."""
     client, job_id = service_of(job, address, token)
-    begun = client.ask(f"/jobs/{job_id}/stop", "POST", {"targetDirectory": directory, "drain": drain})
+    body = {"targetDirectory": _target(client, directory), "drain": drain}
+    begun = client.ask(f"/jobs/{job_id}/stop", "POST", body)
     done = client.finished(f"/jobs/{job_id}/savepoints", begun["request-id"])
     place = done["location"]
     tell(as_json, f"Job {job_id} is stopped, with a savepoint: {place}", job=job_id, savepoint=place)
 
 
+def _target(client: ServiceClient, directory: str | None) -> str | None:
+    """Return where a savepoint goes: on this machine, a relative path is relative to where the command is given."""
+    if not directory:
+        return None
+    return absolute_url(directory) if is_of_this_machine(client) else directory
+
+
 def take_savepoint(job: str, directory: str | None, as_json: bool, address: str | None, token: str | None) -> None:
     """Take a savepoint of a job that runs."""
     client, job_id = service_of(job, address, token)
-    begun = client.ask(f"/jobs/{job_id}/savepoints", "POST", {"target-directory": directory, "cancel-job": False})
+    body = {"target-directory": _target(client, directory), "cancel-job": False}
+    begun = client.ask(f"/jobs/{job_id}/savepoints", "POST", body)
     done = client.finished(f"/jobs/{job_id}/savepoints", begun["request-id"])
     tell(as_json, f"Savepoint of job {job_id}: {done['location']}", job=job_id, savepoint=done["location"])
 

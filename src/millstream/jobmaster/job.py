@@ -17,6 +17,7 @@ from typing import Any
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.origin import delete_origin
 from millstream.checkpoint.owner import is_alive
+from millstream.checkpoint.storage import absolute_url
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.errors import DeposedError, JobCancelledError, JobExecutionError
 from millstream.common.faults import fault_point
@@ -145,10 +146,13 @@ class JobMaster:
 
     def ask(self, request: Request) -> None:
         """Have something done between two epochs; the request's future tells when it is."""
-        if isinstance(request, SavepointRequest) and (why := self._store.unwritable(request.directory)) is not None:
-            error = f"No savepoint can be written to {request.directory!r}, and the job goes on without: {why}"
-            request.done.set_exception(RequestFailedError(error))
-            return
+        if isinstance(request, SavepointRequest):
+            # Slots write there too, and have other working directories.
+            request = replace(request, directory=absolute_url(request.directory))
+            if (why := self._store.unwritable(request.directory)) is not None:
+                error = f"No savepoint can be written to {request.directory!r}, and the job goes on without: {why}"
+                request.done.set_exception(RequestFailedError(error))
+                return
         self._inbox.put(e.Requested(request=request))
         if self._machine.is_over or self._has_broken_down:
             self._refuse_late()

@@ -375,6 +375,8 @@ def _make_directory(config: Configuration, prefix: str) -> str:
     # Flink parts several with either sign.
     temporary = None if given is None else re.split("[,:]", given)[0].strip()
     try:
+        # Slots have other working directories.
+        temporary = os.path.abspath(temporary) if temporary else None
         return tempfile.mkdtemp(prefix=prefix, dir=temporary or scratch())
     except OSError as e:
         where = temporary or tempfile.gettempdir()
