@@ -19,6 +19,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
 from millstream.sql.operators.calc import CalcOperator
+from millstream.sql.operators.constraints import ConstraintOperator, NotNull
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
@@ -30,7 +31,6 @@ from millstream.sql.operators.op_codes import FromChangelogOperator, ToChangelog
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionTableOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.set_operation import SetOperationOperator
-from millstream.sql.operators.sink import NotNullOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.operators.watermark import RowWatermarkOperator
@@ -451,7 +451,7 @@ TRANSCRIPTS = [
     ),
     Transcript(
         "rows without nulls",
-        lambda: NotNullOperator([(0, "a")], drops=True),
+        lambda: ConstraintOperator([NotNull([(0, "a")], drops=True)]),
         [_INT],
         [("+I 1, +I -, -D 2", "+I 1, -D 2")],
     ),
@@ -496,7 +496,7 @@ def test_transcripts_as_jobs() -> None:
 
 
 def test_null_is_refused_with_the_column() -> None:
-    bare = Bare(NotNullOperator([(0, "a")], drops=False))
+    bare = Bare(ConstraintOperator([NotNull([(0, "a")], drops=False)]))
     with pytest.raises(TableException, match="Column 'a' is NOT NULL, however, a null value is being written into it"):
         bare.take(batch_of([("+I", None)], [_INT]))
 

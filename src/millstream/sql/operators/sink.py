@@ -1,16 +1,14 @@
-"""Where rows go: sinks of tables, with what must hold of rows that are written."""
+"""Where rows go: sinks of tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from millstream.operators.sink import Sink, SinkOperator
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
-from millstream.sql.columns.numbers import valid_of
-from millstream.sql.errors import TableException
 from millstream.sql.operators.base import BatchOperator
 
 
@@ -45,32 +43,3 @@ class ByKeyOperator(BatchOperator):
         if not self.takes_deletes:
             return (batch.filter(~old),)
         return (Batch(batch.columns, np.where(old, np.int8(DELETE), batch.kinds), len(batch)),)
-
-
-class NotNullOperator(BatchOperator):
-    """Refuses rows with nulls in columns that must not be null, or leaves them out."""
-
-    def __init__(self, columns: Sequence[tuple[int, str]], drops: bool) -> None:
-        """Make one.
-
-        Args:
-            columns: the columns that must not be null, with their names.
-            drops: whether rows with a null are left out, not refused.
-        """
-        self.columns = list(columns)
-        self.drops = drops
-
-    def process(self, batch: Batch) -> Iterable[Batch]:
-        keep = None
-        for index, name in self.columns:
-            valid = valid_of(batch.columns[index])
-            if valid is None:
-                continue
-            if not self.drops:
-                raise TableException(
-                    f"Column '{name}' is NOT NULL, however, a null value is being written into it. You can set job "
-                    "configuration 'table.exec.sink.not-null-enforcer'='DROP' to suppress this exception and drop such "
-                    "records silently."
-                )
-            keep = valid if keep is None else keep & valid
-        return (batch if keep is None else batch.filter(np.asarray(keep)),)

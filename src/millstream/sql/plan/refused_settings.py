@@ -17,10 +17,6 @@ def _is(*words: str) -> Callable[[str], bool]:
 _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
     "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST where a value may not fit"),
     "table.column-expansion-strategy": (lambda value: bool(value.strip(" []")), "name the columns in place of *"),
-    "table.exec.sink.nested-constraint-enforcer": (
-        lambda value: value.strip().upper() != "IGNORE",
-        "only columns themselves are checked, so filter what is nested in the query",
-    ),
     "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
 }
 
@@ -36,6 +32,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Callable[[str], bool], str]] = {
 _CHOICES = {
     "table.exec.async-scalar.retry-strategy": ("FIXED_DELAY", "NO_RETRY"),
     "table.exec.sink.keyed-shuffle": ("NONE", "AUTO", "FORCE"),
+    "table.exec.sink.nested-constraint-enforcer": ("IGNORE", "ROWS", "ROWS_AND_COLLECTIONS"),
     "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
     "table.exec.sink.upsert-materialize": ("NONE", "AUTO", "FORCE"),
     "table.optimizer.agg-phase-strategy": ("AUTO", "ONE_PHASE", "TWO_PHASE"),

@@ -8,18 +8,16 @@ from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
 from millstream.operators.partitioners import ForwardElse
 from millstream.sql.changes import INSERTS, Changes
-from millstream.sql.errors import TableException
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.conflicts import ConflictOperator
+from millstream.sql.operators.constraints import ConstraintOperator, constraints_of
 from millstream.sql.operators.materialize import MaterializeOperator
-from millstream.sql.operators.sink import ByKeyOperator, NotNullOperator, TableSinkOperator
+from millstream.sql.operators.sink import ByKeyOperator, TableSinkOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.plan.sinks import DETECTING
 from millstream.sql.translate.translator import Translator, in_order, kinds_of, spread_like
 
-LENGTHS = "table.exec.sink.type-length-enforcer"
-NOT_NULL = "table.exec.sink.not-null-enforcer"
 STATE_TTL = "table.exec.state.ttl"
 KEYED_SHUFFLE = "table.exec.sink.keyed-shuffle"
 
@@ -28,7 +26,7 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Sink)
     parallelism = node.sink.parallelism()
-    ends = _fitted(to, planned, node, _checked(to, planned, node, to.ends(before)))
+    ends = _checked(to, planned, node, to.ends(before))
     if node.materialize is not None:
         ttl = to.session.milliseconds(STATE_TTL, 0)
         operator = _materializing(node, kinds_of(before), ttl)
@@ -61,33 +59,13 @@ def _materializing(node: nodes.Sink, kinds: list[pa.DataType], ttl: int) -> Oper
 
 
 def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
-    persisted = node.table.persisted
-    needed = [(i, c.name) for i, c in enumerate(persisted) if not c.type.is_nullable]
-    inputs = planned.inputs[0].node.fields
-    needed = [(i, name) for i, name in needed if inputs[i].type.is_nullable]
-    if not needed:
+    constraints = constraints_of([(c.name, c.type) for c in node.table.persisted], to.session.options)
+    if not constraints:
         return ends
-    drops = str(to.session.options.get(NOT_NULL, "ERROR")).upper() == "DROP"
-    added = to.add(planned, NotNullOperator(needed, drops), ends, suffix="-not-null")
+    operator = ConstraintOperator(constraints)
+    added = to.add(planned, operator, ends, suffix="-constraints")
     spread_like(added, ends)
-    added.name = f"ConstraintEnforcer[NotNullEnforcer(fields=[{', '.join(name for _, name in needed)}])]"
-    return in_order([StreamEnd(added)], planned.inputs[0])
-
-
-def _fitted(to: Translator, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
-    mode = str(to.session.options.get(LENGTHS, "IGNORE")).upper()
-    if mode not in ("IGNORE", "TRIM_PAD", "ERROR"):
-        raise TableException(f"'{LENGTHS}' is IGNORE, TRIM_PAD or ERROR, not {mode!r}.")
-    if mode == "IGNORE":
-        return ends
-    from millstream.sql.operators.lengths import LengthOperator, limited
-
-    columns = limited([(c.name, c.type) for c in node.table.persisted])
-    if not columns:
-        return ends
-    added = to.add(planned, LengthOperator(columns, mode == "ERROR"), ends, suffix="-lengths")
-    spread_like(added, ends)
-    added.name = f"ConstraintEnforcer[LengthEnforcer(fields=[{', '.join(c.name for c in columns)}])]"
+    added.name = str(operator)
     return in_order([StreamEnd(added)], planned.inputs[0])
 
 
