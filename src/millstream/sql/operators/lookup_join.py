@@ -107,6 +107,11 @@ class LookupJoinOperator(Evaluating):
         super().close()
 
     def process(self, batch: Batch) -> Iterable[Batch]:
+        found, left, right = self.matched(batch)
+        return (self._pairs(batch, found, left, right),) if len(left) else ()
+
+    def matched(self, batch: Batch) -> tuple[list[pa.Array], Rows, Rows]:
+        """Return what is found, and the pairs of a row and one that is found for it; -1 where there is none."""
         owners, asked = self._keys_of(batch)
         found, key_of = self._found(asked)
         counts = np.bincount(key_of, minlength=len(asked)) if len(asked) else np.zeros(0, np.int64)
@@ -119,7 +124,7 @@ class LookupJoinOperator(Evaluating):
             order = np.argsort(np.concatenate([left, alone]), kind="stable")
             left = np.concatenate([left, alone])[order]
             right = np.concatenate([right, np.full(len(alone), -1)])[order]
-        return (self._pairs(batch, found, left, right),) if len(left) else ()
+        return found, left, right
 
     def _keys_of(self, batch: Batch) -> tuple[Rows, list[tuple[Any, ...]]]:
         """Return of each row which key it has, -1 for one with a null, and all keys there are."""

@@ -52,6 +52,9 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
         return frozenset(Changes[kind] for _, kind in node.codes)
     if isinstance(node, (n.Values, n.ToChangelog)) or (isinstance(node, n.WindowTable) and node.is_session):
         return INSERTS
+    if isinstance(node, n.MaterializedLookupJoin):
+        # As in Flink, what is retracted is deleted.
+        return inputs[0] | {Changes.DELETE}
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):
         return frozenset().union(*inputs) if inputs else INSERTS
     if isinstance(node, n.Aggregate):

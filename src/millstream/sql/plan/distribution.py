@@ -18,6 +18,8 @@ def distribution(node: n.Node) -> list[tuple[int, ...]] | None:
         return [node.partition]
     if isinstance(node, n.Join):
         return [node.left_keys, node.right_keys]
+    if isinstance(node, n.MaterializedLookupJoin):
+        return [node.state_key]
     if isinstance(node, n.SetOperation):
         return [tuple(range(len(node.fields)))] * 2
     if isinstance(node, n.Sort):

@@ -274,6 +274,12 @@ def _temporal_join(node: n.TemporalJoin, planned: n.Planned) -> Kept:
     return Kept(what, key, f"{_PASSED}; the newest version of each key {stays}", smaller)
 
 
+def _lookup_join(node: n.MaterializedLookupJoin, planned: n.Planned) -> Kept:
+    keys = _names(planned.inputs[0].node, node.state_key)
+    hint = "fewer columns of the table that is looked up, or only its primary key: then nothing is kept"
+    return Kept(f"what was found for every value of {keys}", keys, smaller=(hint,))
+
+
 def _match(node: n.Match, planned: n.Planned) -> Kept:
     keys = _names(planned.inputs[0].node, node.partition)
     what = "matches that have begun, with their rows" + (f", for every value of {keys}" if keys else "")
@@ -318,6 +324,7 @@ _TELL: list[tuple[type, Callable[[Any, n.Planned], Kept | None]]] = [
     (n.IntervalJoin, _interval_join),
     (n.TemporalJoin, _temporal_join),
     (n.Join, _join),
+    (n.MaterializedLookupJoin, _lookup_join),
     (n.Match, _match),
     (n.SetOperation, _set_operation),
     (n.ChangelogNormalize, _normalize),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.sql.expressions import Call, Column, Expression
+from millstream.sql.expressions import Call, Column, Expression, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.distribution import distribution
+from millstream.sql.plan.non_deterministic import non_deterministic
 
 Keys = frozenset[frozenset[int]]
 NONE: Keys = frozenset()
@@ -53,7 +54,7 @@ def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
     if isinstance(node, n.Join):
         return _of_join(node, inputs, located)
     if isinstance(node, n.LookupJoin):
-        return inputs[0] if finds_one(node) else NONE
+        return inputs[0] if finds_one(node) and not _differs(node) else NONE
     if isinstance(node, n.SetOperation):
         return NONE if node.all else frozenset([frozenset(range(len(node.fields)))])
     if isinstance(node, (n.Sink, n.Collected, n.ToStream)):
@@ -70,6 +71,12 @@ def finds_one(node: n.LookupJoin) -> bool:
     """Tell whether a look-up finds one row at most, by the primary key of its table."""
     key = node.scan.table.primary_key
     return bool(key) and set(key) <= {node.scan.columns[k] for k in node.lookup_keys}
+
+
+def _differs(node: n.LookupJoin) -> bool:
+    """Return whether what a lookup join makes of the same rows may differ each time, as Flink sees it."""
+    parts = [*node.expressions, *conjuncts(node.filter), *conjuncts(node.condition)]
+    return any(non_deterministic(e) is not None for e in parts)
 
 
 def _primary_key(names: Sequence[str], columns: Sequence[str]) -> Keys:

@@ -445,6 +445,10 @@ def _lookup_join(node: n.LookupJoin, inputs: Any, style: Style) -> str:
     if node.retry is not None:
         delay = int(node.retry.seconds * 1000)
         parts.append(f"retry=[lookup_miss, FIXED_DELAY, {delay}ms, {node.retry.attempts}]")
+    if isinstance(node, n.MaterializedLookupJoin):
+        parts.append("upsertMaterialize=[true]")
+        if node.replaces:
+            parts.append(f"upsertKey=[[{_join([str(k) for k in node.state_key])}]]")
     return f"LookupJoin({', '.join(parts)})"
 
 
@@ -547,6 +551,7 @@ _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.IntervalJoin: _interval_join,
     n.TemporalJoin: _temporal_join,
     n.LookupJoin: _lookup_join,
+    n.MaterializedLookupJoin: _lookup_join,
     n.Union: _union,
     n.SetOperation: _set_operation,
     n.Sort: _sort,

@@ -692,6 +692,19 @@ class LookupJoin(Single):
 
 
 @record(frozen=True)
+class MaterializedLookupJoin(LookupJoin):
+    """A lookup join that keeps what it has emitted, so that a retraction equals it.
+
+    Attributes:
+        state_key: the input's columns by which it is kept: an upsert key, or all of them.
+        replaces: whether those are an upsert key, so that a row replaces the one before.
+    """
+
+    state_key: tuple[int, ...] = field(kw_only=True)
+    replaces: bool = field(kw_only=True)
+
+
+@record(frozen=True)
 class Apply(Double):
     """Each row of the left with the rows of a query that looks at it (LATERAL); a rule makes a join of it.
 

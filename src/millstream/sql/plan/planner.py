@@ -27,6 +27,7 @@ from millstream.sql.plan.changelog import (
     gives,
     takes_inserts_alone,
 )
+from millstream.sql.plan.determinism import STRATEGY, Determinism
 from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.monotonic import is_ordered_by, monotonic
 from millstream.sql.plan.names import name_of
@@ -82,6 +83,9 @@ class Planner:
         assert isinstance(end, n.Single)
         kinds, keys = self._known_of(end.input)
         end = prepared(end, kinds, keys, self._settings, self._batch)
+        if not self._batch and self._settings.get(STRATEGY, "IGNORE").strip().upper() == "TRY_RESOLVE":
+            end = Determinism(self._known_of).resolved(end)
+            kinds, keys = self._known_of(end.input)
         self._refuse(end, kinds)
         # Where new halves are not enough it is given pairs, and old halves are rows that go.
         after = takes_new_halves(end, keys) and self._can(end.input, Updates.AFTER)

@@ -36,6 +36,7 @@ _CHOICES = {
     "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
     "table.exec.sink.upsert-materialize": ("NONE", "AUTO", "FORCE"),
     "table.optimizer.agg-phase-strategy": ("AUTO", "ONE_PHASE", "TWO_PHASE"),
+    "table.optimizer.non-deterministic-update.strategy": ("IGNORE", "TRY_RESOLVE"),
 }
 
 

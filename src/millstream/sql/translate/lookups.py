@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
 from millstream.sql.operators.lookup_join import LookupJoinOperator, Retrying
+from millstream.sql.operators.materialized_lookup_join import MaterializedLookupJoinOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.translate.translator import Translator
+from millstream.sql.translate.translator import Translator, kinds_of
 
 
 def lookup_join(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -18,13 +19,20 @@ def lookup_join(to: Translator, planned: Planned) -> list[StreamEnd]:
     if node.retry is not None:
         lookup = Retrying(lookup, node.retry.attempts, node.retry.seconds)
     types = before.node.fields.types
-    operator = LookupJoinOperator(
+    keys = [(k, types[k]) for k in node.left_keys]
+    keeps_all = node.kind is nodes.JoinKind.LEFT
+    found = node.expressions, node.filter, node.condition
+    if not isinstance(node, nodes.MaterializedLookupJoin):
+        return to.behind(planned, LookupJoinOperator(lookup, keys, *found, keeps_all, to.session))
+    operator = MaterializedLookupJoinOperator(
         lookup,
-        [(k, types[k]) for k in node.left_keys],
-        node.expressions,
-        node.filter,
-        node.condition,
-        node.kind is nodes.JoinKind.LEFT,
+        keys,
+        *found,
+        keeps_all,
         to.session,
+        kinds=kinds_of(before),
+        state_key=node.state_key,
+        replaces=node.replaces,
+        ttl=planned.traits.state_ttl,
     )
-    return to.behind(planned, operator)
+    return to.one(planned, operator, to.by_key(before, node.state_key))

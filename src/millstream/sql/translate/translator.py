@@ -44,6 +44,7 @@ MAKERS: Mapping[type[nodes.Node], tuple[str, str]] = {
     nodes.IntervalJoin: ("joins", "interval_join"),
     nodes.TemporalJoin: ("joins", "temporal_join"),
     nodes.LookupJoin: ("lookups", "lookup_join"),
+    nodes.MaterializedLookupJoin: ("lookups", "lookup_join"),
     nodes.Expand: ("several", "expand"),
     nodes.Correlate: ("several", "correlate"),
     nodes.SetOperation: ("several", "set_operation"),
