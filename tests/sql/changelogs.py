@@ -1,6 +1,8 @@
 """Queries whose changelogs were recorded on Apache Flink.
 
-    python changelogs.py    on a Python with apache-flink 2.3: writes changelogs.json beside this file
+    python changelogs.py [NAME ...]    on a Python with apache-flink 2.3: writes changelogs.json beside this file
+
+Names ask only those queries again.
 
 A source gives its rows slowly there, one after the other, so that inputs of a join meet in the same way in every run.
 """
@@ -8,6 +10,8 @@ A source gives its rows slowly there, one after the other, so that inputs of a j
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +51,10 @@ def _windowed(function: str, aggregates: str = "COUNT(*), SUM(v)") -> str:
     )
 
 
+def _over(frame: str) -> str:
+    return f"OVER (PARTITION BY k ORDER BY v {frame} BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+
+
 _DISTINCT = "COUNT(*), SUM(v), COUNT(DISTINCT v)"
 _HOP = "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)"
 
@@ -72,6 +80,17 @@ KEYED = {
     "order, limit and offset": "SELECT * FROM t ORDER BY v LIMIT 3 OFFSET 1",
     "last row": _numbered("PROCTIME() DESC", "rn = 1", "k, v"),
     "first row": _numbered("PROCTIME()", "rn = 1", "k, v"),
+    **{
+        f"over {frame.lower()} by a column: {name}": f"SELECT k, v, {call} {_over(frame)} FROM t"
+        for frame in ("ROWS", "RANGE")
+        for name, call in {
+            "average": "AVG(v)",
+            "sum of zeros": "SUM(v - v)",
+            "count": "COUNT(*)",
+            "least and greatest": f"MAX(v) {_over(frame)}, MIN(v)",
+            "variance": "VAR_POP(v)",
+        }.items()
+    },
 }
 TIMED = {
     "tumble": _windowed("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)", _DISTINCT),
@@ -138,19 +157,19 @@ def changes(t_env: Any, text: str) -> list[str]:
         return [f"{row.get_row_kind()} {', '.join(map(str, row))}" for row in rows]
 
 
-def record() -> None:
-    """Ask Flink, and write what it says."""
+def record(names: Sequence[str] = ()) -> None:
+    """Ask Flink, and write what it says; of the queries of some names only, where these are given."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
-    found = {}
-    for name, text in QUERIES.items():
+    found = json.loads(RECORDED.read_text()) if names else {}
+    for name in names or QUERIES:
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         t_env.get_config().set("parallelism.default", "1")
         declare(t_env, name, 12)
-        found[name] = changes(t_env, text)
+        found[name] = changes(t_env, QUERIES[name])
         print(name, len(found[name]), flush=True)
     RECORDED.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    record()
+    record(sys.argv[1:])

@@ -33,7 +33,7 @@ from millstream.sql.operators.session import Session
 from millstream.sql.operators.set_operation import SetOperationOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.top_n import TopNOperator
-from millstream.sql.operators.watermark import RowWatermarkOperator
+from millstream.sql.operators.watermark import OnEventWatermarkOperator, RowWatermarkOperator
 from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
 from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
@@ -560,6 +560,17 @@ def test_a_watermark_that_waits_is_sent_when_no_rows_come() -> None:
     bare.operator.carry()
     bare.operator.on_processing_time()
     assert log == [5000, 5150]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 100])
+def test_on_event_watermark_follows_every_row(cut: int) -> None:
+    stamp = DataTypes.TIMESTAMP(3)
+    bare = Bare(OnEventWatermarkOperator(0, Column(stamp, 0), Session()))
+    assert _run_times(bare, [-5, 0, 3, 2, 4], cut) == [-5, [-5], 0, [0], 3, [3], 2, 4, [4]]
+    # What comes behind it hears it again in another process.
+    other = Bare(OnEventWatermarkOperator(0, Column(stamp, 0), Session()))
+    other.operator.restore(bare.operator.carry())
+    assert _run_times(other, [4, 1, 7], cut) == [4, 1, 7, [7]]
 
 
 # --- table functions

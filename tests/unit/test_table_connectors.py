@@ -402,3 +402,17 @@ def test_files_have_each_row_once_though_a_job_fails(tmp_path: Path) -> None:
         t_env.from_path("src").select(fragile(col("n")).alias("n")).execute_insert(f"f_{name}").wait()
         assert failed.exists()
         assert sorted(collected(t_env, f"SELECT n FROM f_{name}")) == [(i,) for i in range(10)]
+
+
+def test_source_watermark_is_refused_where_connector_has_none() -> None:
+    t_env = StreamTableEnvironment.create(LocalEnvironment())
+    declared = "CREATE TABLE {} (ts TIMESTAMP(3), WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH {}"
+    # As in Flink it may be declared.
+    t_env.execute_sql(declared.format("generated", "('connector' = 'datagen')"))
+    with pytest.raises(ValidationException, match=r"SOURCE_WATERMARK\(\) takes the watermarks of a DataStream"):
+        t_env.execute_sql("SELECT * FROM generated")
+    values = ValuesTable([(datetime.datetime(2024, 1, 1, 0, 0, s),) for s in (1, 12, 3)], watermarks_on_event=True)
+    t_env.execute_sql(declared.format("given", values.options))
+    found = t_env.execute_sql("SELECT ts, CURRENT_WATERMARK(ts) FROM given").collect()
+    times = [(row[0].second, row[1] and row[1].second) for row in found]
+    assert times == [(1, None), (12, 1), (3, 12)]

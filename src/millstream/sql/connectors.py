@@ -88,6 +88,9 @@ class TableSource(ABC):
     changes: frozenset[Changes] = INSERTS
     # Whether each split of its source has a watermark of its own, and the slowest counts, as of Kafka's partitions.
     watermarks_by_split = False
+    # Whether a watermark follows every row, as with Flink's 'scan.watermark.emit.strategy' = 'on-event'; then
+    # SOURCE_WATERMARK() is the rowtime of the last row.
+    watermarks_on_event = False
 
     @abstractmethod
     def source(

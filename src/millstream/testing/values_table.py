@@ -48,6 +48,8 @@ class ValuesTable:
         on_epoch: called with the number of an epoch, from 0, before its rows are read: to set a clock, or other rows
             in a table that is looked up.
         metadata: the keys of the metadata that rows have, in their order.
+        watermarks_on_event: whether a watermark follows every row, by the declared strategy; SOURCE_WATERMARK() is
+            the rowtime itself. Without it watermarks are those of Flink's WatermarkAssigner.
 
     Example:
         >>> from millstream.table import StreamTableEnvironment
@@ -71,11 +73,13 @@ class ValuesTable:
         epochs: Sequence[int] = (),
         on_epoch: Callable[[int], None] | None = None,
         metadata: Sequence[str] = (),
+        watermarks_on_event: bool = False,
     ) -> None:
         self.rows = list(rows)
         self.epochs = tuple(epochs)
         self.on_epoch = on_epoch
         self.metadata = tuple(metadata)
+        self.watermarks_on_event = watermarks_on_event
         self.changes = _said(self.rows) if changelog_mode is None else changelog_mode.changes
         self.taken = ALL_CHANGES if changelog_mode is None else changelog_mode.changes
         self.batch_rows = batch_rows
@@ -207,6 +211,7 @@ class _Source(TableSource):
         self._metadata = _metadata_of(values, context)
         self._id = context.table.options[_ID]
         self.changes = values.changes
+        self.watermarks_on_event = values.watermarks_on_event
 
     def metadata(self) -> Mapping[str, DataType]:
         return self._metadata

@@ -41,6 +41,11 @@ def read_expression(text: str) -> SyntaxExpression:
     return found
 
 
+def is_source_watermark(strategy: str) -> bool:
+    """Return whether a watermark is declared as SOURCE_WATERMARK()."""
+    return "".join(strategy.split()).upper() == "SOURCE_WATERMARK()"
+
+
 def context_of(binder: Binder, path: tuple[str, ...], table: CatalogTable) -> TableContext:
     """Return what a connector is told of a table."""
     return TableContext(path, table, binder.settings, binder.batch)
@@ -98,7 +103,16 @@ def declared(binder: Binder, scan: Node, table: CatalogTable) -> Node:
     node = steps.project(scan, expressions, [c.name for c in table.columns])
     if table.watermark is None:
         return node
-    return watermarked(binder, node, *table.watermark)
+    rowtime, strategy = table.watermark
+    if is_source_watermark(strategy):
+        if not isinstance(scan, Scan) or not scan.source.watermarks_on_event:
+            raise Refused(
+                f"Invalid expression for watermark '{rowtime}'. SOURCE_WATERMARK() takes the watermarks of a "
+                f"DataStream, and this connector makes none: declare WATERMARK FOR {rowtime} AS {rowtime} - "
+                "INTERVAL '5' SECOND"
+            )
+        strategy = f"`{rowtime}`"
+    return watermarked(binder, node, rowtime, strategy)
 
 
 def watermarked(binder: Binder, node: Node, column: str, strategy: str) -> Node:

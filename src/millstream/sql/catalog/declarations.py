@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
-from millstream.sql.bind.tables import read_expression
+from millstream.sql.bind.tables import is_source_watermark, read_expression
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements
@@ -222,11 +222,9 @@ def _check_watermark(binder: Binder, table: CatalogTable, names: list[str]) -> N
             f"{kind}"
         )
     fields = Fields(tuple(Field(c.name, c.type) for c in table.columns))
-    if "".join(strategy.split()).upper() == "SOURCE_WATERMARK()":
-        raise ValidationException(
-            f"Invalid expression for watermark '{column}'. SOURCE_WATERMARK() takes the watermarks of a DataStream, "
-            f"and a connector makes none: declare WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND."
-        )
+    if is_source_watermark(strategy):
+        # Whether the connector has watermarks is known when the table is read.
+        return
     try:
         bound = ExpressionBinder(binder, Scope.of(fields)).bind(read_expression(strategy))
     except Refused as e:

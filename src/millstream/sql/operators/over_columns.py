@@ -14,18 +14,35 @@ from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.order import sorted_rows
 from millstream.sql.columns.rows import Ints, KeyedRows, Mask, equal_values
 from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.accumulators import VARIANCES
 from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.sql.operators.over_batch import Partitions
 from millstream.sql.operators.surroundings import Surrounded, surroundings
 from millstream.sql.plan.nodes import OverSpec
+from millstream.sql.types import DataTypes
 
 _COUNTS = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK"])
+# Flink computes these from a sum and a count, and compares those.
+_OF_SUMS = VARIANCES | {"SUM", "AVG"}
 
 
 def streamed(over: OverSpec) -> OverSpec:
     """Return an OVER of a stream as Flink takes it: all ranks count the rows of the frame."""
     calls = tuple(AggregateCall("COUNT", (), c.type) if c.function in _COUNTS else c for c in over.calls)
     return replace(over, calls=calls)
+
+
+def with_counts(over: OverSpec) -> OverSpec:
+    """Return an OVER with the counts that Flink compares beside its results.
+
+    An update whose result is the same is emitted, as Flink's accumulators differ, where a count does.
+    """
+    summed = (c for c in over.calls if c.function in _OF_SUMS and c.user is None)
+    counts = [
+        AggregateCall("COUNT", c.arguments[:1], DataTypes.BIGINT(False), c.distinct, condition=c.condition)
+        for c in summed
+    ]
+    return replace(over, calls=(*over.calls, *dict.fromkeys(counts)))
 
 
 class ColumnOverOperator(KeyedBatchOperator):
@@ -47,6 +64,7 @@ class ColumnOverOperator(KeyedBatchOperator):
         self.ttl = ttl
         self.calls = over.calls
         self.kinds = list(kinds)
+        self._compared = with_counts(over)
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -79,7 +97,7 @@ class ColumnOverOperator(KeyedBatchOperator):
         touched = _touched(every, len(there), batch, adds)
         rows.remove(numbers[touched[~adds & (touched >= 0)]])
         known = touched >= 0
-        changes = _Changes(every, of_key, len(there), self.over)
+        changes = _Changes(every, of_key, len(there), self._compared, len(self.calls))
         yield from changes.told(touched[known], kinds[known])
 
 
@@ -123,13 +141,14 @@ class _Changes:
         every: all rows: those from before, then those that come.
         keys: the partition of each.
         before: how many were there before.
-        over: the OVER.
+        over: the OVER, with what is only compared behind the aggregates.
+        shown: the number of aggregates.
     """
 
-    def __init__(self, every: Batch, keys: Ints, before: int, over: OverSpec) -> None:
+    def __init__(self, every: Batch, keys: Ints, before: int, over: OverSpec, shown: int) -> None:
         by_key = [pa.array(keys), *every.columns]
         order = sorted_rows(by_key, [(0, False, True), *((c + 1, d, n) for c, d, n in over.order)], len(every))
-        self._rows, self._keys, self._over = every.take(order), keys[order], over
+        self._rows, self._keys, self._over, self._shown = every.take(order), keys[order], over, shown
         self._place = np.empty(len(order), np.int64)
         self._place[order] = np.arange(len(order))
         self._before = np.sort(self._place[:before])
@@ -161,5 +180,5 @@ class _Changes:
         said = np.where(is_it[at], kinds[change[at]], np.where(second, UPDATE_AFTER, UPDATE_BEFORE))
         has_it = is_it[at] | (comes[at] == second)
         shown = pa.array(np.where(has_it, with_it[at], without[at]))
-        columns = [*self._rows.take(rows[at]).columns, *(column.take(shown) for column in results)]
+        columns = [*self._rows.take(rows[at]).columns, *(column.take(shown) for column in results[: self._shown])]
         return Batch(columns, said.astype(np.int8) if said.any() else None, len(at))

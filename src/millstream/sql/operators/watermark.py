@@ -65,11 +65,14 @@ class RowWatermarkOperator(Evaluating):
             raise null_rowtime()
         return (batch,) if self.session.batch else self._marked(batch, plain(times))
 
-    def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:
+    def _on_rows(self) -> None:
         self._last_row, self._has_rows = self.setup.clock(), True
         if self._is_idle:
             self._is_idle = False
             self.advance(self._sent)
+
+    def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:
+        self._on_rows()
         current, sent, start = self._running(batch), self._sent, 0
         # A row can only be late for what the rows before it have said.
         before = np.append(self._current, current[:-1])
@@ -176,4 +179,33 @@ class RowWatermarkOperator(Evaluating):
         if self._is_idle:
             self.advance(None)
         elif self._sent > 0:
+            self.advance(self._sent)
+
+
+class OnEventWatermarkOperator(RowWatermarkOperator):
+    """Sends a watermark behind every row that is ahead of the last one, as Flink's sources do 'on-event'."""
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._current = self._sent = MIN_WATERMARK
+
+    def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:
+        self._on_rows()
+        current, start = self._running(batch), 0
+        for row in np.flatnonzero(current > np.append(self._sent, current[:-1])).tolist():
+            yield batch.slice(start, row + 1)
+            self._send(int(current[row]))
+            start = row + 1
+        self._current = self._sent
+        if start < len(batch):
+            yield batch.slice(start, len(batch))
+
+    @property
+    def sent(self) -> int:
+        return self._sent
+
+    def announce(self) -> None:
+        if self._is_idle:
+            self.advance(None)
+        elif self._sent > MIN_WATERMARK:
             self.advance(self._sent)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.partitioners import GlobalPartitioner
+from millstream.sql.connectors import TableSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
-from millstream.sql.operators.watermark import RowWatermarkOperator
+from millstream.sql.operators.watermark import OnEventWatermarkOperator, RowWatermarkOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator
@@ -52,12 +53,14 @@ def union(to: Translator, planned: Planned) -> list[StreamEnd]:
 def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
     node = planned.node
     assert isinstance(node, nodes.Watermark)
-    if _is_by_split(planned) and not to.session.batch:
+    source = _source_of(planned)
+    if source is not None and source.watermarks_by_split and not to.session.batch:
         from millstream.sql.operators.split_watermark import SplitWatermarkOperator
 
         idle = to.session.milliseconds(IDLE_TIMEOUT, 0)
         return to.behind(planned, SplitWatermarkOperator(node.column, node.strategy, to.session, idle))
-    operator = RowWatermarkOperator(
+    on_event = source is not None and source.watermarks_on_event
+    operator = (OnEventWatermarkOperator if on_event else RowWatermarkOperator)(
         node.column,
         node.strategy,
         to.session,
@@ -67,11 +70,11 @@ def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.behind(planned, operator)
 
 
-def _is_by_split(planned: Planned) -> bool:
-    """Tell whether rows come straight from a source whose splits have watermarks of their own."""
+def _source_of(planned: Planned) -> TableSource | None:
+    """Return the source that rows come straight from; None where operators in between keep or exchange them."""
     while isinstance(planned.node, (nodes.Watermark, nodes.Calc, nodes.Project, nodes.Filter)):
         (planned,) = planned.inputs
-    return isinstance(planned.node, nodes.Scan) and planned.node.source.watermarks_by_split
+    return planned.node.source if isinstance(planned.node, nodes.Scan) else None
 
 
 def collected(to: Translator, planned: Planned) -> list[StreamEnd]:
