@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -57,12 +58,10 @@ class ElsewhereApi:
 
     async def metrics(self, request: Request) -> Response:
         chosen = names_of(request, "jobs")
-        found: list[dict[str, Any]] = []
-        for job_id in [line["jid"] for line in await self._elsewhere.lines()]:
-            if not chosen or job_id in chosen:
-                told = await self._elsewhere.ask(job_id, "GET", "/metrics", "all=true", b"")
-                listed = told.json() if told.status == 200 else []
-                found.append({m["id"]: _number(m.get("value", "")) for m in listed})
+        ids = [line["jid"] for line in await self._elsewhere.lines() if not chosen or line["jid"] in chosen]
+        told = await asyncio.gather(*(self._elsewhere.ask(i, "GET", "/metrics", "all=true", b"") for i in ids))
+        listed = [answer.json() if answer.status == 200 else [] for answer in told]
+        found = [{m["id"]: _number(m.get("value", "")) for m in metrics} for metrics in listed]
         return answer(aggregated_metrics(found, names_of(request, "get"), names_of(request, "agg")))
 
     async def pass_on(self, request: Request) -> Response:

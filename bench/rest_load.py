@@ -1,0 +1,134 @@
+"""How long clients of a session cluster wait: 20 idle jobs, 200 clients at once, by view.
+
+    python bench/rest_load.py [--jobs 20] [--clients 200]
+
+Starts a cluster of its own, and a program for each job. For every view it asks first as one client, then as all at
+once, each over a connection of its own and about the jobs in turn. Prints one JSON object: milliseconds by view, and
+how much processor time the cluster's process took for all clients together, which does not hang on what else runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+
+from millstream.service.client import ServiceClient
+from millstream.service.run_file import Found, running_services
+
+PROGRAM = """
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+env.from_source(DataGeneratorSource(lambda i: i, None, 1)).key_by(lambda i: i % 3).reduce(lambda a, b: b).print()
+env.execute("idle")
+"""
+# What a page asks for, and Prometheus. {job} and {vertex} are those of the client's job.
+VIEWS = (
+    "/overview",
+    "/jobs/overview",
+    "/jobs/{job}",
+    "/jobs/{job}/checkpoints",
+    "/jobs/{job}/metrics?get=uptime,numRestarts",
+    "/jobs/{job}/vertices/{vertex}",
+    "/jobs/{job}/vertices/{vertex}/subtasks/metrics",
+    "/jobs/{job}/explanations",
+    "/jobs/metrics",
+    "/taskmanagers",
+)
+# Answers are kept for a second.
+KEPT = 1.5
+
+
+@contextmanager
+def cluster(jobs: int) -> Iterator[ServiceClient]:
+    """Start a cluster with so many jobs; yield its client."""
+    with tempfile.TemporaryDirectory(prefix="rest-load-") as home:
+        os.environ["XDG_RUNTIME_DIR"] = home
+        program = os.path.join(home, "idle.py")
+        with open(program, "w") as file:
+            file.write(PROGRAM)
+        command = [sys.executable, "-m", "millstream"]
+        slots = ["-D", f"taskmanager.numberOfTaskSlots={jobs}", "-D", "slot.request.timeout=600 s"]
+        subprocess.run([*command, "cluster", "start", "-d", *slots], check=True, stdout=sys.stderr)
+        found = next(running_services())
+        client = ServiceClient(found.url, found.token)
+        try:
+            for _ in range(jobs):
+                client.ask("/programs", "POST", {"path": program, "directory": home, "settings": {}})
+            yield client
+        finally:
+            subprocess.run([*command, "cluster", "stop"], check=True, stdout=sys.stderr)
+
+
+def running(client: ServiceClient, jobs: int) -> list[tuple[str, str]]:
+    """Wait until all jobs run; return the id of each, and of its last vertex."""
+    deadline = time.monotonic() + 600
+    while sum(j["state"] == "RUNNING" and j["tasks"]["running"] > 0 for j in client.jobs()) < jobs:
+        assert time.monotonic() < deadline, client.jobs()
+        time.sleep(1)
+    ids = [j["jid"] for j in client.jobs()]
+    return [(job, client.ask(f"/jobs/{job}")["vertices"][-1]["id"]) for job in ids]
+
+
+async def waited(address: str, path: str, token: str) -> float:
+    """Ask once, over a connection of its own; return the milliseconds until the whole answer was there."""
+    host, _, port = address.partition("://")[2].partition(":")
+    began = time.perf_counter()
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"GET /v1{path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode())
+    answer = await reader.read(-1)
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 200"), (path, answer[:300])
+    return (time.perf_counter() - began) * 1000
+
+
+def used(process: psutil.Process) -> float:
+    """Return the milliseconds of processor time that a process has had."""
+    times = process.cpu_times()
+    return float(times.user + times.system) * 1000
+
+
+async def view_times(found: Found, view: str, jobs: list[tuple[str, str]], clients: int) -> dict[str, float]:
+    """Return how long one client waits for a view, and so many at once."""
+    url, token, process = found.url, found.token or "", psutil.Process(found.pid)
+    paths = [view.format(job=job, vertex=vertex) for job, vertex in jobs]
+    await asyncio.sleep(KEPT)
+    alone = await waited(url, paths[0], token)
+    await asyncio.sleep(KEPT)
+    before = used(process)
+    times = await asyncio.gather(*(waited(url, paths[n % len(paths)], token) for n in range(clients)))
+    processor = round(used(process) - before)
+    return {"one": round(alone), "median": round(statistics.median(times)), "max": round(max(times)), "cpu": processor}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=20)
+    parser.add_argument("--clients", type=int, default=200)
+    asked = parser.parse_args()
+    with cluster(asked.jobs) as client:
+        jobs = running(client, asked.jobs)
+        found = next(s for s in running_services() if s.url == client.url)
+        times: dict[str, Any] = {}
+        for view in VIEWS:
+            times[view] = asyncio.run(view_times(found, view, jobs, asked.clients))
+            print(f"{view:50} {times[view]}", file=sys.stderr)
+        print(json.dumps({"jobs": asked.jobs, "clients": asked.clients, "load": os.getloadavg()[0], "ms": times}))
+
+
+if __name__ == "__main__":
+    main()
