@@ -80,7 +80,7 @@ class Session:
         )  # fmt: skip
         assert started.returncode == 0, started.stdout + started.stderr
         self.url = started.stdout.split("The cluster is at ")[1].split(";")[0]
-        (run_file,) = (folder / "run" / "millstream").iterdir()
+        (run_file,) = (folder / "run" / "millstream").glob("*.json")
         self.cluster = psutil.Process(int(run_file.stem))
         self.client = ServiceClient(self.url, json.loads(run_file.read_text())["token"])
 

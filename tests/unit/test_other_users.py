@@ -19,12 +19,21 @@ from millstream.cli.main import main
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.private_files import NotPrivateError, make_private_directory, runtime_directory
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.gateway.server import Gateway
 from millstream.service.app import Service, make_app
 from millstream.service.client import services
+from millstream.service.history import Shelf
+from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
-from millstream.service.run_file import RunFile, running_services
+from millstream.service.run_file import RunFile, TokenFile, running_services
+from millstream.service.server import PublicServer, open_to_all
+from millstream.service.session.app import Cluster, cluster_app
+from millstream.service.session.programs import Programs
+from millstream.service.session.slots import SlotPool
+from millstream.service.session.uploads import Uploads
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "sql-gateway.endpoint.rest.port": "auto"}
 NOBODY = 65534
@@ -169,6 +178,113 @@ def test_gateway_refuses_other_user_on_loopback(shared: Path) -> None:
     finally:
         gateway.stop()
     assert not path.exists()
+
+
+# --- the job service
+
+_CHANGE = """
+import json, sys, urllib.error, urllib.request
+url, job, target, token_file = sys.argv[1:]
+savepoint = {"target-directory": target, "targetDirectory": target}
+for method, path, body in (
+    ("GET", "/jobs/overview", None),
+    ("POST", f"/jobs/{job}/savepoints", savepoint),
+    ("POST", f"/v1/jobs/{job}/stop", savepoint),
+    ("PATCH", f"/jobs/{job}?mode=cancel", {}),
+    ("PATCH", f"/jobs/{job}/rescaling?parallelism=3", {}),
+    ("PUT", f"/jobs/{job}/resource-requirements", {}),
+    ("POST", f"/jobs/{job}/checkpoints", {}),
+    ("POST", f"/jobs/{job}/state-leases", {}),
+    ("GET", f"/v1/jobs/{job}/yarn-cancel", None),
+    ("GET", f"/jobs/{job}/yarn-stop", None),
+    ("GET", f"/jobs/{job}/state", None),
+    ("GET", f"/v1/jobs/{job}/state/reduce/x", None),
+    ("POST", "/savepoint-disposal", {"savepoint-path": target}),
+):
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        print(urllib.request.urlopen(urllib.request.Request(url + path, data, method=method), timeout=30).status)
+    except urllib.error.HTTPError as e:
+        print(e.code)
+try:
+    print(open(token_file).read())
+except PermissionError:
+    print("PermissionError")
+"""
+
+
+@as_nobody
+def test_service_lets_other_user_look_and_change_nothing(shared: Path, tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(SETTINGS))
+    env.from_source(DataGeneratorSource(lambda i: i, None, 10)).add_sink(lambda v: None)
+    job, registry = env.execute_async("looked at"), Registry()
+    registry.add(job._job, SETTINGS)  # type: ignore[attr-defined]
+    options = _options({"rest.port": "auto"})
+    service = open_to_all(registry, SETTINGS, options)
+    server = PublicServer(make_app(service), options, token=service.change_token)
+    server.start()
+    try:
+        assert server.token_file is not None
+        path, target = Path(server.token_file.path), tmp_path / "written"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_text() == service.change_token
+        told = run_as_nobody(_CHANGE, server.url, str(job.get_job_id()), str(target), str(path)).split()
+        assert told == ["200", *["401"] * 12, "PermissionError"]
+        assert not target.exists() and job.get_job_status().result().name == "RUNNING"
+        # Commands of the user who owns it find the token, also by another name of this machine.
+        for address in (None, server.url, server.url.partition("://")[2].replace("127.0.0.1", "localhost")):
+            (client,) = services(address, None)
+            begun = client.ask(f"/jobs/{job.get_job_id()}/savepoints", "POST", {"target-directory": str(target)})
+            done = client.finished(f"/jobs/{job.get_job_id()}/savepoints", begun["request-id"])
+            assert done["location"].startswith(str(target))
+    finally:
+        job.cancel().result()
+        server.stop()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("path", ["savepoints", "stop", "checkpoints", "yarn-cancel", "state"])
+def test_cluster_changes_jobs_only_for_who_shows_its_token(tmp_path: Path, path: str) -> None:
+    programs = Programs(SlotPool(4), Shelf(), {}, {}, 1.0)
+    app = cluster_app(
+        Cluster(
+            programs=programs, shelf=Shelf(), uploads=Uploads(str(tmp_path)), settings={}, token=None,
+            submit_token="secret", refresh_ms=1000, submits=True, most_uploaded=1000, keep_seconds=0.0,
+            end=lambda: None, log=RecentLines(),
+        )
+    )  # fmt: skip
+    client, method = TestClient(app), "GET" if path in ("yarn-cancel", "state") else "POST"
+    assert client.get("/jobs/overview").json() == {"jobs": []}
+    asked = f"/jobs/{'0' * 32}/{path}"
+    assert client.request(method, asked).status_code == 401
+    assert client.request(method, asked, headers={"Authorization": "Bearer secret"}).status_code == 404
+    programs.close()
+
+
+def test_service_with_token_of_settings_needs_no_token_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    options = _options({"rest.port": "auto", "millstream.rest.token": "secret"})
+    service = open_to_all(Registry(), {}, options)
+    assert service.token == service.change_token == "secret"
+    server = PublicServer(make_app(service), options, token=service.change_token)
+    server.start()
+    server.stop()
+    assert server.token_file is None and list((tmp_path / "millstream").iterdir()) == []
+
+
+def test_token_file_of_dead_process_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    RunFile("http://127.0.0.1:1234", "secret").write()
+    (written,) = (tmp_path / "millstream").iterdir()
+    about = json.loads(written.read_text())
+    about["owner"]["pid"] = 2**22 - 1
+    written.write_text(json.dumps(about))
+    token, other = TokenFile(1234, "secret"), TokenFile(1235, "other")
+    token.write()
+    other.write()
+    # That of a later service at the same port stays.
+    TokenFile(1235, "secret").remove()
+    assert list(running_services()) == []
+    assert (os.path.exists(token.path), os.path.exists(other.path)) == (False, True)
 
 
 def test_service_options_read_token_from_private_file(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ class Service:
         settings: the configuration of this process.
         slots: how many slots there are.
         token: what a client must show; None for nothing.
+        change_token: what a client must show to change something; None for no more than that.
         refresh_ms: how often pages ask again.
         lines: the log.
         heard: what functions have logged and printed.
@@ -59,6 +60,7 @@ class Service:
     operations: Operations = field(default_factory=Operations)
     keep_seconds: float = 0.0
     clock: Callable[[], float] = time.time
+    change_token: str | None = None
 
 
 def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
@@ -85,7 +87,7 @@ def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
         slots=slots,
         workers=OwnWorkers(service.registry, slots, service.lines, service.heard),
         said=service.heard.logged,
-        token=service.token,
+        token=service.token or service.change_token,
     )
     routes = [
         *jobs.routes(),
@@ -94,7 +96,7 @@ def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
         *ClusterApi(home).routes(),
     ]
     more = prometheus_routes(service.registry, service.clock)
-    return assembled(routes, service.token, more, service.keep_seconds, besides)
+    return assembled(routes, service.token, more, service.keep_seconds, besides, service.change_token)
 
 
 def assembled(
@@ -103,6 +105,7 @@ def assembled(
     more: Sequence[BaseRoute] = (),
     keep_seconds: float = 0.0,
     first: Sequence[BaseRoute] = (),
+    change_token: str | None = None,
 ) -> Starlette:
     """Return an application with its page.
 
@@ -112,10 +115,11 @@ def assembled(
         more: what is served as it is.
         keep_seconds: for how long an answer is also given to others who ask for the same.
         first: what is served as it is, also where it begins with /v1.
+        change_token: what a client must show to change something; None for no more than to see it.
     """
     return Starlette(
         routes=[*first, *routes, Mount("/v1", routes=_again(routes)), *page_routes(), *more],
-        middleware=[Middleware(Front, token=token, keep_seconds=keep_seconds)],
+        middleware=[Middleware(Front, token=token, keep_seconds=keep_seconds, change_token=change_token)],
         exception_handlers={Refused: _refused, HTTPException: _not_served, Exception: _broken},
     )
 

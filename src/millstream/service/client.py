@@ -183,7 +183,9 @@ def services(address: str | None, token: str | None, gone: list[Gone] | None = N
         return
     if address is not None:
         url = address if "://" in address else f"http://{address}"
-        yield ServiceClient(url, token or _token_of(url))
+        own = _own(url)
+        # A name of this machine may lead somewhere else: the token goes to where the run file says.
+        yield ServiceClient(url if own is None else own.url, token or (None if own is None else own.token))
         return
     for found in (s for s in running_services(gone) if s.kind != "standby"):
         yield ServiceClient(found.url, found.token)
@@ -191,8 +193,14 @@ def services(address: str | None, token: str | None, gone: list[Gone] | None = N
 
 def _token_of(url: str) -> str | None:
     """Return the token of a service of this user's, if it is one."""
-    same: Iterator[Found] = (f for f in running_services() if f.url == url.rstrip("/"))
-    return next((f.token for f in same), None)
+    own = _own(url)
+    return None if own is None else own.token
+
+
+def _own(url: str) -> Found | None:
+    """Return the service of this user's that a URL means; localhost means 127.0.0.1."""
+    meant = url.rstrip("/").replace("://localhost:", "://127.0.0.1:", 1)
+    return next((f for f in running_services() if f.url in (url.rstrip("/"), meant)), None)
 
 
 def cluster_of(address: str | None, token: str | None) -> ServiceClient:

@@ -1,4 +1,4 @@
-"""What every request meets first: who may ask, and answers that were given a moment ago to somebody else.
+"""What every request meets first: who may ask and change something, and answers given a moment ago to somebody else.
 
 Many who look at the same job ask for the same at the same time. An answer is kept for a moment, as Flink keeps its
 picture of a job, so that fifty open pages cost a job as good as nothing.
@@ -25,6 +25,9 @@ _NEVER_KEPT = re.compile(
     r"/(savepoints|checkpoints|rescaling|savepoint-disposal)/[0-9a-fA-F]{32}$|^(/v1)?/(programs|jars)|^(/v\d)?/sessions/"
 )
 
+# What changes a job though it is a GET, and what shows the data in its state.
+_NOT_FOR_ALL = re.compile(r"^(/v1)?/jobs/[^/]+/(yarn-cancel|yarn-stop|state(/.*)?)$")
+
 
 @dataclass
 class _Kept:
@@ -45,7 +48,12 @@ class Front:
     """Stands before an application."""
 
     def __init__(
-        self, app: ASGIApp, token: str | None, keep_seconds: float, clock: Callable[[], float] = time.monotonic
+        self,
+        app: ASGIApp,
+        token: str | None,
+        keep_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        change_token: str | None = None,
     ) -> None:
         """Stand before an application.
 
@@ -54,8 +62,10 @@ class Front:
             token: what a client must show; None for nothing.
             keep_seconds: for how long answers are kept.
             clock: a steady clock.
+            change_token: what a client must show to change something or to see the data in state; None for nothing.
         """
         self._app = app
+        self._change_token = change_token
         self._token = token
         self._keep_seconds = keep_seconds
         self._clock = clock
@@ -66,8 +76,8 @@ class Front:
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
-        if self._token is not None and not is_page(path) and not shows(_header(scope), self._token):
-            why = "Show the token of this service: Authorization: Bearer <token>."
+        why = self._why_not(scope, path)
+        if why is not None:
             await refusal(401, why)(scope, receive, send)
         elif scope["method"] != "GET":
             await self._app(scope, receive, send)
@@ -77,6 +87,20 @@ class Front:
             await self._app(scope, receive, send)
         else:
             await self._answer(scope, receive, send)
+
+    def _why_not(self, scope: Scope, path: str) -> str | None:
+        """Return why a request is not answered; None if its client may ask."""
+        shown = _header(scope)
+        if self._token is not None and not is_page(path) and not shows(shown, self._token):
+            return "Show the token of this service: Authorization: Bearer <token>."
+        changes = scope["method"] not in ("GET", "HEAD") or _NOT_FOR_ALL.search(path) is not None
+        if self._change_token is not None and changes and not shows(shown, self._change_token):
+            return (
+                "Whoever changes a job, or reads its state, does so as the user of this service: show its token "
+                "(Authorization: Bearer <token>). The commands of that user find it by themselves; for others it is in "
+                "the file rest-<port>.token beside the run files, or what millstream.rest.token says."
+            )
+        return None
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = (scope["path"], scope["query_string"])

@@ -15,6 +15,7 @@ from millstream.common.private_files import (
     NotPrivateError,
     check_private,
     make_private_directory,
+    read_private,
     runtime_directory,
     write_private,
 )
@@ -94,6 +95,25 @@ class RunFile:
             os.remove(self._path)
 
 
+class TokenFile:
+    """The token of a service of this user's, in a file that only this user can read: rest-<port>.token."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.path = os.path.join(runtime_directory(), f"rest-{port}.token")
+        self._token = token
+
+    def write(self) -> None:
+        make_private_directory(os.path.dirname(self.path))
+        write_private(self.path, self._token.encode())
+        atexit.register(self.remove)
+
+    def remove(self) -> None:
+        """Delete the file, unless it is already that of another service at the same port."""
+        with suppress(FileNotFoundError):
+            if read_private(self.path) == self._token.encode():
+                os.remove(self.path)
+
+
 def running_services(gone: list[Gone] | None = None) -> Iterator[Found]:
     """Yield the services of this user's processes.
 
@@ -126,6 +146,9 @@ def running_services(gone: list[Gone] | None = None) -> Iterator[Found]:
             continue
         with suppress(FileNotFoundError):
             os.remove(path)
+        port = found.url.rpartition(":")[2]
+        if found.token is not None and port.isdecimal():
+            TokenFile(int(port), found.token).remove()
         for one in leavings:
             _clear(one)
         if gone is not None:

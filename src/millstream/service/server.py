@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import secrets
 import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -25,7 +26,7 @@ from millstream.service.logs import Heard, RecentLines
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
 from millstream.service.reporting import report
-from millstream.service.run_file import RunFile
+from millstream.service.run_file import RunFile, TokenFile
 from millstream.service.standby import Standby
 
 _SAMPLE_SECONDS = 1.0
@@ -93,7 +94,7 @@ class PublicServer:
             app: the application.
             options: where, and to whom.
             kind: what it is, for who looks for it.
-            token: what this user's clients show, when it is not what all must show.
+            token: what this user's clients show, when it is not what all must show; it is also in a file.
             leavings: directories that nobody needs without it.
             log: the file it logs to.
         """
@@ -105,11 +106,15 @@ class PublicServer:
         host = socket.getfqdn() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"{'https' if tls else 'http'}://{host}:{port}"
         self._token = token or options.token
+        # Settings have not said it: who sends requests by other means finds it there.
+        self.token_file = None if options.token is not None or token is None else TokenFile(port, token)
         self._run_file = RunFile(self.url, self._token, kind, leavings, log)
 
     def start(self) -> None:
         # Who comes before the server is ready waits: it listens already.
         self._run_file.write()
+        if self.token_file is not None:
+            self.token_file.write()
         self._server.start()
 
     def become(self, kind: str, leavings: Sequence[str] = (), log: str | None = None) -> None:
@@ -120,6 +125,8 @@ class PublicServer:
     def stop(self) -> None:
         """Stop serving."""
         self._run_file.remove()
+        if self.token_file is not None:
+            self.token_file.remove()
         self._server.stop()
 
 
@@ -218,8 +225,8 @@ def serve_behind(config: Configuration, standby: Standby) -> StandbyServer | Non
     if options is None:
         return None
     with _lock:
-        service = service_of(JOBS, config.to_dict(), options.token, options.refresh_ms, options.keep_seconds)
-        server = PublicServer(standby, options, "standby")
+        service = open_to_all(JOBS, config.to_dict(), options)
+        server = PublicServer(standby, options, "standby", service.change_token)
         server.start()
         Sampler(JOBS).start()
         _servers.append(server)
@@ -232,14 +239,24 @@ def leave_to_cluster() -> None:
 
 
 def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
-    service = service_of(JOBS, config.to_dict(), options.token, options.refresh_ms, options.keep_seconds)
-    server = PublicServer(make_app(service), options)
+    service = open_to_all(JOBS, config.to_dict(), options)
+    server = PublicServer(make_app(service), options, token=service.change_token)
     server.start()
     # Before the run file goes: a client that stopped the last job asks once more what came of it.
     atexit.register(service.operations.wait_until_read, _RESULT_SECONDS)
     if not config.get_boolean("millstream.quiet", False):
         print(f"millstream: jobs are served at {server.url}", file=sys.stderr)
     return server
+
+
+def open_to_all(registry: Registry, settings: Mapping[str, str], options: ServiceOptions) -> Service:
+    """Return the service over the jobs of this process at an address that other users of the machine can reach.
+
+    Where settings have said no token, all may look, and only this user may change something: who has a savepoint taken
+    has files written where he says, as the user of this process.
+    """
+    service = service_of(registry, settings, options.token, options.refresh_ms, options.keep_seconds)
+    return replace(service, change_token=options.token or secrets.token_urlsafe(32))
 
 
 def service_of(

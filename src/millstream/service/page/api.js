@@ -8,6 +8,13 @@ export class Refused extends Error {
   }
 }
 
+// Asks the user for the token, and tells whether one was given.
+let tokenNeeded = async () => false;
+
+export function onTokenNeeded(how) {
+  tokenNeeded = how;
+}
+
 export async function ask(path, method = "GET", body) {
   const token = sessionStorage.getItem(KEY);
   const answer = await fetch(`/v1${path}`, {
@@ -16,6 +23,8 @@ export async function ask(path, method = "GET", body) {
     body: body ? JSON.stringify(body) : undefined,
   });
   const said = await answer.json().catch(() => ({}));
+  // All may look; who changes something shows the token. Pages that refresh themselves ask for it on their own.
+  if (answer.status === 401 && method !== "GET" && (await tokenNeeded())) return ask(path, method, body);
   if (!answer.ok) throw new Refused(answer.status, (said.errors || [`status ${answer.status}`]).join("; "));
   return said;
 }

@@ -1,5 +1,5 @@
 // The page: routes, and what is looked at again and again while a page is open.
-import { ask, Refused, setToken } from "./api.js";
+import { ask, onTokenNeeded, Refused, setToken } from "./api.js";
 import { message, question } from "./dom.js";
 import { jobsPage } from "./jobs.js";
 import { jobPage } from "./job.js";
@@ -38,6 +38,14 @@ function go() {
   look();
 }
 
+async function askToken() {
+  const where = `It is in rest-${location.port}.token, beside the run files of the service's user ($XDG_RUNTIME_DIR/millstream), or the value of millstream.rest.token.`;
+  const said = await question("This service asks for its token", where, [{ name: "token", label: "Token", type: "password" }], "Go on");
+  if (said) setToken(said.token);
+  return Boolean(said);
+}
+onTokenNeeded(askToken);
+
 async function look() {
   clearTimeout(timer);
   const mine = ++turn;
@@ -49,8 +57,7 @@ async function look() {
   } catch (error) {
     if (mine !== turn) return;
     if (error instanceof Refused && error.status === 401) {
-      const said = await question("This service asks for its token", "It is the value of millstream.rest.token.", [{ name: "token", label: "Token", type: "password" }], "Go on");
-      if (said) setToken(said.token);
+      await askToken();
     } else {
       pulse.textContent = error instanceof Refused ? error.message : "The service does not answer.";
       pulse.className = "bad";

@@ -26,7 +26,7 @@ class Cluster:
     Attributes:
         settings: its configuration.
         token: what all clients must show; None for nothing.
-        submit_token: what who submits a program must show.
+        submit_token: what who submits a program, or changes a job, must show.
         refresh_ms: how often pages ask again.
         submits: whether programs may be submitted.
         most_uploaded: how many bytes an upload may have.
@@ -65,4 +65,5 @@ def cluster_app(cluster: Cluster) -> Starlette:
         cluster.programs, cluster.uploads, cluster.submit_token, cluster.most_uploaded, cluster.end, cluster.submits
     )
     routes = [*session.routes(), *ElsewhereApi(jobs).routes(), *ClusterApi(home).routes()]
-    return assembled(routes, cluster.token, [jobs.prometheus()], cluster.keep_seconds)
+    more = [jobs.prometheus()]
+    return assembled(routes, cluster.token, more, cluster.keep_seconds, change_token=cluster.submit_token)
