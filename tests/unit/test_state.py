@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import tracemalloc
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -234,6 +236,69 @@ def test_what_expires_goes_though_no_file_is_written(backend: Backend) -> None:
         value.update(epoch)
         assert state.hold(epoch) is None
         assert len(state.table("v", kinds.VALUE)) < 40
+
+
+class NamedScratch(MemoryStorage):
+    """A storage whose directory on this host is known."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def scratch(self, name: str) -> str:
+        return str(self._path)
+
+
+def _expiring(storage: MemoryStorage, ttl: int, clock: Callable[[], int]) -> tuple[KeyedState, Any]:
+    state = KeyedState("op", 0, storage, clock, Backend.LMDB)
+    descriptor = ValueStateDescriptor("v")
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(ttl)).build())
+    return state, state.handle(descriptor)
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_lmdb_file_stops_growing_when_keys_expire_as_fast_as_they_come(tmp_path: Path, writes: bool) -> None:
+    now, rows, ttl, epochs = [0], 100, 10, 160
+    state, value = _expiring(NamedScratch(tmp_path), ttl, lambda: now[0])
+    version, held, sizes = None, None, []
+    for epoch in range(1, epochs + 1):
+        now[0] += 1
+        state.prepare(version, held)
+        state.begin()
+        for key in range(epoch * rows, (epoch + 1) * rows):
+            state.cell.key = key
+            value.update(key)
+        if writes:
+            version = state.write_delta(epoch, "a")
+        else:
+            version, held = state.hold(epoch), epoch
+        sizes.append((tmp_path / "data.mdb").stat().st_size)
+    assert len(state.table("v", kinds.VALUE)) < 2 * ttl * rows
+    assert max(sizes) <= 1.2 * max(sizes[: epochs // 2])
+
+
+def test_lmdb_state_with_ttl_is_written_whole_without_being_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changelog, "SECTION_ROWS", 100)
+    rows, size, written = 10_000, 500, []
+    storage = NamedScratch(tmp_path)
+    monkeypatch.setattr(storage, "write", lambda name, parts: written.append(sum(map(len, parts))) or written[-1])
+    state, value = _expiring(storage, 1000, lambda: 0)
+    state.prepare(None)
+    state.begin()
+    for key in range(rows):
+        state.cell.key = key
+        value.update(chr(97 + key % 26) * size)
+    state.hold(1)
+    tracemalloc.start()
+    try:
+        state.write_delta(2, "a", whole=True)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert written[0] > rows * size
+    assert peak < rows * size // 5
 
 
 def test_checksums_are_those_of_zlib() -> None:

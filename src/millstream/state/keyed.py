@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.common.checksums import Checksum
@@ -445,7 +445,8 @@ class KeyedState:
     def _drop_expired(self) -> None:
         for name, life in self._lives.items():
             table = self._tables[name]
-            for row, _ in list(table.rows()):
+            # Row by row: with a base on disk, not all of them fit into memory.
+            for row in chain(list(table.overlay), _in_turn(table.base)):
                 _expire(table, row, life)
 
     def _sweep(self) -> None:
