@@ -30,19 +30,21 @@ def _no_connections_are_left() -> Iterator[None]:
         gc.collect()
 
 
-# All of them: `make sql-order`.
+# All: `make sql-order`. With these seeds, "top-n", "not-exists", "left-join" and "top-n-then-join" leave another
+# table in the sink when keys count as located that an exchange has moved.
 CASES = [
-    ("top-n", "upsert-kafka", "upsert-kafka", 3),
-    ("not-exists", "kafka", "postgres", 2),
-    ("union-all-with-one-group", "kafka", "upsert-kafka", 4),
-    ("left-join", "upsert-kafka", "postgres", 4),
-    ("filter", "upsert-kafka", "kafka", 2),
-    ("top-n-then-join", "kafka", "kafka", 3),
+    ("top-n", "upsert-kafka", "upsert-kafka", 3, 1),
+    # Most groups have a partner, and no rows: here some move between groups that have none.
+    ("not-exists", "kafka", "postgres", 2, 1724),
+    ("union-all-with-one-group", "kafka", "kafka", 4, 0),
+    ("left-join", "upsert-kafka", "postgres", 4, 0),
+    ("filter", "upsert-kafka", "kafka", 2, 0),
+    ("top-n-then-join", "kafka", "upsert-kafka", 3, 0),
 ]
 
 
-@pytest.mark.parametrize(("query", "source", "sink", "parallelism"), CASES)
+@pytest.mark.parametrize(("query", "source", "sink", "parallelism", "seed"), CASES)
 def test_changelog_leaves_what_sqlite_says_in_servers(
-    query: str, source: str, sink: str, parallelism: int, kafka: KafkaBroker, postgres: PostgresServer
+    query: str, source: str, sink: str, parallelism: int, seed: int, kafka: KafkaBroker, postgres: PostgresServer
 ) -> None:
-    check(query, source, sink, parallelism, 0, places=places(kafka, postgres))
+    check(query, source, sink, parallelism, seed, places=places(kafka, postgres))
