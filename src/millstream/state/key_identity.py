@@ -50,7 +50,7 @@ def compared(key: Any) -> tuple[Any, ...] | None:
     try:
         by_fields = _generated_of[cls]
     except KeyError:
-        by_fields = _generated_of[cls] = None if hasattr(cls, STABLE_KEY) else _generated(_definer(cls, "__eq__"))
+        by_fields = _generated_of[cls] = _generated(_definer(cls, "__eq__"))
     return None if by_fields is None else by_fields(key)
 
 

@@ -62,6 +62,11 @@ class LmdbStore:
         self._env.set_mapsize(2 * self._env.info()["map_size"])
 
 
+def _others(entries: list[tuple[Any, Any]], row: Any) -> list[tuple[Any, Any]]:
+    """Return all entries but that of a row, which is found as a dict does: a text's class may change == alone."""
+    return [e for e in entries if not e[0] == row]  # noqa: SIM201
+
+
 class LmdbBase:
     """The rows of one table."""
 
@@ -115,7 +120,7 @@ class LmdbBase:
     def _put(self, txn: Any, row: Any, content: Any) -> None:
         address = self._address(row)
         entries = pickle.loads(data) if (data := txn.get(address)) is not None else []
-        kept = [e for e in entries if e[0] != row]
+        kept = _others(entries, row)
         self._count += len(kept) == len(entries)
         txn.put(address, dump([*kept, (row, content)]))
 
@@ -125,7 +130,7 @@ class LmdbBase:
         if data is None:
             return
         entries = pickle.loads(data)
-        kept = [e for e in entries if e[0] != row]
+        kept = _others(entries, row)
         self._count -= len(entries) - len(kept)
         if kept:
             txn.put(address, dump(kept))
