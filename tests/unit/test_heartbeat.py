@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
 
 import pytest
 
-from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings
+from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, _processor_time
 
 SETTINGS = HeartbeatSettings(interval=10.0, timeout=1.5)
 
@@ -69,3 +73,49 @@ def test_heartbeat_is_not_silent_after_whoever_looks_was_frozen() -> None:
     times = iter([0.0, 0.3, 600.0, 600.3])
     heartbeat = Heartbeat(SETTINGS, lambda: next(times))
     assert [heartbeat.is_silent(os.getpid()) for _ in range(3)] == [False, False, False]
+
+
+def test_heartbeat_is_silent_when_the_timeout_has_passed_and_not_before() -> None:
+    # Steps of a clock whose sums are exact.
+    times = count(0.0, 0.25)
+    heartbeat = Heartbeat(SETTINGS, lambda: next(times))
+    with subprocess.Popen(["sleep", "600"]) as idle:
+        # Its processor time changes no more.
+        os.kill(idle.pid, signal.SIGSTOP)
+        os.waitpid(idle.pid, os.WUNTRACED)
+        looks = [heartbeat.is_silent(idle.pid) for _ in range(7)]
+        idle.kill()
+    assert looks == [False] * 6 + [True]
+
+
+def test_heartbeat_of_a_process_that_is_gone_is_silent() -> None:
+    times = count(0.0, 0.25)
+    heartbeat = Heartbeat(SETTINGS, lambda: next(times))
+    assert [heartbeat.is_silent(2**22 - 1) for _ in range(7)] == [False] * 6 + [True]
+
+
+@pytest.mark.parametrize(("interval", "timeout", "pause"), [(10.0, 50.0, 10.0), (10.0, 1.5, 0.3), (0.5, 50.0, 0.5)])
+def test_heartbeat_pause_leaves_five_beats_to_the_timeout(interval: float, timeout: float, pause: float) -> None:
+    assert HeartbeatSettings(interval, timeout).pause == pytest.approx(pause)
+
+
+def test_processor_time_is_of_user_code_and_kernel_whatever_the_process_is_called() -> None:
+    while os.times().system < 0.3:
+        os.urandom(1 << 20)
+    name = Path("/proc/self/comm")
+    before = name.read_text()
+    name.write_text("a) S 1 2 (3")
+    try:
+        least = sum(os.times()[:2])
+        found = _processor_time(os.getpid())
+        most = sum(os.times()[:2])
+    finally:
+        name.write_text(before.strip())
+    assert found is not None
+    assert least - 0.05 <= found / os.sysconf("SC_CLK_TCK") <= most + 0.05
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_heartbeat_leaves_the_stack_of_other_threads_alone(heartbeat: Heartbeat) -> None:
+    pid = forked(heartbeat, lambda: os._exit(threading.stack_size() != 0))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
