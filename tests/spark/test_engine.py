@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import threading
 import time
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +24,7 @@ from millstream.common.errors import JobCancelledError, JobExecutionError
 from millstream.datastream import DataStream, MapFunction, RuntimeContext, SinkFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.spark import control
 from millstream.testing import CollectSink
 
 Env = StreamExecutionEnvironment
@@ -242,6 +246,23 @@ def test_a_death_in_the_middle_of_an_epoch_is_reported(env: Env, tmp_path: Path,
     with pytest.raises(JobExecutionError, match="worker process died"):
         client.get_job_execution_result().result(30)
     assert client.get_job_status().result() is JobStatus.FAILED
+
+
+def test_daemon_starts_no_slot_for_an_execution_whose_job_was_released(env: Env) -> None:
+    """A task that comes late would start a process that nobody ends."""
+    assert env.from_collection([1]).execute_and_collect(limit=1) == [1]
+    job = uuid.uuid4().hex
+    control.release(job)
+    directory = control.directory()
+    assert directory is not None
+    answers = []
+    for name in os.listdir(directory):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon:
+            daemon.connect(os.path.join(directory, name))
+            request = {"job": f"{job}-run-1", "slot": 0, "loads": None, "heartbeat": [10.0, 50.0]}
+            daemon.sendall(json.dumps(request).encode())
+            answers.append(daemon.recv(4096))
+    assert answers == [b""]
 
 
 def test_user_code_that_ends_its_process_is_reported(env: Env) -> None:

@@ -133,7 +133,7 @@ class Manager:
                 connection.sendall(self.frozen.get(request["frozen"], "").encode())
                 connection.close()
                 return
-            if request["job"] not in self.ended:
+            if not self._has_ended(request["job"]):
                 _load(request["loads"])
                 settings = HeartbeatSettings(*request["heartbeat"])
                 connection.sendall(self._resident(request["job"], request["slot"], settings).path.encode())
@@ -187,6 +187,11 @@ class Manager:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(resident.path)
         self.releases.append(_Release(connection, pids, time.monotonic() + _CLOSE_SECONDS))
+
+    def _has_ended(self, key: str) -> bool:
+        """Tell whether an execution was released, alone or with its whole job."""
+        parts = key.split("-")
+        return any("-".join(parts[:n]) in self.ended for n in range(1, len(parts) + 1))
 
     def _finish_releases(self) -> None:
         for release in list(self.releases):
