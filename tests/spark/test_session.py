@@ -194,10 +194,11 @@ def test_a_program_that_rages_or_is_killed_leaves_others_and_nothing_behind(sess
     # Its main ends, its job is the cluster's.
     left = session.submit("-p", "1", "job.py", "left", ENDLESS, "leave")
     (raging,) = [j["jid"] for j in session.client.ask("/jobs/overview")["jobs"] if j["name"] == "raging"]
-    mains = [p for p in session.cluster.children() if "millstream.cli.session_program" in p.cmdline()]
+    mains = [p for p in session.cluster.children(recursive=True) if p.name() == "millstream-main"]
     assert len(mains) == 3
     main = next(p for p in mains if any(c.name() == "sleep" for c in p.children()))
-    home = Path(main.cmdline()[-2]).parent
+    (rest,) = [c.laddr for c in main.net_connections("unix") if c.laddr.endswith("/rest")]
+    home = Path(rest).parent
     assert list((home / "t").iterdir())
     sleeper = next(c for c in main.children() if c.name() == "sleep")
     assert session.client.ask(f"/jobs/{raging}/status") == {"status": "RUNNING"}

@@ -8,7 +8,6 @@ them. When the host itself is killed, its slots go with it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -34,7 +33,7 @@ from millstream.operators.traffic import SlotTraffic
 from millstream.spark import termination, worker
 from millstream.spark.garbage import Collector
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
-from millstream.spark.processes import die_with_parent, kill, name_process, run_child
+from millstream.spark.processes import children_told, die_with_parent, drain, kill, name_process, run_child
 from millstream.spark.saved_plan import JobRef
 from millstream.spark.worker import Printed
 
@@ -80,7 +79,7 @@ class Host:
         if (identity := self._function.credentials.identity) is not None:
             # Here, where an error becomes the Spark task's own.
             identity.context(is_called=False)
-        with _children_told() as told:
+        with children_told() as told:
             for slot in slots:
                 self._pids.add(self._fork(slot))
             try:
@@ -111,7 +110,7 @@ class Host:
         lifeline.push(Frame(Kind.HOLD))
         poller = Poller()
         poller.add(lifeline, lambda frame: None, self._hear)
-        poller.watch(told.fileno(), lambda: _drain(told))
+        poller.watch(told.fileno(), lambda: drain(told))
         look_at, pause = 0.0, self._function.heartbeat.pause
         while not self._is_told and self._living():
             if time.monotonic() >= look_at:
@@ -147,28 +146,6 @@ class Host:
         for pid in self._pids:
             kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-
-
-@contextlib.contextmanager
-def _children_told() -> Iterator[socket.socket]:
-    """Give a socket from which something can be read whenever a child has ended."""
-    told, teller = socket.socketpair()
-    told.setblocking(False)
-    teller.setblocking(False)
-    handler = signal.signal(signal.SIGCHLD, lambda *_: None)
-    wakeup = signal.set_wakeup_fd(teller.fileno(), warn_on_full_buffer=False)
-    try:
-        yield told
-    finally:
-        signal.set_wakeup_fd(wakeup)
-        signal.signal(signal.SIGCHLD, handler)
-        told.close()
-        teller.close()
-
-
-def _drain(told: socket.socket) -> None:
-    with contextlib.suppress(BlockingIOError):
-        told.recv(4096)
 
 
 def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: Heartbeat) -> None:

@@ -6,10 +6,11 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
@@ -67,3 +68,26 @@ def kill(pid: int, number: int) -> None:
     """Send a signal to a process, if it still exists."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def children_told() -> Iterator[socket.socket]:
+    """Give a socket from which something can be read whenever a child has ended."""
+    told, teller = socket.socketpair()
+    told.setblocking(False)
+    teller.setblocking(False)
+    handler = signal.signal(signal.SIGCHLD, lambda *_: None)
+    wakeup = signal.set_wakeup_fd(teller.fileno(), warn_on_full_buffer=False)
+    try:
+        yield told
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGCHLD, handler)
+        told.close()
+        teller.close()
+
+
+def drain(told: socket.socket) -> None:
+    """Read all that was told."""
+    with contextlib.suppress(BlockingIOError):
+        told.recv(4096)

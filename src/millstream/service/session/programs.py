@@ -9,8 +9,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -21,7 +19,7 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
-from millstream.common.scratch import SCRATCH_VARIABLE, socket_directory
+from millstream.common.scratch import socket_directory
 from millstream.service.archive import Archive
 from millstream.service.history import Shelf
 from millstream.service.pictures.cluster import Slots
@@ -30,6 +28,7 @@ from millstream.service.session.line import Line
 from millstream.service.session.output import read_from, trim
 from millstream.service.session.planning import plan_program
 from millstream.service.session.slots import SlotPool
+from millstream.service.session.starting import ProgramProcess, Start, Starter
 from millstream.service.session.submission import Submission
 
 log = logging.getLogger("millstream")
@@ -38,8 +37,6 @@ log = logging.getLogger("millstream")
 STREAMS = ("out", "err")
 # How often their files are looked at, in seconds.
 _TRIM_SECONDS = 2.0
-# The process of a program.
-_MAIN = "millstream.cli.session_program"
 # What a program's process ends with whose jobs are left to another leader.
 SUSPENDED = 75
 # What a program's process puts here goes with it; the name is short, for paths of sockets have few bytes.
@@ -71,7 +68,7 @@ class Program:
     id: str
     submission: Submission
     directory: str
-    process: subprocess.Popen[bytes]
+    process: ProgramProcess
     line: Line
     first_job: Future[str] = field(default_factory=Future)
     jobs: dict[str, bool] = field(default_factory=dict)
@@ -145,6 +142,7 @@ class Programs:
         self._lock = threading.Lock()
         self._programs: dict[str, Program] = {}
         self._is_closed = threading.Event()
+        self._starter = Starter()
         threading.Thread(target=self._trim, name="program-output", daemon=True).start()
 
     def _trim(self) -> None:
@@ -209,17 +207,7 @@ class Programs:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             json.dump(spec, file)
         with open(os.path.join(directory, "out"), "wb") as out, open(os.path.join(directory, "err"), "wb") as err:
-            process = subprocess.Popen(
-                [sys.executable, "-m", _MAIN, path, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=submission.directory or work,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, SCRATCH_VARIABLE: scratch},
-                # What a terminal sends the cluster is not for programs.
-                start_new_session=True,
-            )
+            process = self._starter.start(Start(path, theirs, out, err, submission.directory or work, scratch))
         theirs.close()
         program = Program(program_id, submission, directory, process, Line(ours))
         with self._lock:
@@ -369,6 +357,7 @@ class Programs:
         for program in running:
             if program.exit_code is None:
                 program.process.kill()
+        self._starter.close()
         shutil.rmtree(self.home, ignore_errors=True)
 
 

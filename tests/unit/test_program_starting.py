@@ -1,0 +1,121 @@
+"""Processes of a session cluster's programs are forked: what each has of its own, what they share, how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from helpers import wait_until
+
+from millstream.service.session.starting import ProgramProcess, Start, Starter
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="programs are forked on Linux alone")
+
+PROGRAM = """
+import os, random, sys, time
+import numpy.random
+here = [os.getcwd(), sys.path[1], os.environ["MILLSTREAM_SCRATCH"], sys.argv[1], os.getsid(0) == os.getpid()]
+print([*here, os.getpid()], numpy.random.rand(), random.random(), flush=True)
+if sys.argv[1] == "wait":
+    time.sleep(600)
+sys.exit(7)
+"""
+
+
+class Programs:
+    """Starts a program over and over."""
+
+    def __init__(self, folder: Path) -> None:
+        self.starter = Starter()
+        self.started: list[ProgramProcess] = []
+        self._folder = folder
+        self._lines: list[socket.socket] = []
+        (folder / "program.py").write_text(PROGRAM)
+
+    def start(self, argument: str) -> tuple[ProgramProcess, Path]:
+        """Return the process, and its directory."""
+        home = self._folder / str(len(self.started))
+        (home / "work").mkdir(parents=True)
+        spec = {
+            "path": str(self._folder / "program.py"), "module": None, "arguments": [argument], "settings": {},
+            "last_word": {}, "pyflink": False, "home": str(home), "id": "p", "term": None,
+            "attachment": {"port": 1, "secret": "", "control": None, "master": "local[2]"},
+        }  # fmt: skip
+        (home / "program.json").write_text(json.dumps(spec))
+        ours, theirs = socket.socketpair()
+        self._lines.append(ours)
+        with theirs, (home / "out").open("wb") as out, (home / "err").open("wb") as err:
+            start = Start(str(home / "program.json"), theirs, out, err, str(home / "work"), str(home))
+            process = self.starter.start(start)
+        self.started.append(process)
+        return process, home
+
+    def waiting(self) -> tuple[ProgramProcess, psutil.Process]:
+        """Return a program that has begun and does not end."""
+        process, home = self.start("wait")
+        wait_until(lambda: (home / "out").read_text().endswith("\n"), 60)
+        return process, psutil.Process(int(re.findall(r"(\d+)\]", (home / "out").read_text())[0]))
+
+    def close(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+        for line in self._lines:
+            line.close()
+        self.starter.close()
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    programs = Programs(tmp_path_factory.mktemp("programs"))
+    yield programs
+    programs.close()
+
+
+def test_forked_program_has_its_own_directory_session_output_and_exit_code(programs: Programs) -> None:
+    found = [programs.start("end") for _ in range(2)]
+    assert [process.wait() for process, _ in found] == [7, 7]
+    numbers = []
+    for _, home in found:
+        text = (home / "out").read_text()
+        assert text.startswith(f"['{home}/work', '{home}/work', '{home}', 'end', True, "), text
+        assert (home / "err").read_text() == ""
+        numbers += text.split("]")[1].split()
+    # Each has random numbers of its own: numpy would not make others after a fork, so its generator is loaded after.
+    assert len(set(numbers)) == 4
+
+
+def test_forked_program_that_is_killed_reports_the_signal(programs: Programs) -> None:
+    process, _ = programs.waiting()
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    # There is nobody any more to be killed.
+    process.kill()
+
+
+def test_forked_programs_share_the_memory_of_loaded_modules(programs: Programs) -> None:
+    _, running = programs.waiting()
+    memory = running.memory_full_info()
+    assert memory.uss < memory.rss / 3
+
+
+def test_forked_program_outlives_the_process_that_forked_it(programs: Programs) -> None:
+    process, running = programs.waiting()
+    server = running.parent()
+    assert server is not None and server.name() == "millstream-fork"
+    server.kill()
+    other, _ = programs.start("end")
+    assert other.wait() == 7
+    assert running.is_running()
+    process.send_signal(signal.SIGTERM)
+    # Whoever would know its exit code is gone.
+    assert process.wait() == 255
+    # Whoever has inherited it may not have reaped it yet.
+    assert not running.is_running() or running.status() == psutil.STATUS_ZOMBIE
