@@ -54,7 +54,15 @@ _TWO_JOBS = ("WatermarkAssignerTestPrograms/watermark-assigner-pushdown-computed
 # Programs whose compiled plan, as Flink's test keeps it, has a WatermarkAssigner; they end within its interval.
 _ASSIGNED = ("ChangelogNormalizeTestPrograms/changelog-normalize-upsert-filter-watermark",)
 # Programs of Flink's tests in batch mode.
-_BATCH = ("SortTestPrograms/sort-asc", "SortTestPrograms/sort-desc", "RankTestPrograms/rank-2-test")
+_BATCH = (
+    "SortTestPrograms/sort-asc",
+    "SortTestPrograms/sort-desc",
+    "RankTestPrograms/rank-2-test",
+    "WindowTableFunctionTestPrograms/window-table-function-tumble-tvf-union-all",
+)
+
+# No test of Flink's runs it, and Flink refuses its query: a scalar subquery has one column.
+_REFUSED = ("CorrelateTestPrograms/correlate-cross-join-unnest-2",)
 
 
 def programs() -> list[dict[str, Any]]:
@@ -284,7 +292,7 @@ def difference(program: dict[str, Any]) -> str | None:
         for part in _in_two(program) if program["id"] in _TWO_JOBS else (program,):
             run = _Run(part)
             how = _failure(part, run)
-            if how is not None:
+            if how is not None or program["id"] in _REFUSED:
                 return how
             found, earlier = run.difference(earlier), run
         return found
@@ -313,7 +321,10 @@ def _in_two(program: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _failure(program: dict[str, Any], run: _Run) -> str | None:
     """Run the steps of a program; return how one failed."""
-    for step in [*program["setup"], *program["run"]]:
+    run_steps = program["run"]
+    if program["id"] in _REFUSED:
+        run_steps = [{"failing": step["sql"], "error": "$SCALAR_QUERY"} for step in run_steps]
+    for step in [*program["setup"], *run_steps]:
         if "failing" in step:
             try:
                 run.step({"sql": step["failing"]})

@@ -884,12 +884,6 @@ def test_user_aggregates_name_columns_as_flink_does(t_env: StreamTableEnvironmen
         windows.aggregate(whole(col("v"))).select(col("*"))
 
 
-def test_a_setting_without_effect_is_warned_of(t_env: StreamTableEnvironment, caplog: pytest.LogCaptureFixture) -> None:
-    t_env.get_config().set("table.optimizer.distinct-agg.split.enabled", "true")
-    t_env.sql_query("SELECT COUNT(DISTINCT a) FROM (VALUES (1)) AS t(a)").explain()
-    assert "'table.optimizer.distinct-agg.split.enabled' = 'true' has no effect" in caplog.text
-
-
 def test_global_aggregate_over_what_is_known_to_be_empty_has_a_row(t_env: StreamTableEnvironment) -> None:
     # As in Flink: where only the rows tell that there are none, nothing comes in streaming.
     t_env.execute_sql("CREATE VIEW v AS SELECT * FROM (VALUES (1, 2), (2, 3)) AS t(a, b)")

@@ -33,6 +33,7 @@ DEFAULTS = {
     "table.exec.rank.topn-cache-size": "10000",
     "table.optimizer.agg-phase-strategy": "AUTO",
     "table.optimizer.distinct-agg.split.enabled": "false",
+    "table.optimizer.distinct-agg.split.bucket-num": "1024",
     _TIME_ZONE: "default",
     "table.dml-sync": "false",
     "table.dynamic-table-options.enabled": "true",

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.keys import hashes
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.functions.casts import cast_value
 from millstream.sql.functions.comparison import comparable, compare
@@ -107,6 +108,11 @@ def _typeof(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 def _uuid(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pa.array([str(uuid.uuid4()) for _ in range(rows)], pa.string())
+
+
+def _hash_code(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    """Return a hash that is the same in every process; of null, too."""
+    return pa.array(hashes([as_array(values[0], rows)], rows).astype(np.int32))
 
 
 def _database(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -264,6 +270,8 @@ FUNCTIONS = [
     Function("GREATEST", common(_if_ordered), _greatest),
     Function("LEAST", common(_if_ordered), _extreme(pc.min_element_wise)),
     Function("TYPEOF", _typeof_rule, _typeof),
+    # Of plans alone: buckets of distinct values (`plan/rules/distinct_split.py`).
+    Function("$HASH_CODE", takes(anything, to=t.IntType(False), nulls="never"), _hash_code),
     Function("UUID", _NONE, _uuid, api="uuid", deterministic=False),
     Function(
         "CURRENT_DATABASE", takes(to=STRING, nulls="never"), _database, api="current_database", deterministic=False

@@ -283,7 +283,7 @@ class SumOfNumbers(Summing):
     def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
         super().__init__(call, name)
         self.dtype = np.float64 if pa.types.is_floating(argument) else np.int64
-        if argument == pa.float32():
+        if self.result == pa.float32():
             self.dtype = np.float32
 
     def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:

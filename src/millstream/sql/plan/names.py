@@ -131,7 +131,11 @@ def _aggregate(node: n.Aggregate, inputs: Any, style: Style) -> str:
     group = f"groupBy=[{keys}], " if node.keys else ""
     calls = _calls(node, node.fields.names, inputs, len(node.keys))
     shown = _join([*([keys] if node.keys else []), *calls])
-    return f"GroupAggregate({group}select=[{shown}])"
+    return f"GroupAggregate({group}{_part(node)}select=[{shown}])"
+
+
+def _part(node: n.Aggregate | n.LocalAggregate) -> str:
+    return "" if node.part is None else f"partialFinalType=[{node.part}], "
 
 
 def _table_aggregate(node: n.TableAggregate, inputs: Any, style: Style) -> str:
@@ -182,7 +186,7 @@ def _global_aggregate(node: n.GlobalAggregate, inputs: Any, style: Style) -> str
 def _phase(name: str, node: n.LocalAggregate | n.GlobalAggregate, calls: Sequence[str]) -> str:
     keys = [node.input.fields[k].name for k in node.keys]
     group = f"groupBy=[{_join(keys)}], " if keys else ""
-    return f"{name}({group}select=[{_join([*keys, *calls])}])"
+    return f"{name}({group}{_part(node)}select=[{_join([*keys, *calls])}])"
 
 
 def _local_window_aggregate(node: n.LocalWindowAggregate, inputs: Any, style: Style) -> str:

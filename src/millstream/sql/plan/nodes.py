@@ -216,11 +216,13 @@ class Aggregate(Single):
         keys: the columns to group by; none for one group of all.
         calls: the aggregates.
         state_ttl: how long what it keeps lives, in milliseconds, as a STATE_TTL hint says; None as the setting says.
+        part: PARTIAL or FINAL where an aggregate over distinct values is split in two (`rules/distinct_split.py`).
     """
 
     keys: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     state_ttl: int | None = None
+    part: str | None = None
 
 
 @record(frozen=True)
@@ -258,13 +260,14 @@ class LocalAggregate(Single):
     Its columns are the keys and what the second phase puts together; nobody else reads it.
 
     Attributes:
-        keys, calls: of the aggregate.
+        keys, calls, part: of the aggregate.
         retracts: whether its input may take rows back.
     """
 
     keys: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     retracts: bool
+    part: str | None = None
 
 
 @record(frozen=True)

@@ -8,6 +8,7 @@ from millstream.sql.plan.nodes import Node
 from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.rules.calcs import merge_calcs, remove_calc, skip_renaming, to_calc
 from millstream.sql.plan.rules.columns import prune_columns
+from millstream.sql.plan.rules.distinct_split import split_distinct
 from millstream.sql.plan.rules.factoring import factor_conditions
 from millstream.sql.plan.rules.filters import filters_into_scan, push_filter, push_join_condition
 from millstream.sql.plan.rules.firing import fired
@@ -45,6 +46,7 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     node = _with_calcs(node)
     if not batch:
         node = bottom_up(node, lambda n: find_deduplicate(retimed(n)))
+        node = _with_calcs(bottom_up(node, lambda n: split_distinct(n, settings)))
     if batch:
         node = bottom_up(node, find_window_aggregate)
     else:

@@ -295,8 +295,8 @@ def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
 _NOT_SAID = frozenset(
     (
         *("fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl", "side_ttls"),
-        # How a join is done is in its name.
-        *("hints", "join_strategy"),
+        # How a join is done is in its name, and which part of an aggregate it is.
+        *("hints", "join_strategy", "part"),
     )
 )
 

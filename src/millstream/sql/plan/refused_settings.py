@@ -1,13 +1,10 @@
-"""Settings that are not there: those that would change results are refused, of others a warning says so."""
+"""Settings that are not there, and would change results, are refused."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 from millstream.sql.errors import TableException
-
-log = logging.getLogger("millstream")
 
 
 def _is(*words: str) -> Callable[[str], bool]:
@@ -18,15 +15,6 @@ _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
     "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST where a value may not fit"),
     "table.column-expansion-strategy": (lambda value: bool(value.strip(" []")), "name the columns in place of *"),
     "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
-}
-
-# Results are the same without them.
-_WITHOUT_EFFECT: dict[str, tuple[Callable[[str], bool], str]] = {
-    "table.optimizer.distinct-agg.split.enabled": (
-        _is("TRUE"),
-        "the distinct values of a group stay in one subtask; group by MOD(HASH_CODE(x), 1024) first, and add up the "
-        "counts, where one group has most rows",
-    ),
 }
 
 _CHOICES = {
@@ -41,7 +29,7 @@ _CHOICES = {
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Refuse settings that are not there, or warn of them, each with what to do."""
+    """Refuse settings that are not there, each with what to do, and words that say nothing."""
     for key, words in _CHOICES.items():
         if settings.get(key, words[0]).strip().upper() not in words:
             raise TableException(
@@ -51,6 +39,3 @@ def check_settings(settings: Mapping[str, str]) -> None:
         value = settings.get(key)
         if value is not None and is_set(value):
             raise TableException(f"'{key}' = '{value}' is not supported yet: {instead}.")
-    for key, (is_set, instead) in _WITHOUT_EFFECT.items():
-        if is_set(settings.get(key, "")):
-            log.warning("'%s' = '%s' has no effect: %s.", key, settings[key], instead)

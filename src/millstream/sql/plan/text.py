@@ -99,7 +99,7 @@ def _call(e: Call, names: Names, style: Style) -> str:
     words = [str(o) for o in e.options if isinstance(o, str)]
     if e.function in ("EXTRACT", "TIMESTAMPADD", "TIMESTAMPDIFF", "TRIM"):
         return f"{e.function}({', '.join([*words, *arguments])})"
-    name = "-" if e.function == "UNARY -" else e.function
+    name = "-" if e.function == "UNARY -" else e.function.lstrip("$")
     return f"{name}({', '.join([*arguments, *words])})"
 
 
@@ -187,4 +187,4 @@ def function_text(call: AggregateCall, retracting: bool = False) -> str:
     return f"{call.function}_RETRACT" if retracting and call.function in _RETRACTED else call.function
 
 
-_RETRACTED = frozenset(["COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LISTAGG"])
+_RETRACTED = frozenset(["COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LISTAGG"])

@@ -31,9 +31,9 @@ def split_aggregate(node: n.Node, retracts: bool, settings: Mapping[str, str]) -
     if lies_so(node.input, node.keys) or not _can_be_split(node, retracts):
         return node
     fields = _kept_fields(node, retracts)
-    local = n.LocalAggregate(Fields(fields), node.input, node.keys, node.calls, retracts)
+    local = n.LocalAggregate(Fields(fields), node.input, node.keys, node.calls, retracts, node.part)
     keys = tuple(range(len(node.keys)))
-    return n.GlobalAggregate(node.fields, local, keys, node.calls, node.state_ttl, retracts)
+    return n.GlobalAggregate(node.fields, local, keys, node.calls, node.state_ttl, node.part, retracts)
 
 
 def _can_be_split(node: n.Aggregate | n.WindowAggregate, retracts: bool) -> bool:
