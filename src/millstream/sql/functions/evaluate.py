@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,35 @@ def is_json_in_json(outer: Expression, inner: Expression) -> bool:
         return inner.function != "JSON"
     is_key = outer.function == "JSON_OBJECT" and inner in outer.arguments[::2]
     return outer.function in MAKERS and not is_key
+
+
+def nested_json(outer: Call) -> Call:
+    """Return a call with JSON in its arguments bare, where it stands in what does nothing to it.
+
+    As in Flink, where such a CAST, and a COALESCE of what is not null, are left out before JSON is looked for.
+    """
+    if outer.function not in ("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING"):
+        return outer
+    arguments = list(outer.arguments)
+    # Of an object keys are texts.
+    values = slice(1, None, 2) if outer.function == "JSON_OBJECT" else slice(None)
+    arguments[values] = map(_bare_json, arguments[values])
+    return replace(outer, arguments=tuple(arguments))
+
+
+def _bare_json(argument: Expression) -> Expression:
+    inner = argument
+    while isinstance(inner, Call) and inner.function in ("CAST", "COALESCE"):
+        below = inner.arguments[0]
+        if not below.type.is_same_but_null(inner.type) or (inner.function == "COALESCE" and below.type.is_nullable):
+            return argument
+        inner = below
+    return inner if isinstance(inner, Call) and makes_json(inner) else argument
+
+
+def makes_json(e: Expression) -> bool:
+    """Tell whether an expression is the call of a function that writes JSON."""
+    return isinstance(e, Call) and e.function in ("JSON_OBJECT", "JSON_ARRAY")
 
 
 def scalar(constant: Constant) -> pa.Scalar:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Call, Column, Expression, UserCall, replaced, walk
-from millstream.sql.functions.evaluate import can_fail, compiled_all, condition, is_same_each_time
+from millstream.sql.functions.evaluate import can_fail, compiled_all, condition, is_same_each_time, makes_json
 from millstream.sql.operators.base import Evaluating
 from millstream.sql.operators.session import Session
 
@@ -69,4 +69,5 @@ def _computed(condition: Expression | None) -> set[str]:
     if condition is None:
         return set()
     calls = (p for p in walk(condition) if isinstance(p, (Call, UserCall)))
-    return {repr(p) for p in calls if is_same_each_time(p) and not can_fail(p)}
+    # JSON stays a call, by which other JSON knows that it is no text.
+    return {repr(p) for p in calls if is_same_each_time(p) and not can_fail(p) and not makes_json(p)}

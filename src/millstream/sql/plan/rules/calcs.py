@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, conjunction, conjuncts, walk
+from millstream.sql.functions.evaluate import makes_json
 from millstream.sql.functions.table import find
 from millstream.sql.plan.nodes import Calc, Collected, Filter, Node, Project, Sink
 from millstream.sql.plan.rewrite import inlined
@@ -45,11 +46,18 @@ def _can_merge(above: Calc, below: Calc) -> bool:
                 uses[part.index] = uses.get(part.index, 0) + 1
     for place, e in enumerate(below.expressions):
         count = uses.get(place, 0)
-        if count > 1 and any(_costs(p) for p in walk(e)):
+        if count > 1 and any(_costs(p) for p in walk(e)) and not (makes_json(e) and _is_in_json(above, place)):
             return False
         if (count > 1 or above.condition is not None) and any(differs(p) for p in walk(e)):
             return False
     return True
+
+
+def _is_in_json(calc: Calc, place: int) -> bool:
+    """Tell whether a column of a Calc's input is written into JSON, for which it must be seen to be JSON itself."""
+    parts = [p for e in [*calc.expressions, *conjuncts(calc.condition)] for p in walk(e) if isinstance(p, Call)]
+    written = [a for p in parts if p.function in ("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING") for a in p.arguments]
+    return any(isinstance(a, Column) and a.index == place for a in written)
 
 
 def differs(e: Expression) -> bool:

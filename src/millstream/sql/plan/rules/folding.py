@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Constant, Expression, UserCall, conjunction, conjuncts
-from millstream.sql.functions.evaluate import folded, is_json_in_json
+from millstream.sql.functions.evaluate import folded, is_json_in_json, makes_json, nested_json
 from millstream.sql.functions.table import find
 from millstream.sql.plan import nodes as n
 from millstream.sql.types import BooleanType, DecimalType, IntegralType
@@ -94,6 +94,7 @@ def simplified(e: Expression, guarded: bool = False) -> Expression:
     if e.function == "JSON":
         # Those within JSON are left out below.
         raise ValidationException(_JSON_ALONE)
+    e = nested_json(e)
     guarded_below = guarded or e.function in _GUARDS
     arguments = tuple(a if is_json_in_json(e, a) else simplified(a, guarded_below) for a in e.arguments)
     found = Call(e.type, e.function, arguments, e.options)
@@ -101,7 +102,8 @@ def simplified(e: Expression, guarded: bool = False) -> Expression:
     if found.arguments and function is not None and all(isinstance(a, Constant) for a in found.arguments):
         if not guarded and e.function in ("/", "%", "MOD") and _is_zero(found.arguments[1]):
             raise TableException("Division by zero")
-        return folded(found) if function.deterministic else found
+        # JSON stays a call, by which other JSON knows that it is no text.
+        return folded(found) if function.deterministic and not makes_json(found) else found
     return _logic(found)
 
 
