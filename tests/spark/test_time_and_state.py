@@ -336,7 +336,7 @@ def test_state_expires_by_the_wall_clock(env1: Env) -> None:
 class Profile(KeyedProcessFunction):  # type: ignore[type-arg]
     """Keeps a kilobyte a key in a process that may not have half of its share."""
 
-    # Besides what the process has when it begins, as a copy of the daemon: 45 MB of data, and 149 MB where the daemon had
+    # Besides what the process begins with, as a copy of the daemon: 45 MB of data, and 149 MB where the daemon had
     # loaded SQL for a batch job before it was forked. Spark mostly uses older processes again, but not always.
     MORE = 205 << 20
 
