@@ -20,3 +20,5 @@ def test_planner_programs_follow_flinks_tests_but_for_exclusions() -> None:
     excluded = planner_tests.exclusions()
     assert {k: v for k, v in differing.items() if k not in excluded} == {}
     assert sorted(set(excluded) - set(differing)) == [], "these pass now: take them out of planner_exclusions.tsv"
+    missing = [p for p in excluded if not p.startswith(("DeltaJoinTestPrograms/", "VectorSearchTestPrograms/"))]
+    assert len(missing) <= 5, "98 % of the programs without delta joins and VECTOR_SEARCH pass"

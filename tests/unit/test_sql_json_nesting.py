@@ -19,6 +19,7 @@ _ROWS = "(VALUES (1), (2)) AS t(x)"
         ("SELECT JSON_OBJECT('o' VALUE j) FROM (SELECT JSON_OBJECT('a' VALUE 1) AS j)", ['{"o":{"a":1}}']),
         ("SELECT JSON_ARRAY(j, k, s) FROM v", [r'[{"a":1},[1,2],"{\"x\":1}"]']),
         (f"SELECT JSON_ARRAY(j) FROM (SELECT JSON_ARRAY(x) AS j FROM {_ROWS})", ["[[1]]", "[[2]]"]),
+        (f"SELECT JSON_ARRAY(j, j) FROM (SELECT JSON_ARRAY(x) AS j FROM {_ROWS})", ["[[1],[1]]", "[[2],[2]]"]),
         (f"SELECT JSON_ARRAY(j) FROM (SELECT DISTINCT JSON_ARRAY(x) AS j FROM {_ROWS})", ['["[1]"]', '["[2]"]']),
         (
             "SELECT JSON_ARRAY(JSON_ARRAY(x), j) FROM "
