@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
 def silent(hold: Hold) -> Fence:
     """Have a driver say no more that it is there."""
     hold._is_over.set()
+    # It may be about to say so once more.
+    hold._thread.join()
     return hold.fence
 
 
@@ -86,7 +88,83 @@ def test_hold_reports_that_another_driver_has_the_job(drivers: Drivers) -> None:
     first.watch(lambda reason: told.set())
     second = drivers.claim_latest("job", HERE)
     assert told.wait(10)
+    # Who asks later hears of it, too.
+    later = threading.Event()
+    first.watch(lambda reason: later.set())
+    assert later.is_set()
     second.let_go()
+
+
+def test_hold_goes_on_saying_that_it_is_there_when_storage_has_failed_once(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, again, failures = drivers.claim_latest("job", HERE), threading.Event(), iter([OSError("no connection")])
+
+    def renew() -> None:
+        for failure in failures:
+            raise failure
+        again.set()
+
+    monkeypatch.setattr(hold.fence, "renew", renew)
+    assert again.wait(10)
+    hold.let_go()
+
+
+def test_driver_takes_over_when_another_host_lets_go_while_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drivers = Drivers(str(tmp_path), {}, lease=600)
+    first = drivers.claim_latest("job", AWAY)
+    with monkeypatch.context() as patched:
+        patched.setattr(module.time, "sleep", lambda seconds: first.let_go())
+        second = drivers.claim_latest("job", HERE)
+    assert second.fence.term == 2
+    second.let_go()
+
+
+def test_driver_does_not_wait_for_another_host_that_has_let_go(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent(drivers.claim_run("job", None, GONE))
+    # It takes the run over, too, whose record names it from then on.
+    drivers.claim_latest("job", AWAY).let_go()
+    with monkeypatch.context() as patched:
+        patched.setattr(module.time, "sleep", lambda seconds: pytest.fail("it waits"))
+        drivers.claim_latest("job", HERE).let_go()
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> None:
+    """Have something done between the next driver's look at the records and its claim."""
+    make = module.new_run_id
+
+    def new_run_id(earlier: Iterable[str] = ()) -> str:
+        monkeypatch.setattr(module, "new_run_id", make)
+        does()
+        return make(earlier)
+
+    monkeypatch.setattr(module, "new_run_id", new_run_id)
+
+
+def test_driver_is_refused_when_another_claims_the_job_behind_its_look(
+    drivers: Drivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[Hold] = []
+    meanwhile(monkeypatch, lambda: others.append(Drivers(str(tmp_path), {}, lease=0.3).claim_latest("job", HERE)))
+    with pytest.raises(InvalidProgramError, match="Job 'job' still runs"):
+        drivers.claim_latest("job", HERE)
+    others[0].fence.publish("a/chk-1")
+    others[0].let_go()
+
+
+def test_driver_is_refused_and_lets_go_when_the_run_before_it_wakes_behind_its_look(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = silent(drivers.claim_run("job", None, GONE))
+    meanwhile(monkeypatch, first.renew)
+    with pytest.raises(InvalidProgramError, match="Job 'job' still runs"):
+        drivers.claim_latest("job", HERE)
+    first.publish("a/chk-1")
+    drivers.claim_latest("job", HERE).let_go()
 
 
 def test_job_that_was_started_on_its_own_is_taken_over_with_its_directory(drivers: Drivers, tmp_path: Path) -> None:
@@ -104,10 +182,22 @@ def test_job_that_was_started_on_its_own_is_taken_over_with_its_directory(driver
     with pytest.raises(DeposedError):
         first.publish("a/chk-1")
     second.let_go()
+    # The directory is nobody's now.
+    drivers.claim_latest("job", HERE).let_go()
 
 
-def test_run_ids_go_on_though_the_clock_is_put_back(drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = silent(drivers.claim_latest("job", GONE))
+def test_driver_takes_a_job_while_another_job_runs_on_its_own(drivers: Drivers) -> None:
+    another = drivers.claim_run("another job", None, HERE)
+    drivers.claim_latest("job", HERE).let_go()
+    another.fence.publish("a/chk-1")
+    another.let_go()
+
+
+@pytest.mark.parametrize("is_latest", [True, False])
+def test_run_ids_go_on_though_the_clock_is_put_back(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch, is_latest: bool
+) -> None:
+    first = silent(drivers.claim_latest("job", GONE) if is_latest else drivers.claim_run("job", None, GONE))
     now = time.time_ns()
     monkeypatch.setattr("millstream.common.run_ids.time.time_ns", lambda: now - 3600 * 10**9)
     second = drivers.claim_latest("job", HERE)
@@ -134,6 +224,67 @@ def test_finished_job_stays_finished_until_its_program_has_ended(drivers: Driver
     fourth.let_go()
     # The same program runs a job of that name once more.
     assert drivers.claim_latest("job", HERE).fence.record.outcome is None
+
+
+@pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.CANCELED])
+def test_job_that_has_not_finished_runs_again(drivers: Drivers, status: JobStatus) -> None:
+    first = drivers.claim_latest("job", GONE)
+    first.fence.end(status.name, "")
+    silent(first)
+    second = drivers.claim_latest("job", HERE)
+    assert second.fence.record.outcome is None
+    second.let_go()
+
+
+def finish(drivers: Drivers) -> None:
+    """Have a job finish in this program."""
+    hold = drivers.claim_latest("job", GONE)
+    hold.fence.end(JobStatus.FINISHED.name, "")
+    hold.let_go()
+
+
+def test_finished_job_stays_finished_when_its_program_runs_another_job_and_fails(drivers: Drivers) -> None:
+    finish(drivers)
+    drivers.claim_latest("another job", HERE).let_go()
+    program_ended(well=False)
+    assert drivers.claim_latest("job", GONE).fence.record.outcome == "FINISHED"
+
+
+@pytest.mark.parametrize(("error", "outcome"), [(ValueError(), "FINISHED"), (None, None)])
+def test_finished_job_stays_finished_when_its_program_ends_with_an_error(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: Exception | None, outcome: str | None
+) -> None:
+    finish(drivers)
+    monkeypatch.setattr(sys, "last_value", error, raising=False)
+    module._at_exit()
+    assert drivers.claim_latest("job", GONE).fence.record.outcome == outcome
+
+
+def test_owner_file_names_a_driver_that_is_there_until_it_lets_go(drivers: Drivers) -> None:
+    hold = drivers.claim_latest("job", HERE)
+    owner = owner_file(hold.fence, HERE)
+    assert drivers.is_alive(owner)
+    for more in ({"released": True}, {"attempt": "another"}, {"cell": "_jobs/another"}):
+        assert not drivers.is_alive({**owner, **more})
+    hold.let_go()
+    assert not drivers.is_alive(owner)
+    # Without a record, it is a process.
+    assert drivers.is_alive(HERE) and not drivers.is_alive(GONE)
+
+
+def test_driver_is_refused_while_another_process_has_the_run_of_the_id_that_was_given(drivers: Drivers) -> None:
+    run = "0123456789abcdef" * 2
+    first = drivers.claim_run("job", run, HERE)
+    with pytest.raises(InvalidProgramError, match=f"{run} is in use by another job"):
+        drivers.claim_run("job", run, HERE)
+    first.fence.publish("a/chk-1")
+    silent(first)
+    first.let_go()
+    gone = silent(drivers.claim_run("job", run, GONE))
+    second = drivers.claim_run("job", run, HERE)
+    with pytest.raises(DeposedError):
+        gone.publish("a/chk-1")
+    second.let_go()
 
 
 def test_of_drivers_that_start_at_once_one_has_the_job(tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ class Hold:
         self._deposed: str | None = None
         self._on_deposed: Callable[[str], None] | None = None
         self._is_over = threading.Event()
-        threading.Thread(target=self._run, name=f"driver-{fence.job_id[:8]}", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=f"driver-{fence.job_id[:8]}", daemon=True)
+        self._thread.start()
 
     def watch(self, on_deposed: Callable[[str], None]) -> None:
         """Have a function called, with the reason, when another driver has the job; at once if one has."""
