@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -325,16 +326,32 @@ def test_statements_are_completed(gateway: Gateway) -> None:
     assert client.ask(f"{client.path}/complete-statement", "GET", asked)[1] == {"candidates": ["orders"]}
 
 
-def test_who_does_not_show_the_token_is_refused() -> None:
+def test_who_does_not_show_the_token_is_refused(gateway: Gateway) -> None:
+    made = gateway.token
     settings = {**SETTINGS, "sql-gateway.endpoint.rest.port": "auto", "millstream.rest.token": "secret"}
     gateway = Gateway(settings)
     gateway.start()
     try:
-        assert flinks.ask(gateway.url, "/v2/sessions", "POST", {})[0] == 401
+        for token in (None, made):
+            assert flinks.ask(gateway.url, "/v2/sessions", "POST", {}, token)[0] == 401
+        # Settings have said the token: it stands in no file, and sessions do not show it.
+        assert gateway.token == "secret" and gateway.token_file is None
+        client = Client(gateway)
+        assert "millstream.rest.token" not in client.ask(client.path)[1]["properties"]
+        # The page itself says nothing of any job.
+        with urllib.request.urlopen(f"{gateway.url}/ui", timeout=30) as page:
+            assert page.status == 200
     finally:
         gateway.stop()
     with pytest.raises(InvalidProgramError, match="set millstream.rest.token"):
         Gateway({"sql-gateway.endpoint.rest.port": "auto", "sql-gateway.endpoint.rest.bind-address": "0.0.0.0"})
+
+
+def test_gateway_makes_a_token_of_its_own_that_nobody_can_guess(gateway: Gateway) -> None:
+    another = Gateway({**SETTINGS, "sql-gateway.endpoint.rest.port": "auto"})
+    another.start()
+    another.stop()
+    assert another.token != gateway.token and min(len(another.token), len(gateway.token)) >= 43
 
 
 def test_foreign_savepoint_is_opened_only_for_who_shows_the_token(gateway: Gateway, tmp_path: Path) -> None:

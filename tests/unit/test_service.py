@@ -284,6 +284,10 @@ def test_a_service_that_others_reach_needs_a_token() -> None:
     assert read() is None
     with pytest.raises(InvalidProgramError, match=r"rest.bind-address is 0.0.0.0.*millstream.rest.token"):
         read(rest__port="8081", rest__address="0.0.0.0")
+    with pytest.raises(InvalidProgramError, match=r"rest.bind-address is example.org.*millstream.rest.token"):
+        read(rest__port="8081", rest__address="example.org")
+    for own in ("localhost", "127.0.0.2", "::1"):
+        assert read(rest__port="8081", rest__address=own) is not None
     options = read(rest__port="8081", rest__address="0.0.0.0", millstream__rest__token="t")
     assert options is not None and options.ports == (8081,)
     with pytest.raises(InvalidProgramError, match="a port, a range"):
