@@ -6,6 +6,7 @@ import datetime
 import gzip
 import io
 import json
+import math
 import pickle
 import random
 from collections import Counter
@@ -96,17 +97,64 @@ def test_csv_decimal_columns_have_the_scale_of_their_type(tmp_path: Path) -> Non
     assert out.getvalue() == b"2,1.50,2.3\n"
 
 
+WHOLE = {Types.BYTE(): 7, Types.SHORT(): 15, Types.INT(): 31, Types.LONG(): 63}
+
+
+@pytest.mark.parametrize("is_array", [False, True])
 @pytest.mark.parametrize("text", ["1_000", "NaN", "Infinity", "sNaN", "\u0661"])
 @pytest.mark.parametrize("kind", [Types.BIG_DEC(), Types.BIG_INT(), Types.DOUBLE(), Types.FLOAT(), Types.INT()])
-def test_csv_refuses_numbers_that_are_none_for_java(tmp_path: Path, text: str, kind: Any) -> None:
+def test_csv_refuses_numbers_that_are_none_for_java(tmp_path: Path, text: str, kind: Any, is_array: bool) -> None:
     if text in ("NaN", "Infinity") and str(kind) in ("Double", "Float"):
         pytest.skip("a number for Java")
-    if text == "\u0661" and str(kind) in ("BigInteger", "Integer"):
+    if text == "\u0661" and str(kind) in ("BigInteger", "Integer", "BigDecimal"):
         pytest.skip("a digit for Java")
     (tmp_path / "a.csv").write_text(f"{text}\n")
-    schema = CsvSchema.builder().add_number_column("n", kind).build()
     with pytest.raises(MillstreamError, match="is not of the type"):
-        read(CsvReaderFormat.for_schema(schema), tmp_path)
+        read(CsvReaderFormat.for_schema(_column(kind, is_array)), tmp_path)
+
+
+def _column(kind: Any, is_array: bool) -> CsvSchema:
+    builder = CsvSchema.builder()
+    return (builder.add_array_column("n", ";", kind) if is_array else builder.add_number_column("n", kind)).build()
+
+
+# What Java's parseByte, parseInt, parseFloat .. say of the text without the blanks around it.
+@pytest.mark.parametrize("is_array", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        *((kind, str(-(2**bits)), -(2**bits)) for kind, bits in WHOLE.items()),
+        *((kind, str(2**bits - 1), 2**bits - 1) for kind, bits in WHOLE.items()),
+        (Types.INT(), " +5 ", 5),
+        (Types.BIG_INT(), f"-{2**70}", -(2**70)),
+        (Types.DOUBLE(), " 1.5 ", 1.5),
+        (Types.DOUBLE(), " 1.5d ", 1.5),
+        (Types.DOUBLE(), "+Infinity", math.inf),
+        (Types.DOUBLE(), "-Infinity", -math.inf),
+        (Types.FLOAT(), "0.1", 0.10000000149011612),
+        (Types.FLOAT(), "1e39", math.inf),
+        (Types.FLOAT(), "-1e39", -math.inf),
+        (DataTypes.DECIMAL(38, 2), f"{'9' * 36}.994", Decimal(f"{'9' * 36}.99")),
+        (DataTypes.DECIMAL(2, 0), "1E+200", None),
+        (Types.BIG_DEC(), "\u0661.5", Decimal("1.5")),
+    ],
+)
+def test_csv_reads_numbers_at_the_edges_of_their_types(
+    tmp_path: Path, kind: Any, text: str, value: Any, is_array: bool
+) -> None:
+    (tmp_path / "a.csv").write_text(f"{text}\n")
+    (row,) = read(CsvReaderFormat.for_schema(_column(kind, is_array)), tmp_path)
+    assert row.n == ([value] if is_array else value)
+
+
+@pytest.mark.parametrize("is_array", [False, True])
+@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_csv_refuses_whole_numbers_beyond_their_types(tmp_path: Path, kind: Any, sign: int, is_array: bool) -> None:
+    text = str(2 ** WHOLE[kind] if sign > 0 else -(2 ** WHOLE[kind]) - 1)
+    (tmp_path / "a.csv").write_text(f"{text}\n")
+    with pytest.raises(MillstreamError, match=f"{text}.* is not of the type"):
+        read(CsvReaderFormat.for_schema(_column(kind, is_array)), tmp_path)
 
 
 _fields = st.text(st.sampled_from("ab\",;\n\r\\ #'é\t|"), max_size=6)

@@ -19,7 +19,8 @@ Parse = Callable[[str], Any]
 ParseColumn = Callable[[Sequence[str]], Sequence[Any]]
 
 _BITS = {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+# Java's BigDecimal takes digits of all scripts, parseDouble does not.
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NUMBER = re.compile(rf"{_DECIMAL.pattern}[fFdD]?", re.ASCII)
 _NOT_FINITE = {"NaN": nan, "Infinity": inf, "+Infinity": inf, "-Infinity": -inf}
 _single = struct.Struct("f")

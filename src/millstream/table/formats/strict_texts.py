@@ -16,6 +16,8 @@ _CLOCK = rf"\d\d:\d\d:\d\d{_FRACTION}"
 _SHORT_CLOCK = rf"\d\d:\d\d(?::\d\d{_FRACTION})?"
 _DAY = r"\d{4}-\d\d-\d\d"
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+# Java's BigDecimal takes digits of all scripts, parseDouble does not.
+_DECIMAL = re.compile(_NUMBER.pattern)
 # As Java has them: a letter behind may say what it is.
 _FLOAT = re.compile(rf"{_NUMBER.pattern}[fFdD]?|[+-]?(?:NaN|Infinity)", re.ASCII)
 
@@ -67,7 +69,7 @@ def _float(text: str) -> float:
 
 
 def _decimal(text: str) -> decimal.Decimal:
-    if _NUMBER.fullmatch(text) is None:
+    if _DECIMAL.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a number")
     return decimal.Decimal(text)
 
