@@ -88,7 +88,7 @@ def test_forked_program_has_its_own_directory_session_output_and_exit_code(progr
         assert text.startswith(f"['{home}/work', '{home}/work', '{home}', 'end', True, "), text
         assert (home / "err").read_text() == ""
         numbers += text.split("]")[1].split()
-    # Each has random numbers of its own: numpy would not make others after a fork, so its generator is loaded after.
+    # Each has random numbers of its own, too; numpy's would be the same after a fork.
     assert len(set(numbers)) == 4
 
 

@@ -26,8 +26,11 @@ from millstream.spark.processes import children_told, drain, name_process
 # Modules that the process of every program loads sooner or later.
 _LOADED_LATER = (
     "millstream.datastream",
-    "millstream.spark.session",
+    "millstream.jobmaster.job",
+    "millstream.jobmaster.launch",
     "millstream.spark.exchange_epochs",
+    "millstream.spark.launch",
+    "millstream.spark.preloaded",
 )
 _LARGEST_REQUEST = 1 << 16
 _DESCRIPTORS = 3
@@ -94,6 +97,9 @@ class ForkServer:
             # As `python -m` has it.
             sys.path[0] = os.getcwd()
         importlib.invalidate_caches()
+        # Python's own generator does so by itself.
+        if (generator := sys.modules.get("numpy.random")) is not None:
+            generator.seed()
         return line
 
     def _report_ended(self) -> None:
