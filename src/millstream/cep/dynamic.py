@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from millstream.cep.compiler import compile_pattern
 from millstream.cep.functions import Handler, processing
 from millstream.cep.pattern import Pattern
 from millstream.common.errors import InvalidProgramError
+from millstream.common.tags import tagged
 
 __all__ = ["PatternProcessor", "Removed"]
 
 
+def _read(*values: Any) -> PatternProcessor:
+    # It was checked when it was made, and whoever only looks may not have its function.
+    processor = object.__new__(PatternProcessor)
+    for field, value in zip(fields(PatternProcessor), values, strict=True):
+        object.__setattr__(processor, field.name, value)
+    return processor
+
+
+@tagged("cep-pattern-processor", read=_read)
 @dataclass(frozen=True)
 class PatternProcessor:
     """A pattern to look for from now on, in place of one of the same id and a lower version.
@@ -49,6 +59,7 @@ class PatternProcessor:
         return processing(self.function)
 
 
+@tagged("cep-removed-pattern")
 @dataclass(frozen=True)
 class Removed:
     """A pattern that is no longer looked for; what had begun of it is forgotten.

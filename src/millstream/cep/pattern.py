@@ -17,6 +17,7 @@ from typing import Any
 from millstream.cep.conditions import TRUE, And, Expression, Or, Subtype, as_atom
 from millstream.cep.skip import NO_SKIP, AfterMatchSkipStrategy
 from millstream.common.errors import InvalidProgramError
+from millstream.common.tags import tagged
 from millstream.common.time import Duration, Time, to_millis
 
 __all__ = ["GroupPattern", "MalformedPatternError", "Pattern", "Quantifier", "Times", "WithinType"]
@@ -28,6 +29,7 @@ class MalformedPatternError(InvalidProgramError):
     """A pattern that cannot be looked for as it is written."""
 
 
+@tagged("cep-within-type")
 class WithinType(Enum):
     """Between which events a window of time lies."""
 
@@ -35,6 +37,7 @@ class WithinType(Enum):
     FIRST_AND_LAST = "from the first event of the match to its last"
 
 
+@tagged("cep-contiguity")
 class Contiguity(Enum):
     """How an event must follow the one before it; the values are Flink's words."""
 
@@ -48,6 +51,17 @@ class Contiguity(Enum):
 _NEGATED = (Contiguity.NOT_FOLLOW, Contiguity.NOT_NEXT)
 
 
+def _read_quantifier(outer: Contiguity, inner: Contiguity, kind: str, is_optional: bool, is_greedy: bool) -> Quantifier:
+    quantifier = Quantifier(outer, kind)
+    quantifier.inner, quantifier.is_optional, quantifier.is_greedy = inner, is_optional, is_greedy
+    return quantifier
+
+
+@tagged(
+    "cep-quantifier",
+    write=lambda q: (q.outer, q.inner, q.kind, q.is_optional, q.is_greedy),
+    read=_read_quantifier,
+)
 class Quantifier:
     """How often a pattern takes an event, and how these must follow each other."""
 
@@ -94,6 +108,7 @@ class Quantifier:
     __repr__ = __str__
 
 
+@tagged("cep-times")
 @dataclass(frozen=True)
 class Times:
     """How often: at least and at most; and how long, in milliseconds, between one and the next."""
@@ -112,6 +127,54 @@ class Times:
         return self.window
 
 
+def _written(pattern: Pattern) -> tuple[Any, ...]:
+    return (
+        pattern._name,
+        pattern._previous,
+        pattern._skip_strategy,
+        pattern._quantifier,
+        pattern._times,
+        pattern._condition,
+        pattern._until,
+        pattern._windows,
+    )
+
+
+def _read_pattern(
+    name: str,
+    previous: Pattern | None,
+    skip_strategy: AfterMatchSkipStrategy,
+    quantifier: Quantifier,
+    *rest: Any,
+) -> Pattern:
+    return _filled(Pattern(name, previous, quantifier.outer, skip_strategy), quantifier, *rest)
+
+
+def _read_group(
+    group: Pattern,
+    _: str,
+    previous: Pattern | None,
+    skip_strategy: AfterMatchSkipStrategy,
+    quantifier: Quantifier,
+    *rest: Any,
+) -> Pattern:
+    return _filled(GroupPattern(group, previous, quantifier.outer, skip_strategy), quantifier, *rest)
+
+
+def _filled(
+    pattern: Pattern,
+    quantifier: Quantifier,
+    times: Times | None,
+    condition: Expression | None,
+    until: Expression | None,
+    windows: dict[WithinType, int],
+) -> Pattern:
+    pattern._quantifier, pattern._times, pattern._windows = quantifier, times, windows
+    pattern._condition, pattern._until = condition, until
+    return pattern
+
+
+@tagged("cep-pattern", write=_written, read=_read_pattern)
 class Pattern:
     """One pattern of a sequence, and through `get_previous` the whole sequence before it.
 
@@ -390,6 +453,7 @@ class Pattern:
         return f"<pattern {' '.join(p.get_name() for p in sequence(self))}>"
 
 
+@tagged("cep-group-pattern", write=lambda group: (group._group, *_written(group)), read=_read_group)
 class GroupPattern(Pattern):
     """A sequence that stands where one pattern could stand."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from millstream.common.errors import MillstreamError
+from millstream.common.tags import tagged
 
 __all__ = ["AfterMatchSkipStrategy"]
 
@@ -72,20 +71,19 @@ class AfterMatchSkipStrategy:
     def __hash__(self) -> int:
         return hash(repr(self))
 
-    def __reduce__(self) -> Any:
-        return type(self), ()
-
     def __repr__(self) -> str:
         return f"AfterMatchSkipStrategy.{self._name}()"
 
     _name: str
 
 
+@tagged("cep-no-skip", write=lambda _: ())
 class _NoSkip(AfterMatchSkipStrategy):
     skips = False
     _name = "no_skip"
 
 
+@tagged("cep-skip-to-next", write=lambda _: ())
 class _SkipToNext(AfterMatchSkipStrategy):
     _name = "skip_to_next"
 
@@ -93,6 +91,7 @@ class _SkipToNext(AfterMatchSkipStrategy):
         return _after(min(event for _, event in match))
 
 
+@tagged("cep-skip-past-last-event", write=lambda _: ())
 class _SkipPastLastEvent(AfterMatchSkipStrategy):
     _name = "skip_past_last_event"
 
@@ -100,6 +99,7 @@ class _SkipPastLastEvent(AfterMatchSkipStrategy):
         return _after(max(event for _, event in match))
 
 
+@tagged("cep-skip-to-element", write=lambda s: (s.pattern_name, s._name, s._index, s._throws))
 class SkipToElement(AfterMatchSkipStrategy):
     """Skips to an event of a named pattern."""
 
@@ -129,9 +129,6 @@ class SkipToElement(AfterMatchSkipStrategy):
                 "or leave throw_exception_on_miss() out."
             )
         return target
-
-    def __reduce__(self) -> Any:
-        return SkipToElement, (self.pattern_name, self._name, self._index, self._throws)
 
     def __repr__(self) -> str:
         end = ".throw_exception_on_miss()" if self._throws else ""

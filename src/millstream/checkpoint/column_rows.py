@@ -16,7 +16,7 @@ from millstream.state.column_table import HASH, RowChange
 
 # What files say of a row besides its columns.
 _NUMBER = "number"
-_INNER = frozenset([HASH, _NUMBER, "mark", "order", "touched"])
+_INNER = frozenset([HASH, _NUMBER, "mark", "order", "updated_at"])
 _KEY = re.compile(r"k(\d+)")
 _COLUMN = re.compile(r"c(\d+)")
 # What an int begins with among objects; a pickle never begins so.

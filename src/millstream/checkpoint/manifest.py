@@ -3,9 +3,7 @@
 Two lines: a header that says what this is, in which version, and the checksum of the rest; then the snapshot as JSON.
 What only its owner understands (positions of sources, staged output, what subtasks carry) is in it as base64.
 
-The version is that of all that is in it. A manifest of an earlier one is brought up to the present form when it is
-read, here, version by version. Only what subtasks carry is left as it is, and says its version itself: to read it takes
-classes of the program.
+The version is that of all that is in it.
 """
 
 from __future__ import annotations
@@ -21,10 +19,9 @@ from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSn
 from millstream.common.checksums import crc32
 from millstream.common.errors import DamagedStateError
 from millstream.common.sizes import in_bytes
-from millstream.operators.carried import mark_version_1
 from millstream.state.restored import StoredState
 
-VERSION = 2
+VERSION = 3
 NAME = "_metadata"
 
 # The directory beside the checkpoints of a job that holds their state files.
@@ -113,17 +110,16 @@ def decode_manifest(name: str, data: bytes, keys: SigningKeys | None = None) -> 
         is_newer = version > VERSION
     except (ValueError, KeyError, TypeError):
         raise DamagedStateError(f"{name} is not a manifest of millstream, or its beginning is damaged.") from None
-    if is_newer:
+    if version != VERSION:
+        age = "a newer" if is_newer else "an unreleased"
         raise DamagedStateError(
-            f"{name} was written by a newer millstream (format {version}); this one reads up to format {VERSION}."
+            f"{name} was written by {age} millstream (format {version}); this one reads format {VERSION}."
         )
     if not newline or len(body) != header.get("length") or _checksum(kind, version, body) != header.get("crc32"):
         raise DamagedStateError(f"{name} is damaged: it is incomplete or fails its checksum.")
     if keys is not None:
         keys.check(name, _signed(kind, version, body), header.get("signature"))
     read = json.loads(body)
-    for earlier in range(version, VERSION):
-        _UPGRADES[earlier](read)
     snapshot = Snapshot(
         read["job"]["id"],
         read["job"]["name"],
@@ -136,16 +132,6 @@ def decode_manifest(name: str, data: bytes, keys: SigningKeys | None = None) -> 
     if keys is not None:
         check_digests(name, snapshot.checksums())
     return Manifest(kind, read["id"], read["timestamp"], snapshot, read["state"], read["properties"])
-
-
-def _upgrade_1(read: dict[str, Any]) -> None:
-    """Bring the body of a manifest from version 1 to 2: what subtasks carry says now what it is."""
-    for subtask in (s for vertex in read["vertices"] for s in vertex["subtasks"]):
-        subtask["carried"] = _base64(mark_version_1(_from_base64(subtask["carried"])))
-
-
-# From each version to the next.
-_UPGRADES = {1: _upgrade_1}
 
 
 def _checksum(kind: str, version: int, body: bytes) -> int:
@@ -166,7 +152,7 @@ def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:
             {
                 "states": s.states,
                 "parts": {i: [p.file, p.checksum] for i, p in s.parts.items()},
-                "carried": _base64(s.carried),
+                "runtime_snapshot": _base64(s.carried),
                 "checksums": s.checksums,
             }
             for s in vertex.subtasks
@@ -182,8 +168,8 @@ def _read_vertex(read: dict[str, Any]) -> VertexSnapshot:
             SubtaskSnapshot(
                 s["states"],
                 {i: StoredState(*p) for i, p in s["parts"].items()},
-                _from_base64(s["carried"]),
-                s.get("checksums", {}),
+                _from_base64(s["runtime_snapshot"]),
+                s["checksums"],
             )
             for s in read["subtasks"]
         ],

@@ -1,6 +1,6 @@
 """Reading pickles that somebody else may have written: data comes out, and nothing runs.
 
-A pickle names what it calls. Here it gets plain data of Python's and numpy's, and records of millstream's own; any
+A pickle names what it calls. Here it gets plain data of Python's and numpy's, and what millstream reads by tags; any
 other name, of a class of the user's program or of `os.system`, is a stand-in, and no module is imported for it.
 """
 
@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import collections
 import copyreg
-import dataclasses
 import datetime
 import decimal
-import enum
 import fractions
-import importlib
 import io
 import pickle
 import uuid
@@ -21,6 +18,7 @@ from typing import Any
 
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import stand_in_for
+from millstream.common.tags import NAMESPACE, reader_of
 
 _PLAIN: dict[tuple[str, str], Any] = {
     (kind.__module__, kind.__qualname__): kind
@@ -31,24 +29,6 @@ _PLAIN: dict[tuple[str, str], Any] = {
         *(collections.OrderedDict, collections.deque, collections.defaultdict, collections.Counter),
     )
 } | {("copyreg", "_reconstructor"): getattr(copyreg, "_reconstructor")}  # noqa: B009
-# Importing a module of these does nothing but define.
-_OWN = tuple(
-    f"millstream.{package}."
-    for package in ("cep", "checkpoint", "common", "datastream", "operators", "sql", "state", "table")
-)
-# What records of state are made by, besides dataclasses, enums and their like; they do nothing but hold what they get.
-_OWN_NAMES = {
-    ("millstream.common.types", "Row"),
-    ("millstream.state.table", "REMOVED"),
-    ("millstream.state.column_table", "_change"),
-    ("millstream.cep.automaton", "_restored"),
-    ("millstream.operators.windows.windows", "GlobalWindow"),
-}
-# Methods of classes that make their objects again, which a pickle reaches by `getattr`.
-_OWN_METHODS = {
-    ("millstream.common.types", "Row", "of"),
-    ("millstream.sql.columns.batch", "Batch", "from_ipc"),
-}
 _NUMPY = ("numpy.core.", "numpy._core.")
 
 
@@ -73,34 +53,12 @@ def load_restricted(data: Any) -> Any:
 
 class _Restricted(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if (module_name, global_name) == ("builtins", "getattr"):
-            return _method
+        if module_name == NAMESPACE:
+            return reader_of(global_name)
         plain = _PLAIN.get((module_name, global_name))
-        if plain is None and module_name.startswith(_OWN):
-            plain = _own_record(module_name, global_name)
-        elif plain is None and (module_name == "numpy" or module_name.startswith(_NUMPY)):
+        if plain is None and (module_name == "numpy" or module_name.startswith(_NUMPY)):
             plain = _of_numpy(global_name)
         return stand_in_for(module_name, global_name) if plain is None else plain
-
-
-def _own_record(module_name: str, name: str) -> Any:
-    """Return what makes a record of millstream's; None for anything else, also what a module only imports."""
-    try:
-        found = vars(importlib.import_module(module_name)).get(name)
-    except ImportError:
-        return None
-    if (module_name, name) in _OWN_NAMES:
-        return found
-    if not isinstance(found, type) or found.__module__ != module_name:
-        return None
-    is_data = dataclasses.is_dataclass(found) or issubclass(found, (enum.Enum, tuple, list, dict))
-    return found if is_data else None
-
-
-def _method(owner: Any, name: Any) -> Any:
-    """Return a method that makes a record of millstream's again; a stand-in for any other attribute."""
-    about = (getattr(owner, "__module__", None), getattr(owner, "__qualname__", None), name)
-    return getattr(owner, name) if about in _OWN_METHODS else stand_in_for("builtins", "getattr")
 
 
 def _of_numpy(name: str) -> Any:

@@ -7,12 +7,14 @@ from numbers import Real
 from typing import Union
 
 from millstream.common.errors import WrongTypeError
+from millstream.common.tags import tagged
 
 __all__ = ["Duration", "Instant", "Time", "to_millis"]
 
 _DAY = 24 * 3600 * 1000
 
 
+@tagged("duration")
 @dataclass(frozen=True, order=True)
 class Duration:
     """A length of time.
@@ -59,6 +61,7 @@ class Duration:
         return self.nanos // 1_000_000
 
 
+@tagged("time")
 @dataclass(frozen=True, order=True, init=False)
 class Time:
     """A length of time in milliseconds, as windows and TTL have always taken it."""
@@ -98,6 +101,7 @@ class Time:
         return self.millis
 
 
+@tagged("instant")
 @dataclass(frozen=True, order=True)
 class Instant:
     """A point in time: seconds since 1970 and nanoseconds within the second."""

@@ -9,10 +9,12 @@ from itertools import repeat
 from typing import Any
 
 from millstream.common.missing import JAVA, missing_function
+from millstream.common.tags import tagged
 
 __all__ = ["Row", "RowKind"]
 
 
+@tagged("row-kind")
 class RowKind(Enum):
     """What a row of a changelog means."""
 
@@ -27,6 +29,7 @@ class RowKind(Enum):
     to_j_row_kind = nonmember(missing_function("to_j_row_kind", JAVA))
 
 
+_KINDS = tuple(RowKind)
 _SHORT = {
     RowKind.INSERT: "+I",
     RowKind.UPDATE_BEFORE: "-U",
@@ -35,6 +38,11 @@ _SHORT = {
 }
 
 
+def _read_row(fields: tuple[str, ...] | None, values: list[Any], kind: int) -> Row:
+    return Row.of(fields, values, _KINDS[kind])
+
+
+@tagged("row", write=lambda row: (row._fields, row._values, row._kind._value_), read=_read_row)
 class Row:
     """A record of fields, by position or by name.
 
@@ -187,9 +195,6 @@ class Row:
     def __hash__(self) -> int:
         # The order of named fields makes no difference.
         return hash(tuple(self._values) if self._fields is None else frozenset(self._values))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Row.of, (self._fields, self._values, self._kind))
 
     def __copy__(self) -> Row:
         return Row.of(self._fields, list(self._values), self._kind)

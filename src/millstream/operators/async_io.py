@@ -72,6 +72,8 @@ class RetryPolicy:
 class AsyncOperator(Operator):
     """Calls `async_invoke` for every record."""
 
+    identity = "async"
+
     emits_later = True
     has_operator_state = True
     # There may be answers at any time.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from millstream.common.records import record
 from millstream.common.typeinfo import TypeInformation
@@ -124,10 +124,8 @@ class Operator:
     # Whether it says how far event time has come, by `self.advance`.
     makes_watermarks = False
 
-    @property
-    def identity(self) -> str:
-        """What kind of operator it is to whoever looks for it in a savepoint."""
-        return type(self).__name__
+    # The kind of operator, on disk: ids of operators without a uid are hashes of it. It never changes.
+    identity: ClassVar[str]
 
     # Set before the first record comes, of those that make watermarks.
     advance: Advance

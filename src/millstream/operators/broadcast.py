@@ -66,6 +66,8 @@ class BroadcastWriteContext(BroadcastReadContext):
 class BroadcastProcessOperator(TimedOperator):
     """Calls `process_element` for one stream, `process_broadcast_element` for the broadcast one, and `on_timer`."""
 
+    identity = "broadcast-process"
+
     inputs = 2
     has_operator_state = True
 

@@ -1,8 +1,10 @@
 """What a subtask carries from one epoch to the next besides state: the record, and its one codec.
 
 The driver is given it at the end of each epoch, gives it to the next, and keeps it in checkpoints and savepoints: who
-reads it may be another process, and another version of millstream. It is written as a byte that says the version, and a
-pickle of plain data; what operators carry is pickled within, and so are shares of sources.
+reads it may be another process, and another version of millstream. It is written as a head, which can be read alone,
+and a pickle of plain data; what operators carry is pickled within, and so are shares of sources.
+
+    version u8 | whether requests are in flight u8 | number of inputs u16 | inputs with pending input i32 .. | pickle
 """
 
 from __future__ import annotations
@@ -11,22 +13,14 @@ import pickle
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any, Protocol
 
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
 
 # The version of manifests with which this form has come.
-VERSION = 2
-_FRONT = bytes([VERSION])
-# The same with input that is not read: who knows nothing of that must not go on from it.
-WITH_UNREAD = 3
-_FRONT_WITH_UNREAD = bytes([WITH_UNREAD])
-# The same with more: input that came through the exchange and waits, requests in flight, whose inputs are in the
-# operator's state, or both. Behind the version stand whether there are requests, and of which inputs something waits.
-WITH_MORE = 4
-_MORE = struct.Struct(">BBH")
+VERSION = 3
+_HEAD = struct.Struct(">BBH")
 
 # A share that was dealt out and is not read to its end: its split, the share, and how many of its records were read.
 Unread = tuple[Any, Any, int]
@@ -123,21 +117,18 @@ def encode(
     as much as a third of all the rest.
     """
     rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
-    record = watermark, idle, ended, rows, operators, watermarks, ended_edges
-    if waiting or earlier or requests:
-        inputs = {edge for (edge, _), _, _ in waiting} | {EARLIER for _ in earlier} | {SHARES for _ in unread}
-        front = _MORE.pack(WITH_MORE, requests, len(inputs)) + struct.pack(f">{len(inputs)}i", *sorted(inputs))
-        return front + dump((*record, list(unread), list(waiting), list(earlier)))
-    return _FRONT_WITH_UNREAD + dump((*record, list(unread))) if unread else _FRONT + dump(record)
+    inputs = {edge for (edge, _), _, _ in waiting} | {EARLIER for _ in earlier} | {SHARES for _ in unread}
+    head = _HEAD.pack(VERSION, requests, len(inputs)) + struct.pack(f">{len(inputs)}i", *sorted(inputs))
+    return head + dump(
+        (watermark, idle, ended, rows, operators, watermarks, ended_edges, list(unread), list(waiting), list(earlier))
+    )
 
 
 def unread_inputs(data: bytes) -> frozenset[int]:
     """Return of which inputs (edges, SHARES, EARLIER) a record has what is not processed; the rest is not read."""
-    if not data or data[0] not in (WITH_UNREAD, WITH_MORE):
+    if not data:
         return frozenset()
-    if data[0] == WITH_UNREAD:
-        return frozenset({SHARES})
-    return frozenset(struct.unpack_from(f">{_MORE.unpack_from(data)[2]}i", data, _MORE.size))
+    return frozenset(struct.unpack_from(f">{_HEAD.unpack_from(data)[2]}i", data, _HEAD.size))
 
 
 def has_unread(data: bytes) -> bool:
@@ -147,22 +138,15 @@ def has_unread(data: bytes) -> bool:
 
 def has_requests(data: bytes) -> bool:
     """Tell whether a record says that there are requests in flight, without reading it."""
-    return data[:1] == bytes([WITH_MORE]) and bool(_MORE.unpack_from(data)[1])
+    return bool(data) and bool(data[1])
 
 
 def decode(data: bytes) -> Carried:
     """Read a record; the classes of what operators carry must be here."""
-    version = data[0]
-    if version == 1:
-        return _decode_1(data[1:])
-    if version not in (VERSION, WITH_UNREAD, WITH_MORE):
-        raise DamagedStateError(
-            f"What a subtask carries is of format {version}; this millstream knows 1 to {WITH_MORE}."
-        )
-    front = 1 if version != WITH_MORE else _MORE.size + 4 * _MORE.unpack_from(data)[2]
-    record = pickle.loads(memoryview(data)[front:])
-    watermark, idle, ended, rows, operators, watermarks, ended_edges, *left = record
-    unread, waiting, earlier = (*left, (), (), ())[:3]
+    if data[0] != VERSION:
+        raise DamagedStateError(f"What a subtask carries is of format {data[0]}; this millstream reads {VERSION}.")
+    record = pickle.loads(memoryview(data)[_HEAD.size + 4 * _HEAD.unpack_from(data)[2] :])
+    watermark, idle, ended, rows, operators, watermarks, ended_edges, unread, waiting, earlier = record
     return Carried(
         watermark=watermark,
         idle=idle,
@@ -176,37 +160,3 @@ def decode(data: bytes) -> Carried:
         earlier=tuple(earlier),
         requests=has_requests(data),
     )
-
-
-# --- version 1: a pickle that did not say so, of a tuple or of an object
-
-
-def mark_version_1(data: bytes) -> bytes:
-    """Let a record of version 1 say what it is. It is not read: the classes of what is in it may not be here."""
-    return bytes([1]) + data if data else data
-
-
-def _decode_1(data: bytes) -> Carried:
-    left = _Unpickler1(BytesIO(data)).load()
-    if isinstance(left, _TakenOver1):
-        return Carried(idle=False, channels={}, **vars(left))
-    watermark, idle, ended, channels, operators, watermarks = left
-    return Carried(
-        watermark=watermark,
-        idle=idle,
-        ended=ended,
-        channels={a: CarriedChannel(watermark=w, idle=i, ended=e) for a, (w, i, e) in channels.items()},
-        operators=operators,
-        watermarks=watermarks,
-    )
-
-
-class _TakenOver1:
-    """The object that stood for a record with `ended_edges`: it had no `idle` and no `channels`."""
-
-
-class _Unpickler1(pickle.Unpickler):
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if (module_name, global_name) == ("millstream.operators.report", "TakenOver"):
-            return _TakenOver1
-        return super().find_class(module_name, global_name)

@@ -256,6 +256,8 @@ class PatternOperator(Operator):
 class CepOperator(PatternOperator):
     """Looks for a pattern in the events of each key."""
 
+    identity = "cep"
+
     def __init__(
         self,
         pattern: Pattern,

@@ -27,6 +27,8 @@ PATTERNS = "_cep_patterns"
 class DynamicCepOperator(PatternOperator):
     """Looks for the patterns in force; the second input says which these are."""
 
+    identity = "dynamic-cep"
+
     inputs = 2
     has_operator_state = True
     address = BY_NAMESPACE

@@ -44,6 +44,8 @@ class IntervalJoinContext:
 class IntervalJoinOperator(Operator):
     """Keeps both sides as long as they can still meet; a pair is joined when its second half comes."""
 
+    identity = "interval-join"
+
     keyed = True
     uses_key = True
     inputs = 2

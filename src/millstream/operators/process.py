@@ -97,6 +97,8 @@ class TimedOperator(FunctionOperator):
 class ProcessOperator(TimedOperator):
     """Calls `process_element`, or `process_element1` and `2` when there are two inputs; and `on_timer`."""
 
+    identity = "process"
+
     def __init__(
         self, function: UserFunction, keyed: bool = False, methods: tuple[str, ...] = ("process_element",)
     ) -> None:
@@ -121,6 +123,8 @@ def one_by_one(results: Any) -> Iterator[Any]:
 class CoMapOperator(FunctionOperator):
     """`map1` for the first input, `map2` for the second; a result of None is not emitted."""
 
+    identity = "co-map"
+
     inputs = 2
     METHODS = ("map1", "map2")
 
@@ -134,6 +138,8 @@ class CoMapOperator(FunctionOperator):
 
 class CoFlatMapOperator(FunctionOperator):
     """`flat_map1` for the first input, `flat_map2` for the second."""
+
+    identity = "co-flat-map"
 
     inputs = 2
     METHODS = ("flat_map1", "flat_map2")

@@ -53,6 +53,8 @@ class ReduceOperator(FunctionOperator):
     In BATCH only the last value of each key is emitted, at the end.
     """
 
+    identity = "reduce"
+
     STATE = "_reduce"
 
     uses_key = True

@@ -156,6 +156,8 @@ class Taken:
 class SinkOperator(Operator):
     """Ends a chain by writing to a sink."""
 
+    identity = "sink"
+
     writer: SinkWriter
 
     def __init__(self, sink: Sink) -> None:
@@ -189,6 +191,8 @@ class SinkOperator(Operator):
 
 class InvokeOperator(FunctionOperator):
     """Ends a chain by calling a user's function for every record; what it does cannot be taken back."""
+
+    identity = "invoke"
 
     encodes_input = True
 

@@ -189,6 +189,8 @@ class Source(ABC, Generic[T_co]):
 class SourceOperator(Operator):
     """Heads a chain that reads a source."""
 
+    identity = "source"
+
     inputs = 0
     reader: SourceReader
 

@@ -13,6 +13,8 @@ from millstream.operators.values import keeps_nothing
 class MapOperator(FunctionOperator):
     """One record in, one record out."""
 
+    identity = "map"
+
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
         out, call = w.var(), self.function.call
@@ -27,6 +29,8 @@ class MapOperator(FunctionOperator):
 class FilterOperator(FunctionOperator):
     """Keeps the records for which the function is true."""
 
+    identity = "filter"
+
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
         with w.block(f"if {w.call(self.function.call, value.name)}:", self, value.name):
@@ -39,6 +43,8 @@ class FilterOperator(FunctionOperator):
 
 class FlatMapOperator(FunctionOperator):
     """One record in, any number out; None means none."""
+
+    identity = "flat-map"
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import MillstreamError
+from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import (
     MAX_WATERMARK,
     MIN_WATERMARK,
@@ -23,6 +24,13 @@ from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 
 
+def _read_bounded(bound: int, highest: int) -> BoundedOutOfOrderness:
+    generator = BoundedOutOfOrderness(bound)
+    generator.highest = highest
+    return generator
+
+
+@tagged("bounded-out-of-orderness", write=lambda g: (g._bound, g.highest), read=_read_bounded)
 class BoundedOutOfOrderness(WatermarkGenerator):
     """The highest timestamp so far, less the bound, less one."""
 
@@ -38,6 +46,7 @@ class BoundedOutOfOrderness(WatermarkGenerator):
         output.emit_watermark(Watermark(self.highest - self._bound - 1))
 
 
+@tagged("no-watermarks", write=lambda _: ())
 class _NoWatermarks(WatermarkGenerator):
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
         pass
@@ -75,6 +84,8 @@ class _Split(WatermarkOutput):
 
 class WatermarkOperator(Operator):
     """Assigns timestamps and makes watermarks; those that come from before it end here, but for the last."""
+
+    identity = "watermarks"
 
     encodes_input = True
     makes_watermarks = True

@@ -30,8 +30,7 @@ from millstream.common.records import record
 from millstream.state.kinds import COLUMNS, StateKind, kind_named
 
 _MAGIC = b"MSCL"
-# Since 2, tables of columns are streams of Arrow.
-_VERSION = 2
+_VERSION = 3
 _HEAD = struct.Struct(">4sH")
 _TAIL = struct.Struct(">II4s")
 
@@ -234,10 +233,10 @@ def decode(name: str, data: bytes | memoryview, expected: Checksum | None = None
         magic, version = _HEAD.unpack_from(data)
     except struct.error as e:
         raise DamagedStateError(f"State file {name} is damaged: it is too short ({e}).") from e
-    if magic != _MAGIC or version < 1:
+    if magic != _MAGIC:
         raise DamagedStateError(f"State file {name} is not a millstream state file.")
-    if version > _VERSION:
-        raise DamagedStateError(f"State file {name} has format {version}; this millstream reads up to {_VERSION}.")
+    if version != _VERSION:
+        raise DamagedStateError(f"State file {name} has format {version}; this millstream reads {_VERSION}.")
     try:
         length, crc, end_magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
         if end_magic != _MAGIC:
@@ -253,7 +252,7 @@ def decode(name: str, data: bytes | memoryview, expected: Checksum | None = None
             footer["epoch"],
             footer["base"],
             [FileRef(*p) for p in footer["parents"]],
-            footer.get("name"),
+            footer["name"],
         )
         found = ChangelogFile(name, len(data), header, checksum, footer["sections"], data)
     except (struct.error, ValueError, KeyError, TypeError) as e:

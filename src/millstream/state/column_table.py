@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.tags import tagged
 from millstream.state.arrays import Arrays
 from millstream.state.hashes import groups_of
 from millstream.state.kinds import COLUMNS
@@ -41,6 +42,15 @@ def from_ipc(body: bytes) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
+def _written(change: RowChange) -> tuple[bytes, bytes | None]:
+    return to_ipc(change.rows), None if change.gone is None else to_ipc(change.gone)
+
+
+def _read(rows: bytes, gone: bytes | None) -> RowChange:
+    return RowChange(from_ipc(rows), None if gone is None else from_ipc(gone))
+
+
+@tagged("changed-rows", write=_written, read=_read)
 class RowChange:
     """Keys that are removed, then keys that are set.
 
@@ -67,13 +77,6 @@ class RowChange:
     def __repr__(self) -> str:
         gone = 0 if self.gone is None else self.gone.num_rows
         return f"<{self.rows.num_rows} keys with {', '.join(self.rows.schema.names[1:])}; {gone} removed>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _change, (to_ipc(self.rows), None if self.gone is None else to_ipc(self.gone))
-
-
-def _change(rows: bytes, gone: bytes | None) -> RowChange:
-    return RowChange(from_ipc(rows), None if gone is None else from_ipc(gone))
 
 
 def _part(batch: pa.RecordBatch, groups: range, max_parallelism: int) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from zlib import crc32
 
 from millstream.common.errors import MillstreamError
+from millstream.common.tags import tagged
 from millstream.common.time import Instant
 from millstream.common.types import Row
 from millstream.state.key_identity import Hashed, Identity, compared, identity_of, inherited_from
@@ -123,6 +124,7 @@ def _time(key: datetime.time) -> int:
     return _number((since_midnight - offset) // _MICROSECOND)
 
 
+@tagged("frozen-list", write=lambda key: (tuple(key),))
 class FrozenList(tuple[Any, ...]):
     """A list that was used as a key: equal to no tuple, as a list is."""
 
@@ -137,6 +139,7 @@ class FrozenList(tuple[Any, ...]):
     __hash__ = tuple.__hash__
 
 
+@tagged("frozen-dict", write=lambda key: (tuple(key),))
 class FrozenDict(tuple[Any, ...]):
     """A dict that was used as a key: its items, in an order that makes no difference."""
 
@@ -200,6 +203,7 @@ def _by_identity(identity: Identity) -> Callable[[Any], int]:
     return lambda key: stable_hash(identity(key))
 
 
+@tagged("frozen-nan", write=lambda key: (key._kind,))
 class FrozenNaN:
     """Not a number, used as a key: equal to itself, unlike the number, so that all of them are one key, as in Java."""
 
@@ -213,9 +217,6 @@ class FrozenNaN:
 
     def __hash__(self) -> int:
         return _NAN
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenNaN, (self._kind,)
 
     def __repr__(self) -> str:
         return "nan"

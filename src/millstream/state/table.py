@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.tags import tagged
 
 if TYPE_CHECKING:
     from millstream.state.kinds import StateKind
@@ -33,16 +34,16 @@ BY_GROUP = "group"
 # So many changes say how many of the others are of new rows.
 _LOOKED_AT = 64
 
-# Files of changes name this module for the following three, so here they stay.
+
+def _read_removed() -> Any:
+    return REMOVED
 
 
+@tagged("removed-entry", write=lambda _: (), read=_read_removed)
 class _Removed:
     """What a map entry that is gone looks like in a Patch."""
 
     __slots__ = ()
-
-    def __reduce__(self) -> str:
-        return "REMOVED"
 
     def __repr__(self) -> str:
         return "<removed>"
@@ -51,12 +52,14 @@ class _Removed:
 REMOVED = _Removed()
 
 
+@tagged("appended-elements", write=lambda row: (list(row),))
 class Extra(list[Any]):
     """Elements that an epoch has appended to a list row."""
 
     __slots__ = ()
 
 
+@tagged("changed-entries", write=lambda row: (dict(row),))
 class Patch(dict[Any, Any]):
     """Entries that an epoch has set or removed in a map row."""
 

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from millstream.common.tags import tagged
+
 __all__ = ["DataView", "ListView", "MapView"]
 
 T = TypeVar("T")
@@ -21,6 +23,13 @@ class DataView(ABC):
         """Take everything out."""
 
 
+def _read_list(elements: list[Any]) -> ListView[Any]:
+    view: ListView[Any] = ListView()
+    view.add_all(elements)
+    return view
+
+
+@tagged("list-view", write=lambda view: (view._list,), read=_read_list)
 class ListView(DataView, Generic[T]):
     """A list in an accumulator."""
 
@@ -113,6 +122,13 @@ class _Entries(Collection[T]):
         return any(shown == value for shown in self)
 
 
+def _read_map(entries: dict[Any, Any]) -> MapView[Any, Any]:
+    view: MapView[Any, Any] = MapView()
+    view.put_all(entries)
+    return view
+
+
+@tagged("map-view", write=lambda view: (view._dict,), read=_read_map)
 class MapView(Generic[K, V]):
     """A map in an accumulator."""
 

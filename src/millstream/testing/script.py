@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import dump
+from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import (
     MIN_WATERMARK,
     Watermark,
@@ -90,6 +91,7 @@ class _Reader(SourceReader):
         yield pickle.loads(share)
 
 
+@tagged("scripted-watermarks", write=lambda _: ())
 class _Marks(WatermarkGenerator):
     """Emits the watermarks where they stand."""
 

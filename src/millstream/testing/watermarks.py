@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import (
     MIN_WATERMARK,
     Watermark,
@@ -14,6 +15,13 @@ from millstream.common.watermark_strategy import (
 )
 
 
+def _read(highest: int) -> _PerElement:
+    generator = _PerElement()
+    generator._highest = highest
+    return generator
+
+
+@tagged("per-element-watermarks", write=lambda generator: (generator._highest,), read=_read)
 class _PerElement(WatermarkGenerator):
     def __init__(self) -> None:
         self._highest = MIN_WATERMARK

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.tags import tagged
 from millstream.datastream.connectors.base import Dealt, Share, SplitEnumerator
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile
 from millstream.datastream.connectors.file_formats import Extent, FileFormat, FileShare
@@ -26,6 +27,7 @@ _DIGEST = 8
 _NUMBERS = re.compile(r"(\d+)", re.ASCII)
 
 
+@tagged("file-split")
 class FileSplit(NamedTuple):
     """What is left to read of a split."""
 
@@ -36,6 +38,7 @@ class FileSplit(NamedTuple):
     density: float
 
 
+@tagged("file-position")
 class FilePosition(NamedTuple):
     """How far the files were dealt out.
 

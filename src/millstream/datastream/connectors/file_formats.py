@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.records import record
+from millstream.common.tags import tagged
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.datastream.connectors.base import BadRecord, BadRecords
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile, decompressed, is_compressed
@@ -30,6 +31,7 @@ MOST_SPLIT_BYTES = 32 << 20
 FAIL = BadRecords.fail()
 
 
+@tagged("file-split-range")
 class FileShare(NamedTuple):
     """What a subtask reads of one split in one epoch: from `start` to `end`, in units of the format.
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.tags import tagged
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.connectors.base import BadRecords, Dealt, Share, Source, SourceReader, SplitEnumerator
@@ -17,6 +18,7 @@ from millstream.datastream.connectors.spark_source import SparkStreamSource, as_
 __all__ = ["HybridSource", "HybridSourceBuilder"]
 
 
+@tagged("hybrid-position")
 class HybridPosition(NamedTuple):
     """How far a chain of sources was dealt out.
 
@@ -29,6 +31,7 @@ class HybridPosition(NamedTuple):
     inner: Any
 
 
+@tagged("hybrid-split-range")
 class HybridShare(NamedTuple):
     """A share of one of the sources, which is named by its place."""
 

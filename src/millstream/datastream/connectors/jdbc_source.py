@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.tags import tagged
 from millstream.common.types import Row
 from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions
@@ -64,6 +65,7 @@ def _asked(connection: Connection, query: str, values: tuple[Any, ...]) -> list[
         return list(cursor.fetchall())
 
 
+@tagged("jdbc-split-range")
 @dataclass(frozen=True)
 class _Range:
     """Rows by a column: `low` included or not, `high` excluded or included. None: no bound.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from millstream.common.tags import tagged
 from millstream.datastream.connectors.kafka_client import (
     TIMEOUT,
     KafkaFailure,
@@ -22,6 +23,7 @@ from millstream.datastream.connectors.kafka_sink_settings import SinkSettings
 from millstream.operators.failures import shorten
 
 
+@tagged("kafka-transaction")
 class Transaction(NamedTuple):
     """A transaction that waits to be committed: all it takes to do it."""
 

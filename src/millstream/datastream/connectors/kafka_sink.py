@@ -18,9 +18,6 @@ from millstream.datastream.connectors.base import (
 )
 from millstream.datastream.connectors.kafka_client import TIMEOUT, Admin, KafkaFailure, client_settings, library
 from millstream.datastream.connectors.kafka_committer import KafkaCommitter
-
-# Checkpoints name it here, where it was.
-from millstream.datastream.connectors.kafka_producer import Transaction
 from millstream.datastream.connectors.kafka_serialization import (
     KafkaBatchSerializationSchema,
     KafkaRecordSerializationSchema,
@@ -29,7 +26,7 @@ from millstream.datastream.connectors.kafka_sink_settings import SinkSettings
 from millstream.datastream.connectors.kafka_writer import KafkaBatchWriter, KafkaWriter
 from millstream.operators.context import RuntimeContext
 
-__all__ = ["KafkaSink", "KafkaSinkBuilder", "Transaction"]
+__all__ = ["KafkaSink", "KafkaSinkBuilder"]
 
 
 def _check(settings: SinkSettings) -> None:

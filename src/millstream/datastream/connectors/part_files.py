@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from millstream.common.errors import MillstreamError
+from millstream.common.tags import tagged
 
 _HIDDEN = ".inprogress."
 _COPY_BYTES = 1 << 20
 
 
+@tagged("part-file")
 @dataclass(frozen=True)
 class PartFile:
     """A hidden file, and what it will be called.
@@ -36,6 +38,7 @@ class PartFile:
     waited: int = 0
 
 
+@tagged("staged-parts")
 @dataclass(frozen=True)
 class StagedParts:
     """What a writer hands to the committer for an epoch.

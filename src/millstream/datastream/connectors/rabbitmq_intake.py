@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from millstream.common.tags import tagged
+
 
 class Message(NamedTuple):
     """A message as it came: its number on the channel, its correlation id if they count, and its bytes.
@@ -18,6 +20,7 @@ class Message(NamedTuple):
     body: bytes | None
 
 
+@tagged("rabbitmq-position")
 @dataclass(frozen=True)
 class Position:
     """How far a queue was dealt out.

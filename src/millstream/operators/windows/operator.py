@@ -41,6 +41,8 @@ LATE_SHOWN = 3
 class WindowOperator(Operator):
     """Groups a keyed stream into windows."""
 
+    identity = "window"
+
     keyed = True
     uses_key = True
     emits_later = True

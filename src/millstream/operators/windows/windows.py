@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import MAX_WATERMARK
 
 
@@ -27,6 +28,7 @@ class _Interval(NamedTuple):
     end: int
 
 
+@tagged("time-window")
 class TimeWindow(_Interval, Window):
     """The time from `start` up to but not including `end`.
 
@@ -66,6 +68,7 @@ class _Numbered(NamedTuple):
     id: int
 
 
+@tagged("count-window")
 class CountWindow(_Numbered, Window):
     """The window with a number."""
 
@@ -78,6 +81,7 @@ class CountWindow(_Numbered, Window):
         return f"CountWindow(id={self.id})"
 
 
+@tagged("global-window", write=lambda _: ())
 class GlobalWindow(Window):
     """The window that holds everything."""
 
@@ -96,9 +100,6 @@ class GlobalWindow(Window):
 
     def __hash__(self) -> int:
         return 0
-
-    def __reduce__(self) -> Any:
-        return GlobalWindow, ()
 
     def __repr__(self) -> str:
         return "GlobalWindow"

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.common.tags import tagged
+
 # What a row says, by Flink's numbers; `common.types.RowKind` has the same.
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 
@@ -17,6 +19,11 @@ Kinds = NDArray[np.int8]
 _SHOWN = 3
 
 
+@tagged(
+    "batch",
+    write=lambda batch: (batch.to_ipc(), len(batch.columns), batch.kinds is not None),
+    read=lambda body, width, has_kinds: Batch.from_ipc(body, width, has_kinds),
+)
 class Batch:
     """Some rows of a changelog, in order.
 
@@ -110,6 +117,3 @@ class Batch:
             read = reader.read_next_batch()
         kinds = read.column(width).to_numpy() if has_kinds else None
         return Batch(read.columns[:width], kinds, read.num_rows)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Batch.from_ipc, (self.to_ipc(), len(self.columns), self.kinds is not None)

@@ -389,7 +389,7 @@ class KeyedRows:
             columns += [column.range(first, stop) for column in self._columns]
         else:
             columns += take_all(self._columns, rows)
-        names = [HASH, "number", "mark", "order", "touched", *(f"c{i}" for i in range(len(self._columns)))]
+        names = [HASH, "number", "mark", "order", "updated_at", *(f"c{i}" for i in range(len(self._columns)))]
         return pa.record_batch(columns, names)
 
     def everything(self) -> list[RowChange]:
@@ -404,7 +404,7 @@ class KeyedRows:
 
     def load(self, change: RowChange) -> None:
         # A mark and a time that no row has are nulls, which take no bytes; files of before have zeros.
-        about = [("number", pa.int64()), ("mark", None), ("order", pa.int64()), ("touched", None)]
+        about = [("number", pa.int64()), ("mark", None), ("order", pa.int64()), ("updated_at", None)]
         check_columns(change, [*about, *((f"c{i}", kind) for i, kind in enumerate(self._kinds))])
         if change.gone is not None and change.gone.num_rows:
             columns = change.gone.columns[1:-1]

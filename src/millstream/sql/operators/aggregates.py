@@ -22,7 +22,7 @@ from millstream.sql.operators.segments import Ints, Segments
 from millstream.sql.operators.user_aggregates import UserAccumulator
 
 # The time at which a key was last touched, for those that live for a time only.
-TOUCHED = "touched"
+TOUCHED = "updated_at"
 
 Keep = Callable[[str, KeyedColumns], KeyedColumns]
 # Columns, and the one that says which rows count; None for all.

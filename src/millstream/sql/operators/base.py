@@ -38,6 +38,8 @@ class BatchOperator(Operator):
     other times goes through `emit`.
     """
 
+    identity = "sql"
+
     takes_batches = True
     emits_batches = True
     drops_timestamps = True

@@ -58,7 +58,7 @@ class ConflictOperator(KeyedBatchOperator):
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
         # Changes that wait: (whether it adds, row). And the row that was written, if there is one.
-        self._waiting: KeyedColumns = self.keeps("waiting", KeyedColumns(kinds, [Kept("changes", object, list)]))
+        self._waiting: KeyedColumns = self.keeps("pending", KeyedColumns(kinds, [Kept("changes", object, list)]))
         written = KeyedColumns(kinds, [Kept("rows", object, list), Kept(TOUCHED, np.int64)])
         self._written: KeyedColumns = self.keeps("written", written)
 

@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
-from millstream.sql.columns.keyed import KeyedColumns
-from millstream.sql.columns.numbers import from_python
 from millstream.sql.columns.order import Order, sorted_rows
 from millstream.sql.columns.rows import KeyedRows
 from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.sql.operators.segments import Ints
-from millstream.sql.operators.top_n import KEPT, ROWS
 
 # Of partitions with more places than this a table would be wide and mostly empty.
 MOST_PLACES = 64
@@ -54,21 +51,6 @@ class InsertTopNOperator(KeyedBatchOperator):
         super().prepare(setup)
         rows = KeyedRows(self.kinds, self.partition, marked=False)
         self._rows: KeyedRows = self.keeps("rows", rows)
-        # Older versions have kept what `TopNOperator` does.
-        kinds = [self.kinds[k] for k in self.partition]
-        self._older: KeyedColumns = self.keeps("partitions", KeyedColumns(kinds, KEPT))
-        assert setup.state is not None
-        setup.state.when_taken_over(self._take_over)
-
-    def _take_over(self) -> None:
-        """Take the rows that an older version has left; they are in their order."""
-        slots = self._older.slots()
-        left = [row for there in self._older.column(ROWS)[slots] for row in there]
-        if left:
-            columns = [from_python(list(c), k) for c, k in zip(zip(*left, strict=True), self.kinds, strict=True)]
-            keys = self._rows.find_or_add([columns[k] for k in self.partition], len(left))
-            self._rows.add(keys, columns)
-        self._older.remove(slots)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows = self._rows

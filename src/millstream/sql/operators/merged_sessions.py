@@ -82,21 +82,7 @@ class MergedSessionOperator(SessionWindowOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        assert setup.state is not None
         self._came = 0
-        # Older versions have kept the rows.
-        self._older: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.partition))
-        setup.state.when_taken_over(self._take_over)
-
-    def _take_over(self) -> None:
-        """Make sessions of the rows that an older version has left."""
-        rows = self._older.all_rows()
-        if len(rows):
-            batch = Batch([self._older.take(i, rows) for i in range(len(self.kinds))], None, len(rows))
-            keys = self._keys_of(batch)
-            columns = [batch.columns[k] for k in self.keys]
-            self._merge(self._of_batch(batch, self._older.marks[rows], keys), columns, keys)
-            self._older.remove(rows)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         self._rows.compact()

@@ -101,7 +101,7 @@ class OverOperator(KeyedBatchOperator):
         if self.waits:
             # The mark of a row is its time.
             waiting = KeyedRows(self.kinds, self.partition)
-            self._waiting: KeyedRows = self.keeps("waiting", waiting)
+            self._waiting: KeyedRows = self.keeps("pending", waiting)
         if self._keeps_frames:
             places = [self._framed.index(p) for p in self.partition]
             framed = KeyedRows([self.kinds[c] for c in self._framed], places)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from millstream.common.tags import tagged
 from millstream.common.time import Duration
 from millstream.common.watermark_strategy import (
     MIN_WATERMARK,
@@ -24,6 +25,13 @@ from millstream.sql.functions.evaluate import compiled
 from millstream.sql.operators.session import Session
 
 
+def _read_highest(highest: int) -> _Highest:
+    generator = _Highest()
+    generator.highest = highest
+    return generator
+
+
+@tagged("highest-watermark", write=lambda generator: (generator.highest,), read=_read_highest)
 class _Highest(WatermarkGenerator):
     """How far the rows of a split have come."""
 

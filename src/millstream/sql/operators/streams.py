@@ -43,6 +43,8 @@ class StreamInput:
 class StreamScanOperator(Operator):
     """Makes batches of the records of a stream."""
 
+    identity = "sql-stream-scan"
+
     emits_batches = True
     emits_later = True
     drops_timestamps = True
@@ -141,6 +143,8 @@ class StreamScanOperator(Operator):
 
 class ToRowsOperator(Operator):
     """Makes rows of batches, with what they say."""
+
+    identity = "sql-to-rows"
 
     takes_batches = True
 

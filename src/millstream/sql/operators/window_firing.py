@@ -27,7 +27,7 @@ from millstream.sql.operators.windowing import Times, Windowing
 from millstream.sql.plan.nodes import Fires
 
 # The end of a slot's window, whether it has been told, and how many rows it has, where rows may be taken back.
-END, SAID, _ROWS = "end", "said", "rows"
+END, SAID, _ROWS = "end", "fired", "rows"
 
 
 @record(frozen=True)

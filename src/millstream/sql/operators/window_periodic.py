@@ -22,7 +22,7 @@ from millstream.sql.plan.nodes import PeriodicFires
 
 # When a window is told next by the clock, whether it was there when it ended, and whether it has changed since it was
 # told: then the other table has what was told.
-_TOLD_NEXT, _ENDED, _CHANGED = "told_next", "ended", "changed"
+_TOLD_NEXT, _ENDED, _CHANGED = "next_fire", "ended", "changed"
 _NEVER = MAX_WATERMARK
 
 
@@ -37,7 +37,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
         self._width = len(self.keys) + 1
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64(), *(a.result for a in self.aggregates.accumulators)]
         before = KeyedRows(kinds, range(self._width), len(self.keys), marked=False)
-        self._before: KeyedRows = self.keeps("told", before)
+        self._before: KeyedRows = self.keeps("fired", before)
         self._wake = _NEVER
 
     def _about_windows(self) -> list[Kept]:

@@ -10,34 +10,21 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
-from enum import Enum
 from typing import Any, Protocol
 
-from millstream.sql import expressions
-from millstream.sql.catalog import tables
 from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.changes import Changes
 from millstream.sql.connectors import TableSink, TableSource
 from millstream.sql.errors import TableException
 from millstream.sql.language.reader import Reader
 from millstream.sql.language.type_grammar import read_type
 from millstream.sql.plan import nodes as n
-from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.plan.records import ENUMS, INPUTS, RECORDS, RecordEncoder, arguments_of
 from millstream.sql.types import DataType, RawType
 
 VERSION = "2.3"
-_FORMAT = 1
-# Inputs are operators of their own.
-_INPUTS = ("input", "left", "right", "parts")
-_ENUMS = {e.__name__: e for e in (Changes, TimeAttribute, tables.ColumnKind, n.JoinKind, n.JoinStrategy, n.WindowKind)}
-_RECORDS = {
-    c.__name__: c
-    for module in (expressions, n, tables)
-    for c in vars(module).values()
-    if isinstance(c, type) and is_dataclass(c) and c.__module__ == module.__name__
-} | {"Field": Field, "Fields": Fields}
+_FORMAT = 3
 
 
 class Surroundings(Protocol):
@@ -88,7 +75,9 @@ class _Writer:
     """Writes operators once each, however many read them."""
 
     def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
+        self._encoder = RecordEncoder(
+            lambda function: list(surroundings.function_path(function)), INPUTS | {"source", "sink"}, _type_text
+        )
         self._places: dict[int, int] = {}
         self.nodes: list[dict[str, Any]] = []
 
@@ -96,58 +85,29 @@ class _Writer:
         """Return the place of an operator in the list, with all that it reads before it."""
         if id(planned) not in self._places:
             inputs = [self.place(p) for p in planned.inputs]
-            if isinstance(planned.node, n.StreamScan):
-                raise TableException(f"A plan cannot be compiled that reads a DataStream: {planned.name}.")
+            _check(planned)
             self.nodes.append(
                 {
                     "id": len(self.nodes) + 1,
                     "description": planned.name,
                     "uid": planned.uid,
                     "inputs": inputs,
-                    "traits": self._value(planned.traits),
-                    "node": self._value(planned.node),
+                    "traits": self._encoder.value(planned.traits),
+                    "node": self._encoder.value(planned.node),
                 }
             )
             self._places[id(planned)] = len(self.nodes)
         return self._places[id(planned)]
 
-    def _value(self, value: Any) -> Any:
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return value
-        if isinstance(value, (tuple, list)):
-            return [self._value(v) for v in value]
-        tagged = self._tagged(value)
-        if tagged is not None:
-            return tagged
-        if isinstance(value, DataType):
-            return {"$type": _type_text(value)}
-        if is_dataclass(value) and type(value).__name__ in _RECORDS:
-            if isinstance(value, (n.Scan, n.Sink)) and "connector" not in value.table.options:
-                name = ".".join(value.name)
-                raise TableException(f"A plan cannot be compiled with rows of the program's own: {name}.")
-            return {"$record": type(value).__name__} | {k: self._value(v) for k, v in _written(value)}
-        return {"$function": list(self._surroundings.function_path(value))}
 
-    def _tagged(self, value: Any) -> dict[str, Any] | None:
-        if isinstance(value, Enum):
-            return {"$enum": [type(value).__name__, value.name]}
-        if isinstance(value, frozenset):
-            return {"$set": sorted((self._value(v) for v in value), key=json.dumps)}
-        if isinstance(value, dict):
-            return {"$map": [[k, self._value(v)] for k, v in value.items()]}
-        if isinstance(value, Decimal):
-            return {"$decimal": str(value)}
-        if isinstance(value, bytes):
-            return {"$bytes": base64.b64encode(value).decode()}
-        return None
-
-
-def _written(value: Any) -> list[tuple[str, Any]]:
-    """Return the fields of a record that are not made again when it is read."""
-    skipped = _INPUTS if isinstance(value, n.Node) else ()
-    left_out = (*skipped, *(("source",) if isinstance(value, n.Scan) else ()))
-    left_out += ("sink",) if isinstance(value, n.Sink) else ()
-    return [(f.name, getattr(value, f.name)) for f in fields(value) if f.name not in left_out]
+def _check(planned: n.Planned) -> None:
+    """Refuse what cannot be made again of a plan."""
+    node = planned.node
+    if isinstance(node, n.StreamScan):
+        raise TableException(f"A plan cannot be compiled that reads a DataStream: {planned.name}.")
+    table = node.scan if isinstance(node, n.LookupJoin) else node
+    if isinstance(table, (n.Scan, n.Sink)) and "connector" not in table.table.options:
+        raise TableException(f"A plan cannot be compiled with rows of the program's own: {'.'.join(table.name)}.")
 
 
 def _type_text(kind: DataType) -> str:
@@ -179,7 +139,7 @@ class _Reader:
         values |= zip(("left", "right") if issubclass(kind, n.Double) else ("input",), inputs, strict=False)
         if issubclass(kind, (n.Scan, n.Sink)):
             name, table = values["name"], self._surroundings.table(values["name"], values["table"])
-            table = replace(table, options={**table.options, **dict(values["options"])})
+            table = replace(table, options={**table.options, **dict(values.get("options", ()))})
             values["table"] = table
             if kind is n.Scan:
                 values["source"] = self._surroundings.source(name, table)
@@ -189,8 +149,8 @@ class _Reader:
         return node
 
     def _record(self, written: dict[str, Any]) -> tuple[type, dict[str, Any]]:
-        values = {k: self._value(v) for k, v in written.items() if k != "$record"}
-        return _RECORDS[written["$record"]], values
+        tag = written["$record"]
+        return RECORDS[tag], {k: self._value(v) for k, v in arguments_of(tag, written).items()}
 
     def _value(self, written: Any) -> Any:
         if isinstance(written, list):
@@ -198,7 +158,7 @@ class _Reader:
         if not isinstance(written, dict):
             return written
         if "$record" in written:
-            kind = _RECORDS[written["$record"]]
+            kind = RECORDS[written["$record"]]
             return self._node(written, ()) if issubclass(kind, n.Node) else kind(**self._record(written)[1])
         ((tag, content),) = written.items()
         return self._made[tag](self, content)
@@ -210,7 +170,7 @@ class _Reader:
 
     _made: dict[str, Callable[[Any, Any], Any]] = {
         "$type": lambda self, text: self._type(text),
-        "$enum": lambda _, named: _ENUMS[named[0]][named[1]],
+        "$enum": lambda _, named: ENUMS[named[0]][named[1]],
         "$set": lambda self, members: frozenset(self._value(m) for m in members),
         "$map": lambda self, pairs: {k: self._value(v) for k, v in pairs},
         "$decimal": lambda _, text: Decimal(text),

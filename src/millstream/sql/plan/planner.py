@@ -7,14 +7,13 @@ is the same object, and is to be translated once.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
 
 from millstream.common.configuration import parse_duration_ms
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException, ValidationException
-from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import (
     APPEND_FAST,
@@ -32,12 +31,12 @@ from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.monotonic import is_ordered_by, monotonic
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized, shared
+from millstream.sql.plan.records import INPUTS, RecordEncoder, tag_of
 from millstream.sql.plan.refused_settings import check_settings
 from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.rules.mini_batch import assign_mini_batches
 from millstream.sql.plan.rules.phases import split_aggregate
 from millstream.sql.plan.sinks import prepared, takes_new_halves
-from millstream.sql.plan.text import aggregate_text, by_place, text
 from millstream.sql.schema import TimeAttribute
 
 _WINDOWED = (
@@ -160,7 +159,7 @@ class Planner:
             wanted = Updates.PAIRS if Changes.UPDATE_BEFORE in node.source.changes else Updates.AFTER
         traits = n.Traits(as_wanted(kinds, wanted), keys, self._state_ttl(node))
         name = name_of(node, [i.traits for i in inputs])
-        uid = _uid(node, name, inputs)
+        uid = _uid(node, inputs)
         alike = self._planned.setdefault(uid, [])
         for known in alike:
             same = known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True))
@@ -172,7 +171,7 @@ class Planner:
 
     def _end(self, end: n.Single, below: n.Planned) -> n.Planned:
         name = name_of(end, [below.traits])
-        uid = _uid(end, name, (below,))
+        uid = _uid(end, (below,))
         again = self._ends.get(uid, 0)
         self._ends[uid] = again + 1
         return n.Planned(end, (below,), below.traits, name, f"{uid}-{again}" if again else uid)
@@ -273,7 +272,9 @@ def _stream_takes(end: n.ToStream) -> Kinds:
 
 
 def _is_same(a: n.Node, b: n.Node) -> bool:
-    """Tell whether two nodes that say the same read the same."""
+    """Tell whether two nodes that do the same have the same columns and read the same."""
+    if a.fields != b.fields:
+        return False
     if isinstance(a, n.StreamScan) and isinstance(b, n.StreamScan):
         return a.stream is b.stream
     if isinstance(a, n.Scan) and isinstance(b, n.Scan):
@@ -285,36 +286,18 @@ def _has_updates(kinds: Kinds) -> bool:
     return Changes.UPDATE_AFTER in kinds
 
 
-def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
+def _uid(node: n.Node, inputs: Sequence[n.Planned]) -> str:
     """Return the id of an operator: of what it does, and of what it does it to."""
     types = ",".join(str(t) for t in node.fields.types)
-    digest = hashlib.sha256("\n".join([name, signature(node), types, *(i.uid for i in inputs)]).encode()).hexdigest()
-    return f"{name.split('(')[0]}-{digest[:16]}"
+    digest = hashlib.sha256("\n".join([signature(node), types, *(i.uid for i in inputs)]).encode()).hexdigest()
+    return f"{tag_of(node)}-{digest[:16]}"
 
 
-_NOT_SAID = frozenset(
-    (
-        *("fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl", "side_ttls"),
-        # How a join is done is in its name, and which part of an aggregate it is.
-        *("hints", "join_strategy", "part"),
-    )
-)
+# What makes no difference to state: names of columns, what is made again of the catalog, times to live and hints.
+_NOT_SIGNED = INPUTS | {"fields", "table", "source", "sink", "stream", "state_ttl", "side_ttls", "hints", "text"}
+_SIGNED = RecordEncoder(lambda function: getattr(function, "name", ""), _NOT_SIGNED)
 
 
 def signature(node: n.Node) -> str:
-    """Return what a node does, with columns by their places: two names of a plan may be alike, their places are not."""
-    return ";".join(f"{f}={_said(v)}" for f, v in vars(node).items() if f not in _NOT_SAID)
-
-
-def _said(value: object) -> str:
-    if isinstance(value, Expression):
-        return f"{text(value, by_place)}:{value.type}"
-    if isinstance(value, tuple):
-        return f"({','.join(map(_said, value))})"
-    if isinstance(value, AggregateCall):
-        return f"{aggregate_text(value, by_place)}{value.order}{value.options}:{value.type}"
-    if isinstance(value, n.OverSpec):
-        return ";".join(_said(v) for v in vars(value).values())
-    if value is None or isinstance(value, (str, int, bool, Enum, n.WindowSpec, n.Fires)):
-        return repr(value)
-    return str(getattr(value, "name", type(value).__name__))
+    """Return what a node does, with columns by their places."""
+    return json.dumps(_SIGNED.value(node), sort_keys=True)

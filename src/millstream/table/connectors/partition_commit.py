@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from millstream.common.records import record
+from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.datastream.connectors.part_files import StagedParts
 from millstream.operators.sink import CommitContext, Committer
@@ -56,6 +57,7 @@ class Partition:
     values: dict[str, str]
 
 
+@tagged("staged-partitions")
 @record(frozen=True)
 class Staged:
     """What a writer hands to the committer.

@@ -371,7 +371,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
     def snapshot(self) -> Any:
         with self._lock:
             return {
-                "place": tuple(self._place),
+                "offset": tuple(self._place),
                 "tables": sorted(self._known),
                 "snapshot": self._machine.state,
                 "target": self._target,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.tags import tagged
 from millstream.common.types import Row, RowKind
 
 __all__ = [
@@ -31,6 +32,7 @@ READ, CREATE, UPDATE, DELETE, TRUNCATE = "r", "c", "u", "d", "t"
 _INSERT, _BEFORE, _AFTER, _DELETE = RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE
 
 
+@tagged("cdc-change")
 class Change(NamedTuple):
     """A change of one row.
 

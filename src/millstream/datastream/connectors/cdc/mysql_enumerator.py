@@ -95,7 +95,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
         return current_place(self._connection)
 
     def _go_on(self, restored: Any) -> Place:
-        place = Place(*restored["place"])
+        place = Place(*restored["offset"])
         check_file(self._connection, place)
         check_transaction(self._connection, place, self._gtid)
         return place

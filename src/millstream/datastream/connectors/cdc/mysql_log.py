@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.tags import tagged
 from millstream.datastream.connectors.cdc import changes as ops
 from millstream.datastream.connectors.cdc.changes import Change
 from millstream.datastream.connectors.cdc.log_thread import LogPiece, LogThread
@@ -43,6 +44,7 @@ class Piece(LogPiece):
     gtid: str = ""
 
 
+@tagged("mysql-split-range")
 @dataclass(frozen=True)
 class ChangesShare:
     """A stretch of the binlog, or a chunk of a table."""

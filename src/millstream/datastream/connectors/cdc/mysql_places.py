@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from millstream.common.tags import tagged
+
 __all__ = ["BinlogSeen", "Place", "place_of"]
 
 
+@tagged("mysql-offset")
 class Place(NamedTuple):
     """A place in the binlog, in the order of the log.
 
@@ -47,6 +50,7 @@ def place_of(file: str, position: int) -> Place:
     return Place(int(number), position, 0, prefix)
 
 
+@tagged("mysql-binlog-seen")
 @dataclass(frozen=True)
 class BinlogSeen:
     """What a snapshot sees that was taken at a place: every transaction before it. One is named by where it begins."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from millstream.common.tags import tagged
+
 __all__ = ["Begin", "Column", "Commit", "Relation", "Unchanged", "begin", "commit", "cut_update", "key_of", "relation"]
 
 _BEGIN = struct.Struct(">qqI")
@@ -39,6 +41,7 @@ UNCHANGED = Unchanged()
 Text = bytes | Unchanged | None
 
 
+@tagged("postgres-begin")
 class Begin(NamedTuple):
     """A transaction begins.
 
@@ -65,6 +68,7 @@ class Commit(NamedTuple):
     ms: int
 
 
+@tagged("postgres-column")
 @dataclass(frozen=True)
 class Column:
     """A column as the log describes it.
@@ -79,6 +83,7 @@ class Column:
     is_key: bool
 
 
+@tagged("postgres-relation")
 @dataclass(frozen=True)
 class Relation:
     """A table as the log describes it, from some transaction on.

@@ -157,7 +157,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         return lsn(row[0])
 
     def _go_on(self, restored: Any) -> Place:
-        place = Place(*restored["place"])
+        place = Place(*restored["offset"])
         slot_to_go_on(self._connection, self._settings.slot, self._settings.database.name, place.lsn)
         return place
 
@@ -300,7 +300,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
 
     def committed(self, snapshot: Any) -> None:
         assert self._log is not None
-        self._log.confirm(snapshot["place"][0])
+        self._log.confirm(snapshot["offset"][0])
         self._is_done = snapshot["finished"]
 
     def _closing(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from millstream.common.tags import tagged
 from millstream.datastream.connectors.cdc import pgoutput
 from millstream.datastream.connectors.cdc.log_thread import LogPiece, LogThread
 from millstream.datastream.connectors.cdc.pgoutput import Begin, Relation
@@ -34,6 +35,7 @@ _EPOCH_US = 946_684_800_000_000
 _DATA, _ALIVE = b"wk"
 
 
+@tagged("postgres-offset")
 class Place(NamedTuple):
     """How far the log has been dealt out.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from millstream.common.tags import tagged
 from millstream.datastream.connectors.cdc import changes as ops
 from millstream.datastream.connectors.cdc import pgoutput
 from millstream.datastream.connectors.cdc.changes import Change
@@ -16,6 +17,7 @@ from millstream.datastream.connectors.cdc.postgres_values import TypeNote, conve
 __all__ = ["ChunkShare", "Described", "LogShare", "changes_of", "rows_of"]
 
 
+@tagged("postgres-schema")
 @dataclass(frozen=True)
 class Described:
     """A table with all that is needed to read its rows.
@@ -38,6 +40,7 @@ class Described:
         return [converter(column.type, notes) for column in self.relation.columns]
 
 
+@tagged("postgres-log-range")
 @dataclass(frozen=True)
 class LogShare:
     """A stretch of the log: transactions, or parts of them, with the messages of their changes."""
@@ -54,6 +57,7 @@ class LogShare:
         return changes_of(self)
 
 
+@tagged("postgres-chunk-range")
 @dataclass(frozen=True)
 class ChunkShare:
     """A chunk of a table, as COPY writes it.

@@ -8,6 +8,8 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+from millstream.common.tags import tagged
+
 __all__ = ["TypeNote", "converter", "is_known"]
 
 # Types by the oid that every PostgreSQL has.
@@ -23,6 +25,7 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
+@tagged("postgres-type")
 @dataclass(frozen=True)
 class TypeNote:
     """What the catalog says of a type.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.common.tags import tagged
+
 _XIDS = 1 << 32
 _HALF = 1 << 31
 
 
+@tagged("postgres-visibility")
 @dataclass(frozen=True)
 class Visibility:
     """What `pg_current_snapshot()` says: transactions before `xmax` have ended, but for those that run.

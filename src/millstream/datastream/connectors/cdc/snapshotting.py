@@ -29,6 +29,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from millstream.common.tags import tagged
+
 __all__ = ["Chunk", "Progress", "ReadChunk", "Seen", "Snapshotting"]
 
 # A key as the database writes it; None: there is no bound.
@@ -80,6 +82,7 @@ class ReadChunk:
     rows: Any
 
 
+@tagged("cdc-progress")
 @dataclass
 class Progress:
     """How far a table has been dealt out.

@@ -1,0 +1,186 @@
+"""Stable tags: the names under which millstream writes its own objects to checkpoints and savepoints.
+
+A pickle of a registered object holds `millstream.tags`, a tag, a version, and plain values: no module path, no class
+name and no attribute name. A class can move, and its attributes can be renamed, without changing what is on disk:
+
+    millstream.tags  time-window:1  (0, 10)
+
+The values are positional. A field that is added at the end with a default needs no new version: older state has fewer
+values. Any other change of the values gets a new version, and `reads` registers a reader for each older one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable
+from enum import Enum
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from millstream.common.errors import DamagedStateError
+
+# The module that pickles name. Pickles of every version hold it: it is never renamed.
+NAMESPACE = "millstream.tags"
+
+# Tag -> the module whose import registers it. To move a class, change its entry.
+MODULES: dict[str, str] = {
+    "cep-runs": "millstream.cep.automaton",
+    "cep-always": "millstream.cep.conditions",
+    "cep-and": "millstream.cep.conditions",
+    "cep-atom": "millstream.cep.conditions",
+    "cep-not": "millstream.cep.conditions",
+    "cep-or": "millstream.cep.conditions",
+    "cep-simple-condition": "millstream.cep.conditions",
+    "cep-subtype": "millstream.cep.conditions",
+    "cep-pattern-processor": "millstream.cep.dynamic",
+    "cep-removed-pattern": "millstream.cep.dynamic",
+    "cep-contiguity": "millstream.cep.pattern",
+    "cep-group-pattern": "millstream.cep.pattern",
+    "cep-pattern": "millstream.cep.pattern",
+    "cep-quantifier": "millstream.cep.pattern",
+    "cep-times": "millstream.cep.pattern",
+    "cep-within-type": "millstream.cep.pattern",
+    "cep-no-skip": "millstream.cep.skip",
+    "cep-skip-past-last-event": "millstream.cep.skip",
+    "cep-skip-to-element": "millstream.cep.skip",
+    "cep-skip-to-next": "millstream.cep.skip",
+    "duration": "millstream.common.time",
+    "instant": "millstream.common.time",
+    "time": "millstream.common.time",
+    "row": "millstream.common.types",
+    "row-kind": "millstream.common.types",
+    "cdc-change": "millstream.datastream.connectors.cdc.changes",
+    "mysql-split-range": "millstream.datastream.connectors.cdc.mysql_log",
+    "mysql-binlog-seen": "millstream.datastream.connectors.cdc.mysql_places",
+    "mysql-offset": "millstream.datastream.connectors.cdc.mysql_places",
+    "postgres-begin": "millstream.datastream.connectors.cdc.pgoutput",
+    "postgres-column": "millstream.datastream.connectors.cdc.pgoutput",
+    "postgres-relation": "millstream.datastream.connectors.cdc.pgoutput",
+    "postgres-offset": "millstream.datastream.connectors.cdc.postgres_log",
+    "postgres-chunk-range": "millstream.datastream.connectors.cdc.postgres_shares",
+    "postgres-log-range": "millstream.datastream.connectors.cdc.postgres_shares",
+    "postgres-schema": "millstream.datastream.connectors.cdc.postgres_shares",
+    "postgres-type": "millstream.datastream.connectors.cdc.postgres_values",
+    "postgres-visibility": "millstream.datastream.connectors.cdc.postgres_visibility",
+    "cdc-progress": "millstream.datastream.connectors.cdc.snapshotting",
+    "file-position": "millstream.datastream.connectors.file_enumerator",
+    "file-split": "millstream.datastream.connectors.file_enumerator",
+    "file-split-range": "millstream.datastream.connectors.file_formats",
+    "hybrid-position": "millstream.datastream.connectors.hybrid_source",
+    "hybrid-split-range": "millstream.datastream.connectors.hybrid_source",
+    "jdbc-split-range": "millstream.datastream.connectors.jdbc_source",
+    "kafka-transaction": "millstream.datastream.connectors.kafka_producer",
+    "part-file": "millstream.datastream.connectors.part_files",
+    "staged-parts": "millstream.datastream.connectors.part_files",
+    "rabbitmq-position": "millstream.datastream.connectors.rabbitmq_intake",
+    "bounded-out-of-orderness": "millstream.operators.watermarks",
+    "no-watermarks": "millstream.operators.watermarks",
+    "count-window": "millstream.operators.windows.windows",
+    "global-window": "millstream.operators.windows.windows",
+    "time-window": "millstream.operators.windows.windows",
+    "batch": "millstream.sql.columns.batch",
+    "highest-watermark": "millstream.sql.operators.split_watermark",
+    "changed-rows": "millstream.state.column_table",
+    "frozen-dict": "millstream.state.key_groups",
+    "frozen-list": "millstream.state.key_groups",
+    "frozen-nan": "millstream.state.key_groups",
+    "appended-elements": "millstream.state.table",
+    "changed-entries": "millstream.state.table",
+    "removed-entry": "millstream.state.table",
+    "staged-partitions": "millstream.table.connectors.partition_commit",
+    "list-view": "millstream.table.data_view",
+    "map-view": "millstream.table.data_view",
+    "scripted-watermarks": "millstream.testing.script",
+    "per-element-watermarks": "millstream.testing.watermarks",
+}
+
+_Class = TypeVar("_Class", bound=type)
+_Write = Callable[[Any], tuple[Any, ...]]
+_READERS: dict[str, Callable[..., Any]] = {}
+
+
+def tagged(
+    tag: str, *, version: int = 1, write: _Write | None = None, read: Callable[..., Any] | None = None
+) -> Callable[[_Class], _Class]:
+    """Have objects of a class written under a tag.
+
+    Objects of a subclass are not: a subclass of the user's is pickled as any class of the user's.
+
+    Args:
+        tag: the name on disk, an entry of `MODULES`.
+        version: of the values.
+        write: returns the values of an object; without it, its fields in order.
+        read: makes an object of the values; without it, the class.
+    """
+
+    def decorate(cls: _Class) -> _Class:
+        reader = reads(tag, version)(read or cls)
+        values = write or _fields_of(cls)
+        inherited: Any = cls.__reduce_ex__
+
+        def __reduce_ex__(self: Any, protocol: Any) -> Any:
+            return (reader, values(self)) if self.__class__ is cls else inherited(self, protocol)
+
+        type.__setattr__(cls, "__reduce_ex__", __reduce_ex__)
+        return cls
+
+    return decorate
+
+
+def reads(tag: str, version: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register what reads the values of a version of a tag; return the function that pickles name."""
+
+    def register(read: Callable[..., Any]) -> Callable[..., Any]:
+        name = f"{tag}:{version}"
+        if tag not in MODULES or name in _READERS:
+            raise ValueError(f"Tag {name!r} is not in MODULES, or it is registered twice.")
+
+        def reader(*values: Any) -> Any:
+            return read(*values)
+
+        reader.__module__, reader.__name__, reader.__qualname__ = NAMESPACE, name, name
+        _READERS[name] = reader
+        return reader
+
+    return register
+
+
+def reader_of(name: str) -> Callable[..., Any]:
+    """Return the reader of `tag:version`.
+
+    Raises:
+        AttributeError: it is no such name.
+        DamagedStateError: this version of millstream does not know the tag, or not this version of it.
+    """
+    tag, colon, version = name.partition(":")
+    if not colon:
+        raise AttributeError(f"module {NAMESPACE!r} has no attribute {name!r}")
+    if name not in _READERS and tag in MODULES:
+        importlib.import_module(MODULES[tag])
+    reader = _READERS.get(name)
+    if reader is None:
+        raise DamagedStateError(
+            f"State holds a {tag!r} of version {version}, which this millstream does not know: a newer one wrote it."
+        )
+    return reader
+
+
+def registered() -> list[str]:
+    """Return all tags with their versions, as pickles name them."""
+    for module in set(MODULES.values()):
+        importlib.import_module(module)
+    return sorted(_READERS)
+
+
+def _fields_of(cls: Any) -> _Write:
+    """Return what returns the fields of an object of a named tuple, a dataclass or an enumeration."""
+    if issubclass(cls, Enum):
+        return lambda member: (member.value,)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return tuple
+    names = [f.name for f in dataclasses.fields(cls)]
+    if len(names) == 1:
+        one = attrgetter(names[0])
+        return lambda record: (one(record),)
+    return attrgetter(*names)

@@ -1,0 +1,160 @@
+"""Plan records as JSON values: what compiled plans hold, and what uids of SQL operators are hashes of.
+
+A record is an object with its tag and its fields; fields that have their default are left out. So a class can be
+renamed or moved, and a field with a default can be added, without changing compiled plans or losing state. To rename a
+field, give it an entry in `FIELD_NAMES`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import MISSING, fields
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from millstream.sql import expressions as e
+from millstream.sql.catalog import tables
+from millstream.sql.changes import Changes
+from millstream.sql.plan import nodes as n
+from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.types import DataType
+
+# Inputs are operators of their own.
+INPUTS = frozenset(["input", "left", "right", "parts"])
+
+RECORDS: dict[str, type] = {
+    "scan": n.Scan,
+    "stream-scan": n.StreamScan,
+    "values": n.Values,
+    "project": n.Project,
+    "filter": n.Filter,
+    "calc": n.Calc,
+    "watermark": n.Watermark,
+    "correlate": n.Correlate,
+    "expand": n.Expand,
+    "aggregate": n.Aggregate,
+    "table-aggregate": n.TableAggregate,
+    "mini-batch": n.MiniBatch,
+    "local-aggregate": n.LocalAggregate,
+    "global-aggregate": n.GlobalAggregate,
+    "window-table": n.WindowTable,
+    "window-aggregate": n.WindowAggregate,
+    "local-window-aggregate": n.LocalWindowAggregate,
+    "global-window-aggregate": n.GlobalWindowAggregate,
+    "over": n.Over,
+    "rank": n.Rank,
+    "window-rank": n.WindowRank,
+    "deduplicate": n.Deduplicate,
+    "match": n.Match,
+    "join": n.Join,
+    "window-join": n.WindowJoin,
+    "interval-join": n.IntervalJoin,
+    "temporal-join": n.TemporalJoin,
+    "lookup-join": n.LookupJoin,
+    "materialized-lookup-join": n.MaterializedLookupJoin,
+    "union": n.Union,
+    "set-operation": n.SetOperation,
+    "sort": n.Sort,
+    "changelog-normalize": n.ChangelogNormalize,
+    "to-changelog": n.ToChangelog,
+    "from-changelog": n.FromChangelog,
+    "sink": n.Sink,
+    "collect": n.Collected,
+    "to-stream": n.ToStream,
+    "window-spec": n.WindowSpec,
+    "over-spec": n.OverSpec,
+    "fires": n.Fires,
+    "periodic-fires": n.PeriodicFires,
+    "match-step": n.MatchStep,
+    "match-reference": n.Reference,
+    "match-definition": n.Definition,
+    "retry": n.Retry,
+    "traits": n.Traits,
+    "column": e.Column,
+    "constant": e.Constant,
+    "call": e.Call,
+    "user-call": e.UserCall,
+    "aggregate-call": e.AggregateCall,
+    "field": Field,
+    "fields": Fields,
+    "table": tables.CatalogTable,
+    "table-column": tables.TableColumn,
+}
+ENUMS: dict[str, type[Enum]] = {
+    "changes": Changes,
+    "time-attribute": TimeAttribute,
+    "column-kind": tables.ColumnKind,
+    "join-kind": n.JoinKind,
+    "join-strategy": n.JoinStrategy,
+    "window-kind": n.WindowKind,
+}
+# (Tag, name of a field in Python) -> its name in plans, where that is another.
+FIELD_NAMES: dict[tuple[str, str], str] = {}
+
+_TAGS = {cls: tag for tag, cls in RECORDS.items()}
+_ENUM_TAGS = {cls: tag for tag, cls in ENUMS.items()}
+
+
+def tag_of(record: Any) -> str:
+    """Return the tag of a record."""
+    return _TAGS[type(record)]
+
+
+class RecordEncoder:
+    """Makes JSON values of records.
+
+    Args:
+        function: returns what stands for a function of the user's.
+        skipped: the fields of nodes that are left out, by their names in plans.
+        type_text: returns a type as text.
+    """
+
+    def __init__(
+        self, function: Callable[[Any], Any], skipped: Collection[str], type_text: Callable[[DataType], str] = str
+    ) -> None:
+        self._function = function
+        self._type_text = type_text
+        self._skipped = skipped
+
+    def value(self, value: Any) -> Any:
+        """Return the JSON value of anything that a plan holds."""
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, (tuple, list)):
+            return [self.value(v) for v in value]
+        if isinstance(value, DataType):
+            return {"$type": self._type_text(value)}
+        if type(value) in _TAGS:
+            return {"$record": tag_of(value)} | dict(self._fields(value))
+        return self._other(value)
+
+    def _fields(self, record: Any) -> Iterator[tuple[str, Any]]:
+        tag = tag_of(record)
+        for field in fields(record):
+            name, value = FIELD_NAMES.get((tag, field.name), field.name), getattr(record, field.name)
+            if isinstance(record, n.Node) and name in self._skipped:
+                continue
+            if field.default is MISSING or value != field.default:
+                yield name, self.value(value)
+
+    def _other(self, value: Any) -> Any:
+        if isinstance(value, Enum):
+            return {"$enum": [_ENUM_TAGS[type(value)], value.name]}
+        if isinstance(value, frozenset):
+            return {"$set": sorted((self.value(v) for v in value), key=json.dumps)}
+        if isinstance(value, dict):
+            return {"$map": [[k, self.value(v)] for k, v in value.items()]}
+        if isinstance(value, Decimal):
+            return {"$decimal": str(value)}
+        if isinstance(value, bytes):
+            return {"$bytes": base64.b64encode(value).decode()}
+        return {"$function": self._function(value)}
+
+
+def arguments_of(tag: str, written: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record in a plan by their names in Python."""
+    names = {FIELD_NAMES.get((tag, f.name), f.name): f.name for f in fields(RECORDS[tag])}
+    return {names[name]: value for name, value in written.items() if name != "$record"}

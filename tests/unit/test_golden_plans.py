@@ -1,0 +1,62 @@
+"""Compiled plans of earlier versions are run, and uids of SQL operators stay, however classes and fields are called."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import field
+from typing import Any
+
+import pytest
+from golden.plans import FILE, NOT_COMPILED, plans
+
+from millstream.common.records import record
+from millstream.sql.plan import nodes as n
+from millstream.sql.plan import planner, records
+from millstream.sql.plan.records import RECORDS
+from millstream.table import PlanReference
+
+GOLDEN: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    return plans()
+
+
+def _tags(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["$record"]} if "$record" in value else set()
+        return own.union(*map(_tags, value.values()))
+    return set().union(*map(_tags, value)) if isinstance(value, list) else set()
+
+
+def test_golden_plans_hold_every_record() -> None:
+    assert set(RECORDS) - _tags(list(GOLDEN.values())) == NOT_COMPILED
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_golden_plan_is_read_and_written_the_same(name: str, made: dict[str, Any]) -> None:
+    t_env, _ = made[name]
+    read = t_env.load_plan(PlanReference.from_json_string(json.dumps(GOLDEN[name])))
+    assert json.loads(read.as_json_string()) == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_query_has_the_uids_of_its_golden_plan(name: str, made: dict[str, Any]) -> None:
+    now = json.loads(made[name][1])
+    assert [node["uid"] for node in now["nodes"]] == [node["uid"] for node in GOLDEN[name]["nodes"]]
+
+
+def test_signature_is_the_same_with_another_class_name_and_a_new_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    @record(frozen=True)
+    class Renamed(n.SetOperation):
+        added: int = field(default=5)
+
+    before = n.SetOperation(None, None, None, "INTERSECT", True)  # type: ignore[arg-type]
+    expected = planner.signature(before)
+    monkeypatch.setitem(records.RECORDS, "set-operation", Renamed)
+    monkeypatch.setattr(records, "_TAGS", {Renamed: "set-operation"})
+
+    assert planner.signature(Renamed(None, None, None, "INTERSECT", True)) == expected  # type: ignore[arg-type]
+    assert planner.signature(Renamed(None, None, None, "INTERSECT", True, 6)) != expected  # type: ignore[arg-type]
