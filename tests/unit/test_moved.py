@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.upgrade.commits import FIRST_LOCAL, ROOT, extract, is_there
+from tests.upgrade.commits import FIRST, ROOT, extract, is_there
 from tests.upgrade.moves import Move, Package
 
 pytestmark = [
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not is_there(FIRST_LOCAL), reason="a shallow clone has no older version"),
+    pytest.mark.skipif(not is_there(FIRST), reason="a shallow clone has no older version"),
 ]
 
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Package]:
-    source = extract(FIRST_LOCAL, tmp_path_factory.mktemp("older") / "source")
+    source = extract(FIRST, tmp_path_factory.mktemp("older") / "source")
     yield Package("older", sys.executable, {"PYTHONPATH": str(source / "src")})
 
 

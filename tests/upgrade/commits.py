@@ -7,9 +7,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# While there is no release: the last one whose manifests are of version 1, and the first that runs without Spark.
-FIRST, FIRST_LOCAL = "f918bc3", "64afd89"
-OLDER = (FIRST, FIRST_LOCAL)
+# While there is no release: the first commit of format 3.
+FIRST = "446f18bd"
+OLDER = (FIRST,)
 
 
 def is_there(commit: str) -> bool:
