@@ -28,8 +28,8 @@ from empty_epoch import EmptyEpochs
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.command_line import watch_jobs
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.launch_context import watch_jobs
 
 KEYS = 1000
 SETTLING, EPOCHS = 20, 60

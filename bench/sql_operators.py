@@ -25,7 +25,7 @@ from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.local_aggregate import LocalWindowAggregateOperator
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.operators.window_aggregate import (
     GlobalWindowAggregateOperator,
     WindowAggregateOperator,
@@ -35,7 +35,7 @@ from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataTypes
 from millstream.state.keyed import KeyedState
-from millstream.testing.local import MemoryStorage
+from millstream.testing.local_job import MemoryStorage
 
 ROWS, BATCHES = 1 << 15, 40
 _BIGINT, _STRING, _TIME = DataTypes.BIGINT(), DataTypes.STRING(), pa.timestamp("ms")

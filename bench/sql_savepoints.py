@@ -24,13 +24,13 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import JoinKind
 from millstream.sql.types import DataTypes
 from millstream.state.changelog import Section
-from millstream.state.export import decode_part, encode_part
 from millstream.state.keyed import KeyedState
-from millstream.testing.local import MemoryStorage
+from millstream.state.savepoint_part import decode_part, encode_part
+from millstream.testing.local_job import MemoryStorage
 
 _AT_ONCE = 1 << 16
 _GROUPS = 128

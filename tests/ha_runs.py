@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.common.configuration import Configuration
-from millstream.leader.elector import find_leader
+from millstream.leader.election_runner import find_leader
 from millstream.leader.options import HaOptions
 
 KEYS = 7

@@ -14,20 +14,20 @@ from millstream.operators.base import Operator, OperatorSetup, Surroundings
 from millstream.operators.budget import Budget
 from millstream.operators.context import RuntimeContext
 from millstream.operators.metrics import MetricGroup
-from millstream.sql.changes import ALL_CHANGES, Changes
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.operators.sink import TableSinkOperator
 from millstream.sql.operators.source import ScanOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned, Traits
+from millstream.sql.row_kinds import ALL_CHANGES, Changes
 from millstream.sql.schema import Field, Fields
 from millstream.sql.translate import Translator
 from millstream.sql.types import DataType
 from millstream.state.keyed import KeyedState
 from millstream.testing import CollectSink, LocalJob, TestingSource
-from millstream.testing.local import MemoryStorage
+from millstream.testing.local_job import MemoryStorage
 
 KINDS = ["+I", "-U", "+U", "-D"]
 

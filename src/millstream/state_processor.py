@@ -18,7 +18,6 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from millstream.checkpoint.edit import Edit
 from millstream.checkpoint.inspect import (
     KEYED,
     OPERATOR,
@@ -27,8 +26,9 @@ from millstream.checkpoint.inspect import (
     SourceInfo,
     StateInfo,
 )
-from millstream.checkpoint.rows import StateRow
+from millstream.checkpoint.savepoint_editor import Edit
 from millstream.checkpoint.signing import signing_keys
+from millstream.checkpoint.state_rows import StateRow
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.pickles import load

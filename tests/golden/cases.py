@@ -12,8 +12,9 @@ from typing import Any
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest
 from millstream.checkpoint.store import open_checkpoint
 from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.tags import NAMESPACE
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
-from millstream.operators.carried import Carried, decode
+from millstream.operators.runtime_snapshot import Carried, decode
 from millstream.testing import ManualClock, start_from
 
 from .driver import RECORDS, Driver, program
@@ -212,6 +213,9 @@ def _plain(value: Any) -> Any:
         return [[_plain(k), _plain(v)] for k, v in value.items()]
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
+    reader, values, *_ = value.__reduce_ex__(5) if hasattr(value, "__dict__") else (None, None)
+    if getattr(reader, "__module__", None) == NAMESPACE:
+        return [reader.__name__, _plain(values)]
     if hasattr(value, "__dict__"):
         return [type(value).__name__, _plain(vars(value))]
     return value

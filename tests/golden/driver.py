@@ -24,13 +24,13 @@ from millstream.graph.job_graph import build_job_graph
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.events import Event
 from millstream.jobmaster.flow import EpochSizer
-from millstream.jobmaster.inbox import ThreadInbox
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.local import LocalEpochs
 from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.mailbox import ThreadInbox
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import Request
-from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
+from millstream.operators.messages import JobPlan, LevelTask, SlotReport
 from millstream.operators.vertex import JobSettings
 from millstream.testing import CollectSink, ManualClock
 

@@ -42,7 +42,7 @@ from millstream.state.key_groups import FrozenDict, FrozenList, FrozenNaN
 from millstream.state.table import REMOVED, Extra, Patch
 from millstream.table.connectors.partition_commit import Staged
 from millstream.table.data_view import ListView, MapView
-from millstream.testing.script import _Marks
+from millstream.testing.scripted_source import _Marks
 from millstream.testing.watermarks import _PerElement
 
 FILE = Path(__file__).parent / "v3" / "tags.json"

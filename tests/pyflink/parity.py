@@ -192,7 +192,7 @@ def _module(module: str, things: dict[str, Any]) -> list[str]:
 
 def promote(parity: dict[str, Any]) -> list[str]:
     """Mark as done what is there by now; return what was."""
-    from millstream.common.missing import is_missing
+    from millstream.common.unsupported import is_missing
 
     changed = []
 

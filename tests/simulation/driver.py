@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from millstream.checkpoint.manifest import SHARED
-from millstream.checkpoint.origin import Origin, claim_latest, find_origin, subsume_latest
+from millstream.checkpoint.restore_location import Origin, claim_latest, find_origin, subsume_latest
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
@@ -18,7 +18,7 @@ from millstream.jobmaster.events import SlotsCounted
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest
-from millstream.operators.protocol import JobPlan
+from millstream.operators.messages import JobPlan
 
 from .master import VirtualInbox, make_master
 from .program import make_plan

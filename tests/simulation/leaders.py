@@ -21,7 +21,7 @@ from typing import Any
 import greenlet
 
 from millstream.checkpoint.manifest import NAME, SHARED
-from millstream.checkpoint.origin import find_published, subsume_runs, supersede_runs
+from millstream.checkpoint.restore_location import find_published, subsume_runs, supersede_runs
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
@@ -32,9 +32,9 @@ from millstream.jobmaster import events as e
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.options import JobOptions
 from millstream.leader import election as m
-from millstream.leader.cells import OvertakenError
+from millstream.leader.cas_cells import OvertakenError
 from millstream.leader.fence import Fence, JobRecord
-from millstream.operators.protocol import JobPlan
+from millstream.operators.messages import JobPlan
 
 from .driver import _OWNER
 from .master import make_master

@@ -15,15 +15,15 @@ from millstream.jobmaster import instructions as i
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.coordinator import CheckpointStatus
 from millstream.jobmaster.engine import Engine
-from millstream.jobmaster.inbox import Inbox
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.mailbox import Inbox
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.regions import operators_in
-from millstream.jobmaster.slot_watch import SlotWatch
+from millstream.jobmaster.slot_monitor import SlotWatch
 from millstream.jobmaster.view import JobView
 from millstream.jobmaster.watchdog import EpochWatchdog
-from millstream.operators.protocol import JobPlan
+from millstream.operators.messages import JobPlan
 
 from .scene import Scene
 from .storage import SimulatedStorage, Writing

@@ -16,27 +16,27 @@ from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.restore import Start
 from millstream.checkpoint.snapshot import Snapshot, unpack
 from millstream.checkpoint.store import CheckpointStore
-from millstream.exchange import protocol as p
-from millstream.exchange.arrivals import Arrivals, _Level
+from millstream.exchange import exchange_machine as p
+from millstream.exchange.exchange_machine import ExchangeMachine
 from millstream.exchange.frames import Frame, Kind
-from millstream.exchange.protocol import ExchangeMachine
+from millstream.exchange.receive_buffer import Arrivals, _Level
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import Checkpoint, Coordinator
-from millstream.jobmaster.ending import Ending, Last
 from millstream.jobmaster.execution import Execution, Positions
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.ledger import Ledger
+from millstream.jobmaster.job_phases import Epoch, Step, Why
 from millstream.jobmaster.machine import JobMachine
-from millstream.jobmaster.output import Output
-from millstream.jobmaster.steps import Epoch, Step, Why
+from millstream.jobmaster.recovery_state import Ledger
+from millstream.jobmaster.shutdown import Ending, Last
+from millstream.jobmaster.sink_committers import Output
 from millstream.leader.election import Election, Instruction, Lease, LeaseWritten, Role
 from millstream.leader.fence import Fence, JobRecord
 from millstream.operators.blocks import Block, Control, Layout
-from millstream.operators.carried import Unread, Waiting, decode, encode
-from millstream.operators.earlier import EarlierInput
-from millstream.operators.inbox import Queue
-from millstream.operators.protocol import JobPlan, SubtaskReport
+from millstream.operators.input_gate import Queue
+from millstream.operators.messages import JobPlan, SubtaskReport
+from millstream.operators.recovered_input import EarlierInput
+from millstream.operators.runtime_snapshot import Unread, Waiting, decode, encode
 from millstream.state import restored
 from millstream.state.keyed import KeyedState, Version
 

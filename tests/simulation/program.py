@@ -16,10 +16,10 @@ from typing import Any
 from millstream.operators.base import Operator
 from millstream.operators.blocks import Layout
 from millstream.operators.chain import ChainNode
-from millstream.operators.edges import Edge
 from millstream.operators.functions import UserFunction
+from millstream.operators.messages import JobPlan
 from millstream.operators.partitioners import KeyPartitioner
-from millstream.operators.protocol import JobPlan
+from millstream.operators.record_writer import Edge
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Dealt, Source, SourceOperator, SourceReader, SplitEnumerator
 from millstream.operators.vertex import JobSettings, Vertex

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 
 from millstream.operators.blocks import END_OF_INPUT, WATERMARK, Frame
-from millstream.operators.carried import decode, encode
 from millstream.operators.channels import Channel
-from millstream.operators.earlier import EarlierInput
-from millstream.operators.inbox import Inbox, Queue, Turns
-from millstream.operators.protocol import LevelTask
+from millstream.operators.input_gate import Inbox, Queue, Turns
+from millstream.operators.messages import LevelTask
+from millstream.operators.recovered_input import EarlierInput
+from millstream.operators.runtime_snapshot import decode, encode
 from millstream.operators.vertex import Vertex
 
 from .program import Record

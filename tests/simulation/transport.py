@@ -15,9 +15,9 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 
-from millstream.exchange import protocol as p
-from millstream.exchange.arrivals import Arrivals
+from millstream.exchange import exchange_machine as p
 from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
+from millstream.exchange.receive_buffer import Arrivals
 
 from .outcome import Outcome
 from .world import Violated, World

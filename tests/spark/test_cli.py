@@ -20,9 +20,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millstream.cli.live import LiveLine, Reading, describe
+from millstream.cli.progress_line import LiveLine, Reading, describe
 from millstream.common.watermark_strategy import MAX_WATERMARK
-from millstream.datastream import command_line
+from millstream.datastream import launch_context
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.jobmaster.job import JobMaster
 from millstream.testing import CollectSink, LocalEnvironment
@@ -193,12 +193,12 @@ def test_what_sinks_took_is_counted_and_the_line_is_gone_when_the_program_goes_o
         watched.append(LiveLine(job, terminal))
         return watched[0].start()
 
-    command_line.watch_jobs(watch)
+    launch_context.watch_jobs(watch)
     try:
         env.execute()
         assert terminal.getvalue().endswith("\r\x1b[K")
     finally:
-        command_line.forget_watchers()
+        launch_context.forget_watchers()
     lines = terminal.getvalue().split("\r\x1b[K")
     rates = [re.search(r"in ([\d,]+)/s \| out (\d+)/s \| slowest ", line) for line in lines[3:-1]]
     # Ten looks a half second apart, however long epochs are: near to what really goes through.

@@ -11,7 +11,7 @@ import pytest
 
 import millstream
 from millstream.common import Configuration
-from millstream.datastream import StreamExecutionEnvironment, command_line
+from millstream.datastream import StreamExecutionEnvironment, launch_context
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +25,7 @@ def modules() -> Iterator[str]:
 @pytest.fixture
 def _one_subtask(config: Configuration, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {k: str(v) for k, v in config.to_dict().items()}
-    monkeypatch.setattr(command_line, "_command_line", {**settings, "parallelism.default": "1"})
+    monkeypatch.setattr(launch_context, "_command_line", {**settings, "parallelism.default": "1"})
 
 
 @pytest.mark.usefixtures("_one_subtask")

@@ -28,9 +28,9 @@ from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironme
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.exchange import driver
-from millstream.exchange.link import Link
+from millstream.exchange.connection import Link
 from millstream.jobmaster.view import JobView
-from millstream.service.pictures.metrics import of_job
+from millstream.service.responses.metrics import of_job
 from millstream.spark.cores import executions_that_hold
 from millstream.spark.session import stop_context
 from millstream.testing import CollectSink

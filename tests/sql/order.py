@@ -27,7 +27,7 @@ from millstream.common import Row, RowKind, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import ChangelogMode, Schema, StreamTableEnvironment
 from millstream.testing import CollectSink, LocalJob, TestingSource, ValuesTable
-from millstream.testing.local import MemoryStorage
+from millstream.testing.local_job import MemoryStorage
 
 COLUMNS = "id BIGINT, g BIGINT, v BIGINT"
 KEYED = f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"

@@ -13,7 +13,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_formats import FileFormat, StreamFormat
 from millstream.datastream.connectors.file_system import FileSource
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 
 def source_of(file_format: FileFormat, path: Path) -> FileSource:

@@ -26,11 +26,11 @@ from millstream.datastream.functions import AsyncFunction, RuntimeContext
 from millstream.datastream.state import ListStateDescriptor
 from millstream.event_loop import Requests
 from millstream.jobmaster import local
+from millstream.operators.async_queue import Fence, InFlight
 from millstream.operators.failures import SubtaskFailed
-from millstream.operators.in_flight import Fence, InFlight
 from millstream.operators.watermarks import MIN_WATERMARK
 from millstream.testing import CollectSink, LocalJob, ManualClock
-from millstream.testing.script import ScriptedInput, record, scripted_stream, watermark
+from millstream.testing.scripted_source import ScriptedInput, record, scripted_stream, watermark
 
 # --- the queue alone
 

@@ -23,7 +23,7 @@ from millstream.common.job_client import JobClient
 from millstream.common.masking import masked_text
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.service import guard
+from millstream.service import connection_limits
 from millstream.service.app import make_app
 from millstream.service.history import Shelf
 from millstream.service.logs import RecentLines
@@ -184,8 +184,8 @@ def test_what_is_too_large_is_not_read(target: Target) -> None:
 
 
 def test_who_says_nothing_is_not_waited_for(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(guard, "MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 20)
     silent = [target.connect() for _ in range(50)]
     began = time.monotonic()
     with target.connect() as dribble, contextlib.suppress(ConnectionError):
@@ -217,7 +217,7 @@ def _is_hung_up(client: socket.socket) -> bool:
 
 
 def test_too_many_are_turned_away_at_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 5)
     kept = [target.connect() for _ in range(5)]
     time.sleep(0.2)
     assert all(_is_hung_up(target.connect()) for _ in range(5))
@@ -228,8 +228,8 @@ def test_too_many_are_turned_away_at_once(target: Target, monkeypatch: pytest.Mo
 
 
 def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "HEAD_SECONDS", 0.2)
-    monkeypatch.setattr(guard, "ANSWER_SECONDS", 0.6)
+    monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection_limits, "ANSWER_SECONDS", 0.6)
     for _ in range(3000):
         logging.getLogger("millstream").warning("x" * 8000)
     with target.connect() as client:
@@ -240,7 +240,7 @@ def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: py
             while part := client.recv(1 << 20):
                 read += len(part)
     assert read < 20_000_000
-    monkeypatch.setattr(guard, "ANSWER_SECONDS", 60)
+    monkeypatch.setattr(connection_limits, "ANSWER_SECONDS", 60)
     assert len(target.ask("GET /jobmanager/log")[1]) > 20_000_000
 
 

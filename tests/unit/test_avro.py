@@ -29,7 +29,7 @@ from millstream.common import Row, Types
 from millstream.common import serialization as common_serialization
 from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
 from millstream.common.io import InputFormat
-from millstream.common.missing import NotSupportedError
+from millstream.common.unsupported import NotSupportedError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors import file_formats
 from millstream.datastream.connectors.file_access import FileAccess
@@ -48,7 +48,7 @@ from millstream.datastream.formats.avro import (
 from millstream.datastream.formats.avro_values import fitter
 from millstream.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 Env = StreamExecutionEnvironment
 UTC = datetime.UTC

@@ -14,7 +14,7 @@ from millstream.datastream import (
     HashMapStateBackend,
     KeyedStream,
     StreamExecutionEnvironment,
-    command_line,
+    launch_context,
 )
 from millstream.graph.job_graph import build_job_graph
 from millstream.operators.windows.operator import WindowOperator
@@ -103,7 +103,7 @@ def test_a_backend_counts_that_is_set_after_the_windows() -> None:
 
 
 def test_a_setting_that_has_the_last_word_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(command_line._last_word, "state.backend.type", "RocksDB")
+    monkeypatch.setitem(launch_context._last_word, "state.backend.type", "RocksDB")
     env, sink = Env.get_execution_environment().set_parallelism(1), CollectSink()
     env.get_configuration().set_string("state.backend.type", "hashmap")
     for stream in windows(env):

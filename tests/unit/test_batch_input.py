@@ -10,7 +10,7 @@ import pytest
 from millstream.common import WatermarkStrategy
 from millstream.datastream import KeyedCoProcessFunction, RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 BY_TIME = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
 FIRST = [("a", 1), ("b", 2), ("a", 3), ("a", 4), ("a", 8)]

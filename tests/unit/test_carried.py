@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 import pytest
 
 from millstream.common.errors import DamagedStateError
-from millstream.operators import carried
-from millstream.operators.carried import (
+from millstream.operators import runtime_snapshot
+from millstream.operators.runtime_snapshot import (
     Carried,
     CarriedChannel,
     decode,
@@ -70,7 +70,7 @@ def test_a_record_is_read_as_it_was_written(record: Carried) -> None:
 def test_a_record_says_its_version_and_has_no_class_of_ours_in_it() -> None:
     for record in (RECORD, TAKEN_OVER):
         data = encoded(record)
-        assert data[0] == carried.VERSION
+        assert data[0] == runtime_snapshot.VERSION
         named = [argument for opcode, argument, _ in pickletools.genops(data[4:]) if "GLOBAL" in opcode.name]
         assert all(name is None for name in named)
         assert b"millstream" not in data
@@ -90,8 +90,8 @@ def test_a_record_with_requests_in_flight_is_told_from_others_without_being_read
 
 def test_a_record_says_of_which_inputs_some_waits_without_being_read() -> None:
     assert has_unread(encoded(WAITING))
-    assert unread_inputs(encoded(WAITING)) == {3, 7, carried.SHARES, carried.EARLIER}
-    assert unread_inputs(encoded(UNREAD)) == {carried.SHARES}
+    assert unread_inputs(encoded(WAITING)) == {3, 7, runtime_snapshot.SHARES, runtime_snapshot.EARLIER}
+    assert unread_inputs(encoded(UNREAD)) == {runtime_snapshot.SHARES}
     assert not any(unread_inputs(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
 
 

@@ -28,9 +28,9 @@ from millstream.cep import (
 )
 from millstream.cep.automaton import Automaton, PatternChangedError, Runs, match_of
 from millstream.cep.compiler import compile_pattern
+from millstream.cep.event_buffer import WaitingEvents
 from millstream.cep.matcher import Matcher
 from millstream.cep.queue import Shrinking, add, keep, poll
-from millstream.cep.waiting import WaitingEvents
 from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.time import Duration

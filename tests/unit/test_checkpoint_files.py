@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from test_restore import environment, process
 
+from millstream.checkpoint.directory_owner import is_alive, this_process
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
-from millstream.checkpoint.origin import LATEST, PATH, delete_origin, find_origin, verify
-from millstream.checkpoint.owner import is_alive, this_process
+from millstream.checkpoint.restore_location import LATEST, PATH, delete_origin, find_origin, verify
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.checkpoint.storage import DirectoryStorage, open_storage
 from millstream.checkpoint.store import CheckpointStore, latest_checkpoints, open_checkpoint

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from millstream.common.errors import MillstreamError
-from millstream.spark.archive import ClassArchive, find_archive
 from millstream.spark.gateway import Gateway, JvmSettings
 from millstream.spark.java import Java
+from millstream.spark.jvm_class_archive import ClassArchive, find_archive
 
 # Ends at once if it is given an archive and REFUSES is set; says how it is reached unless NEVER is; at the end of its
 # input it writes the archive it was asked for.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.common.telling import with_source_lines
+from millstream.common.error_rendering import with_source_lines
 
 BEGIN = """\
 from millstream.datastream import StreamExecutionEnvironment

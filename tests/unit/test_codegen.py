@@ -19,7 +19,7 @@ from millstream.operators.failures import SubtaskFailed, locate
 from millstream.operators.functions import UserFunction
 from millstream.operators.stateless import MapOperator
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 CHAINS = 3000
 

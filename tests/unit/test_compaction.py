@@ -41,7 +41,7 @@ from millstream.datastream.connectors.file_system import (
     RollingPolicy,
 )
 from millstream.testing import LocalJob
-from millstream.testing.saved import save_savepoint
+from millstream.testing.savepoints import save_savepoint
 
 CONCAT = FileCompactor.concat_file_compactor()
 Committables = list[tuple[int, Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.cli.cluster_doctor import found_wrong
-from millstream.spark.examination import Machine
+from millstream.spark.cluster_probe import Machine
 
 DRIVER = Machine("driver", "3.11.7", {"pyspark": "4.3.0", "cloudpickle": "3.1", "numpy": "2.4"}, "1.0", 2**30, 2**30)
 

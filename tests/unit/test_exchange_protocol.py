@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from millstream.exchange import protocol as p
-from millstream.exchange.arrivals import Arrivals
+from millstream.exchange import exchange_machine as p
 from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
+from millstream.exchange.receive_buffer import Arrivals
 
 # --- the driver's machine
 

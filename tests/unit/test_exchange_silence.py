@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from millstream.exchange.connection import Link
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.handshake import Side
-from millstream.exchange.link import Link
+from millstream.exchange.keepalive import ask_for_signs, is_silent
 from millstream.exchange.poller import Poller
-from millstream.exchange.silence import ask_for_signs, is_silent
 from millstream.testing.spark_cluster import Network, can_separate
 
 SECONDS = 1.0

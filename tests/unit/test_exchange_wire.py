@@ -20,22 +20,22 @@ from pathlib import Path
 
 import pytest
 
-from millstream.exchange import channels, door
+from millstream.exchange import acceptor, channels
 from millstream.exchange import driver as driver_module
+from millstream.exchange.acceptor import MOST_UNPROVED
 from millstream.exchange.addresses import Address, accept, address_of, connect, listen
 from millstream.exchange.channels import CREDIT_BYTES
+from millstream.exchange.connection import Link
 from millstream.exchange.credentials import Credentials
-from millstream.exchange.door import MOST_UNPROVED
 from millstream.exchange.driver import Exchange, ExchangeFailed
+from millstream.exchange.exchange_machine import CancelAsked, Cause, Trouble
 from millstream.exchange.frames import HEAD, Frame, Kind
 from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
-from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
-from millstream.exchange.protocol import CancelAsked, Cause, Trouble
-from millstream.exchange.slot import Slot
+from millstream.exchange.slot_loop import Slot
 from millstream.exchange.tls import CertificateError, Identity, make_identity
-from millstream.operators.protocol import LevelTask
-from millstream.operators.traffic import SlotTraffic, SubtaskTraffic
+from millstream.operators.io_metrics import SlotTraffic, SubtaskTraffic
+from millstream.operators.messages import LevelTask
 
 SECRET = Credentials(b"s" * 32)
 OTHER = Credentials(b"t" * 32)
@@ -443,7 +443,7 @@ def test_many_silent_strangers_do_not_use_up_what_there_is(way: Way) -> None:
 
 
 def test_a_stranger_has_only_so_long_to_prove_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "PROOF_SECONDS", 0.1)
+    monkeypatch.setattr(acceptor, "PROOF_SECONDS", 0.1)
     with Party([1], lambda slot, task, messages: iter([(slot, b"done")]), Way(LOOPBACK)) as party:
         serves = threading.Thread(target=lambda: party.run(1))
         serves.start()

@@ -161,7 +161,7 @@ def test_failures_of_a_local_program() -> None:
 
 
 def test_cancel_a_local_program() -> None:
-    from millstream.testing.script import ScriptedInput
+    from millstream.testing.scripted_source import ScriptedInput
 
     local = LocalEnvironment(clock=ManualClock())
     local.from_source(ScriptedInput()).sink_to(CollectSink())

@@ -39,7 +39,7 @@ from millstream.datastream.connectors.file_system import (
 )
 from millstream.datastream.connectors.file_writers import RowWriter, TextWriter
 from millstream.testing import LocalEnvironment
-from millstream.testing.local import ManualClock
+from millstream.testing.local_job import ManualClock
 
 UTF8 = Encoder.simple_string_encoder()
 BASE_PATH = BucketAssigner.base_path_bucket_assigner()

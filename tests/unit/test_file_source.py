@@ -35,7 +35,7 @@ from millstream.datastream.connectors.file_system import (
 )
 from millstream.datastream.functions import ProcessFunction
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob, ManualClock
+from millstream.testing.local_job import LocalJob, ManualClock
 
 Env = StreamExecutionEnvironment
 TEXT = StreamFormat.text_line_format()

@@ -18,20 +18,32 @@ from hypothesis import strategies as st
 
 from millstream.common import Configuration, Instant, Row, Types, WatermarkStrategy
 from millstream.common.errors import TypeMismatchError
-from millstream.common.shapes import ANYTHING, Fixed, Moved, Real, Shape, Some, Whole, either, shape_of, widened, within
+from millstream.common.inferred_types import (
+    ANYTHING,
+    Fixed,
+    Moved,
+    Real,
+    Shape,
+    Some,
+    Whole,
+    either,
+    shape_of,
+    widened,
+    within,
+)
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.operators.arithmetic import binary, unary
 from millstream.operators.base import Operator
 from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.coercion_codegen import made_to_fit
 from millstream.operators.failures import SubtaskFailed
-from millstream.operators.fitting import made_to_fit
-from millstream.operators.inference import elements_of, result_of
 from millstream.operators.inline import BINARY_OPERATORS
-from millstream.operators.room import ALL, Meter, room_of
+from millstream.operators.operator_types import binary, unary
+from millstream.operators.return_types import elements_of, result_of
+from millstream.operators.sum_headroom import ALL, Meter, room_of
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 
 class Colour(IntEnum):

@@ -45,7 +45,7 @@ from millstream.datastream.formats.json import (
 )
 from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from millstream.table import DataTypes
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 Env = StreamExecutionEnvironment
 PEOPLE = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])

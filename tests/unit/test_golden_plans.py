@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from golden.plans import FILE, NOT_COMPILED, plans
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan import planner, records
 from millstream.sql.plan.records import RECORDS

@@ -11,12 +11,12 @@ from millstream.common.job_status import JobStatus
 from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.graph.job_graph import build_job_graph
-from millstream.graph.picture import draw
 from millstream.graph.stream_graph import StreamGraph
+from millstream.graph.svg import draw
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.vertex import Vertex
 from millstream.testing import CollectSink
-from millstream.testing.local import run_locally
+from millstream.testing.local_job import run_locally
 
 Env = StreamExecutionEnvironment
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from millstream.exchange.hang_ups import HangUps
+from millstream.exchange.disconnect_watcher import HangUps
 
 
 def watchers() -> int:

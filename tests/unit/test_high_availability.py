@@ -95,7 +95,7 @@ def _release(found: Managers) -> None:
     from dataclasses import asdict, replace
 
     from millstream.common.configuration import Configuration
-    from millstream.leader.elector import LEADER, read_lease
+    from millstream.leader.election_runner import LEADER, read_lease
     from millstream.leader.options import HaOptions
 
     options = HaOptions.read(Configuration.from_dict(found.settings))

@@ -24,7 +24,7 @@ from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import ProcessFunction
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob, MemoryStorage
+from millstream.testing.local_job import LocalJob, MemoryStorage
 
 Env = StreamExecutionEnvironment
 TEXT = StreamFormat.text_line_format()

@@ -15,7 +15,7 @@ from millstream.datastream.window import EventTimeSessionWindows, TumblingEventT
 from millstream.operators.codegen import CodeWriter
 from millstream.operators.failures import Failure, SubtaskFailed
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 Program = Callable[[DataStream[Any]], DataStream[Any]]
 

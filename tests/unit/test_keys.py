@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from millstream.common import Duration, Row, Time, Types, WatermarkStrategy
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.datastream import DataStream, KeyedProcessFunction, ProcessWindowFunction, RuntimeExecutionMode
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
 from millstream.jobmaster.engine import EpochFailed
 from millstream.testing import CollectSink, LocalEnvironment
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 
 class Pair(NamedTuple):

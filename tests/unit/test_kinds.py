@@ -19,9 +19,9 @@ from millstream.checkpoint.manifest import NAME, decode_manifest, encode_manifes
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.state import kinds
 from millstream.state.changelog import FileHeader, Section, decode, encode
-from millstream.state.export import decode_part, encode_part, index_part
 from millstream.state.kinds import StateKind, kind_named
 from millstream.state.lmdb_base import LmdbStore
+from millstream.state.savepoint_part import decode_part, encode_part, index_part
 from millstream.state.table import BY_KEY, REMOVED, Base, Extra, Patch, StateTable
 from millstream.testing import LocalJob, save_savepoint
 

@@ -6,15 +6,15 @@ import pytest
 
 from millstream.common.pickles import dump
 from millstream.jobmaster.engine import EpochFailed
-from millstream.operators import edges
-from millstream.operators.protocol import SlotReport, SubtaskReport
+from millstream.operators import record_writer
+from millstream.operators.messages import SlotReport, SubtaskReport
 from millstream.testing import CollectSink, LocalEnvironment
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edges, "MOST_BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(record_writer, "MOST_BLOCK_BYTES", 1 << 20)
 
 
 def test_many_large_records_travel_in_several_blocks() -> None:

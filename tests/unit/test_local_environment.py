@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from millstream.checkpoint.store import list_checkpoints
-from millstream.cli.live import describe, read
+from millstream.cli.progress_line import describe, read
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JobExecutionError

@@ -14,7 +14,7 @@ from millstream.common.log_format import JsonLines, write_log
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.operators import logs
 from millstream.operators.logs import Logged, levels, pass_on
-from millstream.operators.protocol import LogLine
+from millstream.operators.messages import LogLine
 from millstream.testing import CollectSink, LocalEnvironment
 
 log = logging.getLogger("tests.logs")

@@ -22,6 +22,7 @@ from millstream.jobmaster.engine import EpochFailed, EpochOverdue
 from millstream.jobmaster.flow import QUICK, SHUFFLED
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.parallelism_bounds import Bounds
 from millstream.jobmaster.requests import (
     CheckpointRequest,
     Request,
@@ -29,12 +30,11 @@ from millstream.jobmaster.requests import (
     RescaleRequest,
     SavepointRequest,
 )
-from millstream.jobmaster.requirements import Bounds
 from millstream.jobmaster.restart import FixedDelay
 from millstream.jobmaster.scaling_options import ScalingOptions
-from millstream.operators.carried import encode
-from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
-from millstream.service.explain import explanations
+from millstream.operators.messages import JobPlan, LevelTask, SlotReport, SubtaskReport
+from millstream.operators.runtime_snapshot import encode
+from millstream.service.diagnosis import explanations
 from millstream.testing import CollectSink, LocalJob
 
 EVERY_EPOCH = CheckpointOptions(enabled=True, interval=0.0, timeout=60.0)

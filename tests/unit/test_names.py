@@ -13,7 +13,7 @@ from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, WatermarkStrategy
 from millstream.common.names import printable
 from millstream.testing import CollectSink, LocalEnvironment
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 NAMES = ["a\0b", "x" * 5000, "", "a\nb\r\t", "\ud800", "ü😀\u202e", "'\"\\{}%s%d", "</title>", "../../b", "\x1b[31m"]
 

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.common import Configuration, Types, WatermarkStrategy
-from millstream.common.shapes import ANYTHING, Fixed, Shape, Whole
+from millstream.common.inferred_types import ANYTHING, Fixed, Shape, Whole
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.operators import subtask
-from millstream.operators.columns import chosen, works_on_columns
 from millstream.operators.failures import SubtaskFailed
+from millstream.operators.range_vectorizer import chosen, works_on_columns
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 LONG = Whole(-(2**63), 2**63 - 1)
 LIMIT = 10

@@ -22,7 +22,7 @@ from millstream.datastream.formats import arrow_files
 from millstream.datastream.formats.csv import CsvBulkWriters, CsvSchema
 from millstream.datastream.formats.orc import OrcBulkWriters
 from millstream.datastream.formats.parquet import ParquetBulkWriters
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 PEOPLE = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 EVERYTHING = Types.ROW_NAMED(

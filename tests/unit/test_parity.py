@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[1] / "pyflink"))
 
 import parity
 
-from millstream.common.missing import NotSupportedError, is_missing
+from millstream.common.unsupported import NotSupportedError, is_missing
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

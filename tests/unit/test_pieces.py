@@ -16,7 +16,7 @@ from millstream.jobmaster.local import LocalSlots
 from millstream.operators import codegen
 from millstream.operators.failures import SubtaskFailed
 from millstream.testing import CollectSink, StreamHarness
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 Program = Callable[[DataStream], DataStream]
 

@@ -3,7 +3,7 @@
 import pickle
 from dataclasses import dataclass, field, replace
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 
 @record(frozen=True)

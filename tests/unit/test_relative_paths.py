@@ -17,7 +17,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.job_client import JobClient
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.jobmaster.launch import _make_directory
+from millstream.jobmaster.job_launcher import _make_directory
 from millstream.service.app import make_app
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry

@@ -419,9 +419,9 @@ def parsed(text: str) -> Any:
 
 
 def test_files_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from millstream.jobmaster import kept_failures
+    from millstream.jobmaster import failure_reports
 
-    monkeypatch.setattr(kept_failures, "_MOST", 3)
+    monkeypatch.setattr(failure_reports, "_MOST", 3)
     for _ in range(5):
         env = environment(tmp_path)
         env.from_collection([1]).map(lambda x: 1 // 0).print()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.common.scratch import SCRATCH_VARIABLE, socket_directory
+from millstream.common.temp_dir import SCRATCH_VARIABLE, socket_directory
 
 
 @pytest.mark.parametrize("variable", ["TMPDIR", SCRATCH_VARIABLE])

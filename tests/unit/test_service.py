@@ -33,15 +33,15 @@ from millstream.common.masking import masked
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.operators.protocol import LogLine, Place, SlotReport
+from millstream.operators.messages import LogLine, Place, SlotReport
 from millstream.service.app import Service, make_app
-from millstream.service.front import Front
-from millstream.service.gate import Gate
+from millstream.service.auth_and_cache import Front
 from millstream.service.history import ArchiveDirectory, Shelf, history_app
 from millstream.service.logs import Heard
 from millstream.service.options import ServiceOptions
-from millstream.service.pictures.cluster import Slots
 from millstream.service.registry import Registry
+from millstream.service.request_checks import Gate
+from millstream.service.responses.cluster import Slots
 from millstream.service.run_file import running_services
 from millstream.service.server import PublicServer, service_of
 from millstream.service.workers import Placed, dealt_out

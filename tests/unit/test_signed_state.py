@@ -16,7 +16,7 @@ from test_local_environment import expected, last, sums, wait_until
 
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.manifest import NAME, Manifest, decode_manifest, encode_manifest
-from millstream.checkpoint.origin import find_origin, find_published
+from millstream.checkpoint.restore_location import find_origin, find_published
 from millstream.checkpoint.signing import SIGNING_KEY_FILE, SigningKeys, signing_keys
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot
 from millstream.checkpoint.store import list_checkpoints, open_checkpoint
@@ -30,7 +30,7 @@ from millstream.common.errors import (
 )
 from millstream.common.private_files import NotPrivateError
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.operators.carried import encode as encode_carried
+from millstream.operators.runtime_snapshot import encode as encode_carried
 from millstream.state.changelog import FileHeader, Section, decode, encode
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalEnvironment

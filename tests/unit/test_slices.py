@@ -26,10 +26,10 @@ from millstream.datastream.functions import AsyncFunction, KeyedProcessFunction,
 from millstream.datastream.state import StateTtlConfig, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from millstream.operators import watermarks
-from millstream.operators.carried import decode
-from millstream.operators.pace import Pace
-from millstream.operators.reading import OpenShare, Unfinished
-from millstream.surroundings import wall_clock
+from millstream.operators.pending_splits import OpenShare, Unfinished
+from millstream.operators.runtime_snapshot import decode
+from millstream.operators.time_slice import Pace
+from millstream.runtime_services import wall_clock
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
 
@@ -186,7 +186,7 @@ class _SlowAlarm(KeyedProcessFunction):
 def test_a_window_is_not_over_before_its_last_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the real clock: a record in that millisecond still belongs to it, and no window fires twice."""
     CALLS.append(0.0)
-    monkeypatch.setattr("millstream.surroundings.time.time", lambda: CALLS[-1])
+    monkeypatch.setattr("millstream.runtime_services.time.time", lambda: CALLS[-1])
     env, sink = program(), CollectSink()
     windows = env.from_collection([1, 2, 3]).map(lambda x: x).key_by(lambda x: 0)
     windows.window(TumblingProcessingTimeWindows.of(Time.seconds(1))).reduce(lambda a, b: a + b).sink_to(sink)

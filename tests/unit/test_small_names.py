@@ -8,9 +8,9 @@ from io import BytesIO
 import pytest
 
 from millstream.common import ConfigOptions, Duration, Instant, Row, Time, Types
-from millstream.common.missing import NotSupportedError
 from millstream.common.serializer import VoidNamespaceSerializer
 from millstream.common.typeinfo import DateTypeInfo, TimestampTypeInfo, TimeTypeInfo, TypeInformation
+from millstream.common.unsupported import NotSupportedError
 from millstream.datastream import MemorySize, SlotSharingGroup, StreamExecutionEnvironment
 from millstream.datastream.connectors import FileSink, PulsarSource
 from millstream.datastream.window import TimeWindow, TimeWindowSerializer, TumblingEventTimeWindows

@@ -14,13 +14,13 @@ from sql.determinism import RECORDED, SINKS, STATEMENTS, TABLES, answer
 from sql_runs import Bare, batch_of
 
 from millstream.common.types import Row, RowKind
-from millstream.sql.changes import Changes
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Column
 from millstream.sql.operators.materialized_lookup_join import MaterializedLookupJoinOperator
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
+from millstream.sql.row_kinds import Changes
 from millstream.table import ChangelogMode, DataTypes, StreamTableEnvironment
 from millstream.table.udf import AggregateFunction, udaf, udf
 from millstream.testing import LocalEnvironment, ManualClock, ValuesTable

@@ -14,7 +14,7 @@ from sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, declare, told
 
 from millstream.common import Row, Types
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.sql.columns.expiring import Expiring
+from millstream.sql.columns.ttl_index import Expiring
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import LocalJob
 

@@ -9,7 +9,7 @@ import pytest
 from sql_planned import QUERIES
 from sql_runs import changes_of, collecting, final, run
 
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.testing import ABORT, LocalJob, save_savepoint, start_from
 
 # With one input, what comes out does not depend on whose turn it is.

@@ -11,15 +11,15 @@ import pytest
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.state import arrays
+from millstream.state import array_storage
 from millstream.table import StreamTableEnvironment
 
 # About 400 MB of rows, with 120 MB of memory: mapped files are not counted.
 _PROGRAM = """
 import resource, sys
 import numpy as np, pyarrow as pa
-from millstream.sql.columns.rows import KeyedRows
-from millstream.state.arrays import IN_MEMORY, InFiles
+from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.state.array_storage import IN_MEMORY, InFiles
 from millstream.state.changelog import FileHeader, Section, encode
 from millstream.state.kinds import COLUMNS
 
@@ -86,13 +86,13 @@ def _left(backend: str, directory: Path) -> Counter[tuple[object, ...]]:
 def test_answers_are_the_same_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
-    class Noted(arrays.InFiles):
+    class Noted(array_storage.InFiles):
         def make(self, count: int, dtype: object) -> object:  # type: ignore[override]
             made.append(count)
             return super().make(count, dtype)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(arrays, "_LARGE", 1)
-    monkeypatch.setattr(arrays, "InFiles", Noted)
+    monkeypatch.setattr(array_storage, "_LARGE", 1)
+    monkeypatch.setattr(array_storage, "InFiles", Noted)
     in_memory = _left("hashmap", tmp_path / "memory")
     assert not made
     assert _left("rocksdb", tmp_path / "files") == in_memory

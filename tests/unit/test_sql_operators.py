@@ -15,13 +15,13 @@ from sql_runs import Bare, Change, batch_of, final
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.order import sorted_rows
 from millstream.sql.expressions import AggregateCall, Call, Column
+from millstream.sql.operators.append_only_top_n import InsertTopNOperator
+from millstream.sql.operators.count_session_windows import SessionWindowOperator
 from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
-from millstream.sql.operators.insert_top_n import InsertTopNOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator, LocalWindowAggregateOperator
-from millstream.sql.operators.merged_sessions import MergedSessionOperator, can_merge
-from millstream.sql.operators.row_windows import SessionWindowOperator
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
+from millstream.sql.operators.session_aggregate import MergedSessionOperator, can_merge
 from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.operators.window_aggregate import (
     GlobalWindowAggregateOperator,

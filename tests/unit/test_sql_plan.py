@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sql_planning import Scalar, Session, kinds, nodes
 
-from millstream.sql.changes import INSERTS
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column, Constant
 from millstream.sql.language.statement_grammar import read_statements
 from millstream.sql.plan import nodes as n
+from millstream.sql.row_kinds import INSERTS
 from millstream.sql.types import DataTypes
 from millstream.table import EnvironmentSettings, ExplainDetail, TableEnvironment
 

@@ -12,9 +12,9 @@ import pytest
 import two_queries
 from click.testing import CliRunner
 
-from millstream.checkpoint.changed_query import why_it_does_not_fit
-from millstream.checkpoint.column_rows import column_rows, names_of
 from millstream.checkpoint.inspect import Inspection
+from millstream.checkpoint.sql_state_diff import why_it_does_not_fit
+from millstream.checkpoint.sql_state_rows import column_rows, names_of
 from millstream.cli.main import cli
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, MillstreamError

@@ -18,7 +18,7 @@ from tests.sql import tpch
 from tests.sql_runs import Bare, batch_of
 
 from millstream.operators.budget import Budget
-from millstream.sql.columns import waiting
+from millstream.sql.columns import spillable_rows
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.matches import Matches
 from millstream.sql.expressions import AggregateCall, Call, Column
@@ -31,7 +31,7 @@ from millstream.sql.operators.batch_top_n import BatchTopNOperator
 from millstream.sql.operators.join import JoinSide
 from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator
 from millstream.sql.operators.merge_join import SortMergeJoinOperator
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import JoinKind
 from millstream.sql.types import DataTypes
 from millstream.state.spill_file import SpillFile
@@ -181,7 +181,7 @@ def test_a_join_on_disk(
 
     with pytest.MonkeyPatch.context() as patch:
         # So few rows of a side are in hand that keys have more, and rows of one key go to disk once more.
-        patch.setattr(waiting, "_RUN_ROWS", 3)
+        patch.setattr(spillable_rows, "_RUN_ROWS", 3)
         patch.setattr(batch_sort, "_IN_HAND", 2)
         patch.setattr(batch_sort, "BATCH_ROWS", 3)
         patch.setattr(merge_join, "_IN_HAND_BYTES", some_bytes)

@@ -19,7 +19,7 @@ with t_env.execute_sql("SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t(x, y)").c
 print(*sorted(sys.modules), sep="\\n")
 """
 _OPERATORS = "millstream.sql.operators."
-_USED = {"base", "calc", "session", "sink", "source", "streams", "watermark"}
+_USED = {"base", "calc", "query_context", "sink", "source", "datastream_io", "watermark"}
 
 
 def test_a_query_of_values_loads_only_its_own_operators() -> None:

@@ -19,10 +19,10 @@ from millstream.common import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.graph.transformations import StreamEnd
-from millstream.operators.carried import decode
 from millstream.operators.partitioners import GlobalPartitioner
+from millstream.operators.runtime_snapshot import decode
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed import Kept, read, written
+from millstream.sql.columns.keyed_columns import Kept, read, written
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
@@ -34,8 +34,8 @@ from millstream.sql.types import DataTypes
 from millstream.state import changelog
 from millstream.state.changelog import FileHeader, Section, encode
 from millstream.state.column_table import RowChange
-from millstream.state.hashes import groups_of
 from millstream.state.kinds import COLUMNS, VALUE
+from millstream.state.vector_key_groups import groups_of
 from millstream.testing import (
     CollectSink,
     LocalJob,
@@ -114,8 +114,8 @@ def test_state_goes_on_at_another_parallelism(after: int, savepoint: bool, tmp_p
 
 def test_key_groups_of_columns_are_those_of_values() -> None:
     from millstream.sql.columns.keys import hashes
-    from millstream.state.hashes import groups_of
     from millstream.state.key_groups import key_group
+    from millstream.state.vector_key_groups import groups_of
 
     values = [0, 1, -1, 12345, -(1 << 40), (1 << 61) - 1, (1 << 63) - 1, -(1 << 63), None]
     found = groups_of(hashes([pa.array(values, pa.int64())], len(values)), 128).tolist()

@@ -15,7 +15,7 @@ from millstream.common.errors import MillstreamError
 from millstream.operators.base import Operator
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.operators.table_aggregate import TableAggregateOperator
 from millstream.sql.operators.user_aggregates import in_session
 from millstream.table import DataTypes, EnvironmentSettings, TableEnvironment

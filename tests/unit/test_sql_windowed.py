@@ -8,12 +8,12 @@ from sql_runs import Bare, batch_of
 from sql_transcript import END, WAYS, Transcript, check, shown
 
 from millstream.sql.expressions import AggregateCall, Call, Column
+from millstream.sql.operators.early_late_fire import FiringWindowOperator
 from millstream.sql.operators.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join import JoinSide
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.operators.temporal_join import TemporalJoinOperator
 from millstream.sql.operators.window_aggregate import WindowTimes
-from millstream.sql.operators.window_firing import FiringWindowOperator
 from millstream.sql.operators.window_join import WindowJoinOperator
 from millstream.sql.operators.window_rank import WindowRankOperator
 from millstream.sql.operators.window_rows import KeptInput

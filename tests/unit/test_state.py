@@ -18,10 +18,10 @@ from millstream.state.backend import Backend
 from millstream.state.descriptors import ValueStateDescriptor
 from millstream.state.keyed import KeyedState
 from millstream.state.ttl_config import StateTtlConfig
-from millstream.testing import local
+from millstream.testing import local_job
 
 
-class MemoryStorage(local.MemoryStorage):
+class MemoryStorage(local_job.MemoryStorage):
     def write(self, name: str, parts: Iterable[bytes]) -> int:
         assert name not in self.files, "files are immutable"
         return super().write(name, parts)

@@ -13,7 +13,7 @@ import pytest
 from state_programs import build
 
 from millstream.cli import main as command_line
-from millstream.datastream import command_line as told
+from millstream.datastream import launch_context as told
 from millstream.state_processor import Savepoint
 from millstream.testing import LocalJob, save_checkpoint, save_savepoint
 
@@ -317,7 +317,7 @@ def test_what_a_job_starts_from_is_the_command_lines_to_say(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program says something else, in every way it can."""
-    from millstream.spark import launch
+    from millstream.spark import spark_launcher
 
     program = tmp_path / "job.py"
     program.write_text(
@@ -340,7 +340,7 @@ def test_what_a_job_starts_from_is_the_command_lines_to_say(
         seen.update(job.config.to_dict())
         raise Launched
 
-    monkeypatch.setattr(launch, "launch", stop)
+    monkeypatch.setattr(spark_launcher, "launch", stop)
     prefix = "execution.state-recovery."
 
     def start(*options: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from millstream.datastream.state import (
 from millstream.state import changelog
 from millstream.state.backend import Backend
 from millstream.state.keyed import KeyedState
-from millstream.testing.local import ManualClock, MemoryStorage
+from millstream.testing.local_job import ManualClock, MemoryStorage
 
 TTL = 10
 

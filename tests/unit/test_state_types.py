@@ -19,7 +19,7 @@ from millstream.datastream.state import (
     ValueStateDescriptor,
 )
 from millstream.state.keyed import KeyedState
-from millstream.testing.local import MemoryStorage
+from millstream.testing.local_job import MemoryStorage
 
 XY = Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])
 

@@ -12,7 +12,7 @@ import pytest
 
 from millstream.common import Configuration, Row, RowKind
 from millstream.common.errors import MillstreamError, TypeMismatchError
-from millstream.common.missing import NotSupportedError
+from millstream.common.unsupported import NotSupportedError
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.language.errors import SqlParserException
 from millstream.table import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.datastream.command_line import end_signals
+from millstream.datastream.launch_context import end_signals
 
 # The signal comes with the first thing that `ignore` does, which is when a host ends slots that are about to go.
 PROGRAM = """

@@ -10,7 +10,7 @@ import pytest
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.datastream import KeyedProcessFunction, TimeDomain
 from millstream.testing import CollectSink, LocalEnvironment, ManualClock
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 
 class Wait(KeyedProcessFunction):

@@ -22,7 +22,7 @@ from millstream.datastream.functions import (
 from millstream.datastream.state import MapStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.testing import CollectSink
-from millstream.testing.local import LocalJob
+from millstream.testing.local_job import LocalJob
 
 LEFT = [("a", 3), ("b", 1), ("a", 2)]
 RIGHT = [("a", 5), ("c", 4)]

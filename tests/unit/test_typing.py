@@ -22,7 +22,7 @@ from millstream.datastream import (
     OutputTag,
     WindowedStream,
 )
-from millstream.datastream.command_line import ProgramPlanned, plan_only
+from millstream.datastream.launch_context import ProgramPlanned, plan_only
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "typing"

@@ -10,10 +10,10 @@ import pytest
 from state_programs import build
 
 from millstream.cep import CEP, Pattern
+from millstream.checkpoint.compatibility import UpgradeReport, check_upgrade
 from millstream.checkpoint.declared import declared_states
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.restore import restore
-from millstream.checkpoint.upgrade import UpgradeReport, check_upgrade
 from millstream.common import Time, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment

@@ -8,8 +8,8 @@ import cloudpickle
 import pytest
 
 from millstream.common import Row
-from millstream.common.values import detach
-from millstream.operators.values import keeps_nothing
+from millstream.common.immutability import detach
+from millstream.operators.object_reuse import keeps_nothing
 
 CACHE: list[Any] = []
 

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.cep.conditions import Atom
-from millstream.cep.decisions import Decision, Outcome, atoms_of, decision_of
 from millstream.cep.queue import Shrinking, add, keep, poll
 from millstream.cep.states import StateGraph, StateKind
+from millstream.cep.transition_codegen import Decision, Outcome, atoms_of, decision_of
 from millstream.common.errors import MillstreamError
 from millstream.common.tags import tagged
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from millstream.operators.base import Operator, Surroundings
 from millstream.operators.chain import ChainNode
 from millstream.operators.failures import shorten
-from millstream.operators.protocol import JobPlan
+from millstream.operators.messages import JobPlan
 from millstream.operators.subtask import Subtask
 from millstream.operators.vertex import Vertex
-from millstream.surroundings import requests, stopwatch, wall_clock
+from millstream.runtime_services import requests, stopwatch, wall_clock
 
 # Which state ("" of keys, "operator") -> table -> kind, address, type, ttl.
 Tables = dict[str, dict[str, dict[str, str]]]

@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.checkpoint.column_rows import column_rows, names_of
 from millstream.checkpoint.manifest import Manifest
-from millstream.checkpoint.rows import Address, Layout, StateRow, is_internal, shown_kind, shown_name
 from millstream.checkpoint.signing import SigningKeys
 from millstream.checkpoint.snapshot import OperatorSnapshot, VertexSnapshot, operator_of, state_id_of, unpack
+from millstream.checkpoint.sql_state_rows import column_rows, names_of
+from millstream.checkpoint.state_rows import Address, Layout, StateRow, is_internal, shown_kind, shown_name
 from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.store import Found, list_checkpoints, open_checkpoint
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
 from millstream.common.restricted_pickles import load_restricted
 from millstream.state.changelog import Loads, Section
-from millstream.state.export import index_part
 from millstream.state.kinds import COLUMNS, kind_named
 from millstream.state.restored import StoredState, apply, chain_files, stored_sections
+from millstream.state.savepoint_part import index_part
 from millstream.state.table import StateTable
 
 # Whose state it is.

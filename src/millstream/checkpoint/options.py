@@ -8,7 +8,7 @@ from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.setting import (
     ChoiceSetting,
     DurationSetting,

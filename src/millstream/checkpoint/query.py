@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from millstream.checkpoint.inspect import Inspection
-from millstream.checkpoint.rows import StateRow
+from millstream.checkpoint.state_rows import StateRow
 from millstream.state.columns import jsonable, text_of
 
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from millstream.checkpoint.changed_query import is_of_sql, why_it_does_not_fit
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
+from millstream.checkpoint.sql_state_diff import is_of_sql, why_it_does_not_fit
 from millstream.common.checksums import Checksum
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.carried import (
+from millstream.operators.chain import ChainNode
+from millstream.operators.messages import JobPlan
+from millstream.operators.runtime_snapshot import (
     EARLIER,
     SHARES,
     Earlier,
@@ -28,8 +30,6 @@ from millstream.operators.carried import (
     has_unread,
     unread_inputs,
 )
-from millstream.operators.chain import ChainNode
-from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
 from millstream.state.key_groups import owned_groups

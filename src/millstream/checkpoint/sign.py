@@ -9,8 +9,8 @@ from millstream.checkpoint.store import open_checkpoint
 from millstream.common.checksums import checksum_of
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.state.export import check_part
 from millstream.state.restored import StoredState
+from millstream.state.savepoint_part import check_part
 
 
 def sign_savepoint(location: str, config: Configuration) -> str:

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
+from millstream.common.fast_dataclass import record
 from millstream.common.faults import fault_point
-from millstream.common.records import record
-from millstream.common.scratch import scratch
+from millstream.common.temp_dir import scratch
 
 
 class Storage(Protocol):

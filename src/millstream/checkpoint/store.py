@@ -26,8 +26,8 @@ from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manife
 from millstream.checkpoint.signing import SigningKeys
 from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import DamagedStateError, DeposedError, InvalidProgramError, MillstreamError
+from millstream.common.fast_dataclass import record
 from millstream.common.faults import fault_point
-from millstream.common.records import record
 
 log = logging.getLogger("millstream")
 

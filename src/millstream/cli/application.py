@@ -16,7 +16,7 @@ import click
 from millstream.cli import application_main
 from millstream.cli.settings import asks_for_leaders
 from millstream.common.configuration import Configuration
-from millstream.spark import package
+from millstream.spark import module_archive
 from millstream.spark.gateway import jvm_options, spark_home
 from millstream.spark.java import find_java
 from millstream.spark.master import hadoop_directories, master_of
@@ -91,7 +91,7 @@ def _command(application: Application, master: str, directory: str, detached: bo
         json.dump(asdict(_moved(application)), file)
     conf = {
         **{key: value for key, value in application.settings.items() if key.startswith("spark.")},
-        **package.driver_settings(master),
+        **module_archive.driver_settings(master),
         **(_STANDBY if asks_for_leaders(application.settings) else {}),
         "spark.yarn.submit.waitAppCompletion": str(not detached).lower(),
         "spark.kubernetes.submission.waitAppCompletion": str(not detached).lower(),
@@ -103,7 +103,12 @@ def _command(application: Application, master: str, directory: str, detached: bo
     command += ["--master", master, "--deploy-mode", "cluster", "--name", os.path.basename(application.program)]
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
-    command += ["--archives", package.archive(), "--files", ",".join([told, application.program, *_files(application)])]
+    command += [
+        "--archives",
+        module_archive.archive(),
+        "--files",
+        ",".join([told, application.program, *_files(application)]),
+    ]
     return [*command, application_main.__file__]
 
 

@@ -20,14 +20,14 @@ import click
 from starlette.applications import Starlette
 
 from millstream.checkpoint.storage import open_storage, storage_options
-from millstream.cli.leading import Candidate, start_anew
+from millstream.cli.job_commands import at_service
+from millstream.cli.leader_candidate import Candidate, start_anew
 from millstream.cli.output import JSON, print_json
-from millstream.cli.remote import at_service
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.known_keys import check_keys
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least
-from millstream.datastream.command_line import end_signals
+from millstream.datastream.launch_context import end_signals
 from millstream.leader.options import HaOptions
 from millstream.service.archive import Archive
 from millstream.service.archiver import DIRECTORY
@@ -39,7 +39,7 @@ from millstream.service.registry import CAPACITY, EXPIRATION
 from millstream.service.run_file import Gone, running_services
 from millstream.service.server import PublicServer
 from millstream.service.session.app import Cluster, cluster_app
-from millstream.service.session.library import Library
+from millstream.service.session.program_store import Library
 from millstream.service.session.programs import Programs
 from millstream.service.session.slots import SlotPool
 from millstream.service.session.uploads import Uploads
@@ -229,7 +229,7 @@ def _for_programs(config: Configuration) -> dict[str, str]:
 
 def _see_to(config: Configuration, job_id: str, archive: Archive | None) -> None:
     """End what a job has left running whose process is gone, and archive it."""
-    from millstream.spark.abandoned import end_work_of
+    from millstream.spark.orphan_cleanup import end_work_of
 
     end_work_of(job_id)
     directory = DIRECTORY.read(config)

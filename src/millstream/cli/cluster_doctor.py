@@ -9,7 +9,7 @@ from millstream.common.configuration import Configuration
 
 # It brings PySpark.
 if TYPE_CHECKING:
-    from millstream.spark.examination import Machine
+    from millstream.spark.cluster_probe import Machine
 
 # Clocks that are further apart make processing time and timestamps of the two machines hard to compare.
 _SKEW_SECONDS = 1.0
@@ -17,7 +17,7 @@ _SKEW_SECONDS = 1.0
 
 def facts(settings: dict[str, str]) -> dict[str, Any]:
     """Start Spark with settings and ask every machine; return what there is, and whether jobs can run there."""
-    from millstream.spark.examination import examine
+    from millstream.spark.cluster_probe import examine
 
     config = Configuration.from_dict({**settings, "millstream.quiet": "true"})
     driver, machines = examine(config)

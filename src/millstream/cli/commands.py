@@ -10,21 +10,21 @@ from millstream.common.spelling import closest
 
 # Where a command is, by its name.
 _ELSEWHERE = {
-    "cancel": ("millstream.cli.remote", "cancel"),
-    "checkpoint": ("millstream.cli.remote", "checkpoint"),
+    "cancel": ("millstream.cli.job_commands", "cancel"),
+    "checkpoint": ("millstream.cli.job_commands", "checkpoint"),
     "cluster": ("millstream.cli.cluster", "cluster"),
     "completion": ("millstream.cli.completion", "completion"),
-    "explain": ("millstream.cli.look", "explain"),
+    "explain": ("millstream.cli.explain_and_logs", "explain"),
     "history": ("millstream.cli.history", "history"),
-    "list": ("millstream.cli.remote", "list_jobs"),
-    "logs": ("millstream.cli.look", "logs"),
+    "list": ("millstream.cli.job_commands", "list_jobs"),
+    "logs": ("millstream.cli.explain_and_logs", "logs"),
     "replay": ("millstream.cli.replay", "replay"),
-    "rescale": ("millstream.cli.remote", "rescale"),
+    "rescale": ("millstream.cli.job_commands", "rescale"),
     "savepoint": ("millstream.cli.savepoint", "savepoint"),
     "sql": ("millstream.cli.sql", "sql"),
     "sql-gateway": ("millstream.cli.sql_gateway", "sql_gateway"),
     "state": ("millstream.cli.state", "state"),
-    "stop": ("millstream.cli.remote", "stop"),
+    "stop": ("millstream.cli.job_commands", "stop"),
     "top": ("millstream.cli.top", "top"),
 }
 

@@ -10,15 +10,15 @@ import click
 
 from millstream import __version__
 from millstream.cli.commands import Commands
-from millstream.cli.live import LiveLine
 from millstream.cli.output import JSON, print_json, tell
 from millstream.cli.program import load_plan, run_program
+from millstream.cli.progress_line import LiveLine
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, asks_for_leaders, start_settings
 from millstream.common import pyflink_names
 from millstream.common.engine_choice import ENGINE, EngineChoice
-from millstream.common.telling import tell_any
-from millstream.datastream.command_line import end_on_signals, watch_jobs
-from millstream.graph.picture import draw
+from millstream.common.error_rendering import tell_any
+from millstream.datastream.launch_context import end_on_signals, watch_jobs
+from millstream.graph.svg import draw
 
 # What the exit codes mean, besides 0; see docs/cli.md.
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -120,8 +120,8 @@ def run(
     if not asks_for_leaders(settings):
         run_it()
         return
-    from millstream.cli.leading import start_anew
-    from millstream.cli.led_application import run_led
+    from millstream.cli.ha_application import run_led
+    from millstream.cli.leader_candidate import start_anew
 
     run_led(settings, run_it, start_anew)
 

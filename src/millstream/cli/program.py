@@ -7,8 +7,8 @@ import runpy
 import sys
 
 from millstream.common.errors import InvalidProgramError
-from millstream.datastream.command_line import ProgramPlanned, plan_only, set_command_line
-from millstream.datastream.mistakes import forget_unrun
+from millstream.datastream.launch_context import ProgramPlanned, plan_only, set_command_line
+from millstream.datastream.program_lint import forget_unrun
 from millstream.leader.drivers import program_ended
 
 

@@ -18,18 +18,18 @@ from millstream.cli.output import count, shorten
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common import pyflink_names
 from millstream.common.configuration import Configuration
+from millstream.common.error_rendering import with_source_lines
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import naming_missing_classes
-from millstream.common.telling import with_source_lines
-from millstream.jobmaster.kept_failures import KeptFailure, directory_of, files_of, read
+from millstream.jobmaster.failure_reports import KeptFailure, directory_of, files_of, read
 from millstream.operators.context import RuntimeContext
 from millstream.operators.failures import is_ours, locate, user_traceback
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.replay import Replay
+from millstream.runtime_services import requests
 from millstream.state.key_groups import thaw
 from millstream.state.keyed import KeyedState, rows_of_key
 from millstream.state.table import BY_GROUP, BY_TIME
-from millstream.surroundings import requests
 
 
 @click.command()

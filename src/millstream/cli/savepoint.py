@@ -8,19 +8,19 @@ import sys
 
 import click
 
+from millstream.checkpoint.compatibility import Finding, Match, UpgradeReport, check_upgrade
 from millstream.checkpoint.declared import declared_states
 from millstream.checkpoint.dispose import dispose_savepoint
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.sign import sign_savepoint
-from millstream.checkpoint.upgrade import Finding, Match, UpgradeReport, check_upgrade
+from millstream.cli.job_commands import at_service, take_savepoint
 from millstream.cli.output import JSON, print_json, table, tell
 from millstream.cli.program import load_plan
-from millstream.cli.remote import at_service, take_savepoint
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
 from millstream.cli.state import heading, open_inspection
 from millstream.common.configuration import Configuration
-from millstream.datastream.command_line import ProgramPlanned
-from millstream.operators.protocol import JobPlan
+from millstream.datastream.launch_context import ProgramPlanned
+from millstream.operators.messages import JobPlan
 from millstream.operators.vertex import JobSettings
 
 

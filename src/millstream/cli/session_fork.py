@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.cli import session_program
-from millstream.common.scratch import SCRATCH_VARIABLE
+from millstream.common.temp_dir import SCRATCH_VARIABLE
 from millstream.spark.processes import children_told, drain, name_process
 
 # Modules that the process of every program loads sooner or later.
 _LOADED_LATER = (
     "millstream.datastream",
     "millstream.jobmaster.job",
-    "millstream.jobmaster.launch",
-    "millstream.spark.exchange_epochs",
-    "millstream.spark.launch",
+    "millstream.jobmaster.job_launcher",
+    "millstream.spark.resident_epochs",
+    "millstream.spark.spark_launcher",
     "millstream.spark.preloaded",
 )
 _LARGEST_REQUEST = 1 << 16

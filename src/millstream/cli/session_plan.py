@@ -12,8 +12,8 @@ import click
 
 from millstream.cli.program import load_plan
 from millstream.common import pyflink_names
-from millstream.common.telling import tell_any
-from millstream.service.pictures.jobs import plan_of
+from millstream.common.error_rendering import tell_any
+from millstream.service.responses.jobs import plan_of
 
 
 def main(path: str) -> int:

@@ -14,11 +14,11 @@ from millstream.cli.program import run_program
 from millstream.common import pyflink_names
 from millstream.common.configuration import Configuration
 from millstream.common.engine_choice import ENGINE, EngineChoice
-from millstream.common.telling import tell_any
-from millstream.datastream.command_line import end_program, set_command_line, watch_jobs
+from millstream.common.error_rendering import tell_any
+from millstream.datastream.launch_context import end_program, set_command_line, watch_jobs
 from millstream.leader.leadership import Leadership, lead
 from millstream.leader.options import HaOptions
-from millstream.service.session.member import Member
+from millstream.service.session.program_process import Member
 from millstream.service.session.programs import SUSPENDED
 
 _FAILED, _TERMINATED = 1, 143

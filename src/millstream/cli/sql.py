@@ -16,7 +16,7 @@ from millstream.service.registry import Registry
 from millstream.sql.errors import TableException
 
 if TYPE_CHECKING:
-    from millstream.cli.prompt.running import Running
+    from millstream.cli.prompt.statement_runner import Running
     from millstream.jobmaster.job import JobMaster
 
 HISTORY = ".millstream-sql-history"
@@ -42,8 +42,8 @@ def sql(
     history: str | None,
 ) -> None:
     """Type statements of SQL, or run a file of them."""
-    from millstream.cli.prompt.running import Running, is_screen
-    from millstream.datastream.command_line import watch_jobs
+    from millstream.cli.prompt.statement_runner import Running, is_screen
+    from millstream.datastream.launch_context import watch_jobs
     from millstream.gateway.session import Session
 
     settings = as_settings(defines, parallelism, master)

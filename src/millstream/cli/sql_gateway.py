@@ -11,7 +11,7 @@ import click
 from millstream.cli.settings import DEFINES, PARALLELISM, as_settings
 from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.known_keys import check_keys
-from millstream.datastream.command_line import end_signals
+from millstream.datastream.launch_context import end_signals
 
 
 @click.command("sql-gateway")

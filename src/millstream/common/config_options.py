@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 __all__ = ["ConfigOption", "ConfigOptions"]
 

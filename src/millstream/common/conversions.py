@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from millstream.common.errors import TypeMismatchError
-from millstream.common.shapes import Real, Shape, Some, Whole
+from millstream.common.inferred_types import Real, Shape, Some, Whole
 from millstream.common.time import Instant
 
 Converter = Callable[[Any], Any]

@@ -16,7 +16,7 @@ class MillstreamError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Let a notebook show the program's lines and the sentence, and no frames of ours."""
-        from millstream.common.telling import tell
+        from millstream.common.error_rendering import tell
 
         return tell(self).splitlines()
 

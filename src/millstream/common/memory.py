@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 _UNITS = {
     "b": ("b", "bytes"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.fast_dataclass import record
 from millstream.common.memory import (
     JobManagerMemory,
     TaskManagerMemory,
@@ -16,7 +17,6 @@ from millstream.common.memory import (
     readable,
     task_manager_memory,
 )
-from millstream.common.records import record
 from millstream.common.setting import IntegerSetting, at_least
 
 SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 1, limit=at_least(1))

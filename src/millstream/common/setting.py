@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 __all__ = [
     "ChoiceSetting",

@@ -91,7 +91,7 @@ MODULES: dict[str, str] = {
     "staged-partitions": "millstream.table.connectors.partition_commit",
     "list-view": "millstream.table.data_view",
     "map-view": "millstream.table.data_view",
-    "scripted-watermarks": "millstream.testing.script",
+    "scripted-watermarks": "millstream.testing.scripted_source",
     "per-element-watermarks": "millstream.testing.watermarks",
 }
 

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from millstream.common.conversions import BASIC, BASIC_SHAPES, Converter, instance_of, misfit
 from millstream.common.errors import TypeMismatchError, WrongTypeError
+from millstream.common.inferred_types import ANYTHING, Fixed, Shape, Some
 from millstream.common.java_text import as_hash_map, java_instant, java_number, java_timestamp
-from millstream.common.missing import JAVA, missing_function
-from millstream.common.shapes import ANYTHING, Fixed, Shape, Some
 from millstream.common.time import Instant
 from millstream.common.types import Row, RowKind
+from millstream.common.unsupported import JAVA, missing_function
 
 __all__ = [
     "BasicArrayTypeInfo",

@@ -8,8 +8,8 @@ from enum import Enum, nonmember
 from itertools import repeat
 from typing import Any
 
-from millstream.common.missing import JAVA, missing_function
 from millstream.common.tags import tagged
+from millstream.common.unsupported import JAVA, missing_function
 
 __all__ = ["Row", "RowKind"]
 

@@ -1,6 +1,6 @@
 """What PyFlink builds on Java objects: only the name."""
 
-from millstream.common.missing import JAVA, missing_class
+from millstream.common.unsupported import JAVA, missing_class
 
 __all__ = ["JavaObjectWrapper"]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError, WrongTypeError
-from millstream.common.missing import JAVA, missing_class
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.time import Duration, to_millis
+from millstream.common.unsupported import JAVA, missing_class
 
 __all__ = [
     "MAX_WATERMARK",

@@ -41,8 +41,8 @@ from millstream.datastream.functions import (
 )
 from millstream.datastream.functions import Partitioner as PartitionerFunction
 from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
-from millstream.datastream.mistakes import warn_of_no_result, warn_of_yields
 from millstream.datastream.operator_settings import OperatorSettings
+from millstream.datastream.program_lint import warn_of_no_result, warn_of_yields
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import StreamEnd, Transformation
 from millstream.operators.base import Operator

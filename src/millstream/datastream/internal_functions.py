@@ -1,6 +1,6 @@
 """Classes between PyFlink's API and its Java side, and functions written in Java: only the names."""
 
-from millstream.common.missing import JAVA, missing_class
+from millstream.common.unsupported import JAVA, missing_class
 
 _INSIDE = "it belongs to the inside of PyFlink, which works differently here"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.missing import JAVA, missing_function
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
+from millstream.common.unsupported import JAVA, missing_function
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
 

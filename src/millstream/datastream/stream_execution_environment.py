@@ -15,6 +15,7 @@ from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.engine_choice import cores_here, runs_here
+from millstream.common.error_rendering import show_errors_our_way
 from millstream.common.errors import InvalidProgramError, JobCancelledError, TypeMismatchError, WrongTypeError
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.io import InputFormat
@@ -22,7 +23,6 @@ from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.known_keys import check_keys
 from millstream.common.log_format import write_log
-from millstream.common.missing import JAVA, missing_function
 from millstream.common.pipeline_options import (
     BUFFER_TIMEOUT,
     BUFFER_TIMEOUT_ENABLED,
@@ -34,21 +34,13 @@ from millstream.common.pipeline_options import (
 )
 from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
 from millstream.common.setting import ChoiceSetting, FlagSetting
-from millstream.common.telling import show_errors_our_way
 from millstream.common.type_variables import T
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, check_type
 from millstream.common.types import Row
+from millstream.common.unsupported import JAVA, missing_function
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
-from millstream.datastream.command_line import (
-    await_end,
-    end_on_signals,
-    stop_if_only_planned,
-    tell_watchers,
-    with_command_line,
-    with_last_word,
-)
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.collection import CollectionSource
 from millstream.datastream.connectors.file_formats import StreamFormat
@@ -57,15 +49,23 @@ from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.spark_source import SparkStreamSource, as_source
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.datastream.launch_context import (
+    await_end,
+    end_on_signals,
+    stop_if_only_planned,
+    tell_watchers,
+    with_command_line,
+    with_last_word,
+)
 from millstream.datastream.local_job_client import LocalJobClient
-from millstream.datastream.mistakes import Story
+from millstream.datastream.program_lint import Story
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
 from millstream.graph.job_graph import JobGraph, build_job_graph
-from millstream.graph.picture import draw
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
+from millstream.graph.svg import draw
 from millstream.graph.transformations import (
     Program,
     StreamEnd,
@@ -79,8 +79,8 @@ from millstream.state.backend import Backend, backend_of
 # Not yet: it is imported while Spark starts, and not at all by workers.
 if TYPE_CHECKING:
     from millstream.jobmaster.job import JobMaster
-    from millstream.jobmaster.launch import Launch
-    from millstream.spark.frames import DataFrame, SparkSession
+    from millstream.jobmaster.job_launcher import Launch
+    from millstream.spark.dataframes import DataFrame, SparkSession
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -439,7 +439,7 @@ class StreamExecutionEnvironment:
 
     def get_spark_session(self) -> SparkSession:
         """Return the SparkSession that jobs run on, started if there is none. Not in PyFlink."""
-        from millstream.spark.frames import session_of
+        from millstream.spark.dataframes import session_of
 
         return session_of(self._config)
 
@@ -544,7 +544,7 @@ class StreamExecutionEnvironment:
         write_log(config)
         self._start_ahead(config)
         register = _served(config)
-        from millstream.jobmaster.launch import Launch
+        from millstream.jobmaster.job_launcher import Launch
 
         job = self._launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
         register(job)
@@ -564,10 +564,10 @@ class StreamExecutionEnvironment:
     def _launch(self, job: Launch) -> JobMaster:
         """Start a job where jobs of this environment run."""
         if runs_here(job.config):
-            from millstream.jobmaster.local_launch import launch_here
+            from millstream.jobmaster.local_launcher import launch_here
 
             return launch_here(job)
-        from millstream.spark.launch import launch
+        from millstream.spark.spark_launcher import launch
 
         return launch(job)
 

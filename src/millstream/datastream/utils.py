@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from millstream.common.missing import JAVA, missing_function
 from millstream.common.typeinfo import TypeInformation
+from millstream.common.unsupported import JAVA, missing_function
 
 __all__ = [
     "ResultTypeQueryable",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.common.missing import missing_class, missing_function
 from millstream.common.serializer import PickleSerializer
+from millstream.common.unsupported import missing_class, missing_function
 from millstream.datastream.functions import ReduceFunction
 
 _WINDOW = "millstream.datastream.window"

@@ -9,14 +9,14 @@ from functools import partial
 from heapq import nlargest
 
 from millstream.common.errors import MillstreamError
+from millstream.exchange.acceptor import Door
 from millstream.exchange.addresses import Address
-from millstream.exchange.arrivals import Arrivals
+from millstream.exchange.connection import Link
 from millstream.exchange.credentials import Credentials
-from millstream.exchange.door import Door
 from millstream.exchange.frames import Frame, Kind, ProtocolError
-from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
-from millstream.operators.traffic import ChannelTraffic
+from millstream.exchange.receive_buffer import Arrivals
+from millstream.operators.io_metrics import ChannelTraffic
 
 # The credit of a channel: so many bytes may wait at the sender before its loop has to.
 CREDIT_BYTES = 8 << 20

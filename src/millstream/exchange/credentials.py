@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass, field
 
 from millstream.exchange.handshake import Side
-from millstream.exchange.streams import PlainStream, Stream, TlsStream
+from millstream.exchange.socket_stream import PlainStream, Stream, TlsStream
 from millstream.exchange.tls import Identity
 
 

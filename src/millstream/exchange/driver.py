@@ -14,14 +14,14 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from millstream.common.scratch import socket_directory
-from millstream.exchange import protocol as p
+from millstream.common.temp_dir import socket_directory
+from millstream.exchange import exchange_machine as p
+from millstream.exchange.acceptor import Door
 from millstream.exchange.addresses import Address
+from millstream.exchange.connection import Link
 from millstream.exchange.credentials import Credentials
-from millstream.exchange.door import Door
+from millstream.exchange.disconnect_watcher import HangUps
 from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError
-from millstream.exchange.hang_ups import HangUps
-from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
 
 log = logging.getLogger("millstream")

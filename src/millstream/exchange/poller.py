@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from millstream.exchange.connection import Link
 from millstream.exchange.frames import Frame
-from millstream.exchange.link import Link
-from millstream.exchange.silence import CHECKS
+from millstream.exchange.keepalive import CHECKS
 
 
 @dataclass

@@ -14,16 +14,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from millstream.gateway.completion import candidates
+from millstream.gateway.java_errors import told_to_client
 from millstream.gateway.logical_types import logical_type
 from millstream.gateway.operation import Operation, Piece
 from millstream.gateway.row_formats import ROW_FORMATS, rows_as_json
 from millstream.gateway.script_files import script_at
 from millstream.gateway.scripts import Scripts
-from millstream.gateway.server_errors import told_to_client
 from millstream.gateway.session import Outcome
 from millstream.gateway.sessions import OpenSession, Sessions
 from millstream.service.http import Refused, answer, body_of
-from millstream.service.pictures.cluster import FLINK_VERSION
+from millstream.service.responses.cluster import FLINK_VERSION
 from millstream.sql.errors import TableException, ValidationException
 
 VERSIONS = (1, 2, 3, 4)

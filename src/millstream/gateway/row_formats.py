@@ -14,7 +14,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.text import to_text
 from millstream.sql.errors import TableException
 from millstream.sql.schema import Fields
-from millstream.table.layout import shown_texts
+from millstream.table.result_printer import shown_texts
 
 ROW_FORMATS = ("JSON", "PLAIN_TEXT")
 _KINDS = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")

@@ -17,7 +17,7 @@ from millstream.gateway.session import Outcome, Session
 from millstream.jobmaster.leases import CheckpointLeases
 from millstream.jobmaster.requests import Request as JobRequest
 from millstream.jobmaster.view import FailureView, JobView
-from millstream.operators.protocol import JobPlan
+from millstream.operators.messages import JobPlan
 from millstream.operators.vertex import JobSettings
 from millstream.service.registry import Registry
 from millstream.sql.errors import TableException

@@ -16,7 +16,7 @@ from dataclasses import replace
 from millstream.common.configuration import Configuration
 from millstream.common.private_files import make_private_directory, runtime_directory, write_private
 from millstream.common.setting import TextSetting
-from millstream.datastream.command_line import stop_watching, watch_jobs
+from millstream.datastream.launch_context import stop_watching, watch_jobs
 from millstream.gateway.api import GatewayApi
 from millstream.gateway.scripts import Scripts
 from millstream.gateway.session import Session

@@ -8,8 +8,8 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, is_chainable
 from millstream.operators.blocks import BatchLayout, Layout
 from millstream.operators.chain import ChainNode, ChainOutput
-from millstream.operators.edges import Edge
 from millstream.operators.partitioners import KeyPartitioner
+from millstream.operators.record_writer import Edge
 from millstream.operators.vertex import Vertex
 from millstream.state.backend import Backend
 

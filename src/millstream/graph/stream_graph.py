@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from millstream.common.errors import InvalidProgramError
-from millstream.graph.physical import physical
+from millstream.graph.operator_selection import physical
 from millstream.graph.transformations import DEFAULT_SLOT_GROUP, ChainingStrategy, Transformation
 from millstream.operators.base import Operator
 from millstream.operators.output_tag import OutputTag

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from millstream.common.call_site import labelled, program_line
 from millstream.common.errors import InvalidProgramError
-from millstream.common.lines import labelled, program_line
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.output_tag import OutputTag

@@ -13,7 +13,7 @@ from dataclasses import field
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 FILES, ARCHIVES, REQUIREMENTS = "python.files", "python.archives", "python.requirements"
 EXECUTABLE, PATH = "python.executable", "python.pythonpath"

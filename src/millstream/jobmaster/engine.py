@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from millstream.common.error_rendering import with_source_lines
 from millstream.common.errors import JobExecutionError
-from millstream.common.telling import with_source_lines
 from millstream.jobmaster.flow import Slices
 from millstream.operators.failures import Failure
-from millstream.operators.protocol import JobPlan, LevelTask, LogLine, SlotReport
+from millstream.operators.messages import JobPlan, LevelTask, LogLine, SlotReport
 
 
 class EpochFailed(JobExecutionError):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.flow import Slices
 from millstream.jobmaster.requests import Request
-from millstream.operators.protocol import JobPlan, Shares, SlotReport
+from millstream.operators.messages import JobPlan, Shares, SlotReport
 from millstream.operators.source import Lags
 
 

@@ -11,13 +11,13 @@ from dataclasses import field
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
+from millstream.common.fast_dataclass import record
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
-from millstream.common.records import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.requests import Request
 from millstream.operators.failures import Failure
-from millstream.operators.protocol import JobPlan, LevelTask, LogLine
+from millstream.operators.messages import JobPlan, LevelTask, LogLine
 
 
 @record(frozen=True, kw_only=True)

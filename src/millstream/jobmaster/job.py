@@ -14,30 +14,30 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from millstream.checkpoint.directory_owner import is_alive
 from millstream.checkpoint.manifest import Manifest
-from millstream.checkpoint.origin import delete_origin
-from millstream.checkpoint.owner import is_alive
+from millstream.checkpoint.restore_location import delete_origin
 from millstream.checkpoint.storage import absolute_url
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.errors import DeposedError, JobCancelledError, JobExecutionError
 from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.jobmaster import events as e
-from millstream.jobmaster import hearsay
 from millstream.jobmaster import instructions as i
+from millstream.jobmaster import output_listeners
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine, EpochOverdue, EpochRunner
-from millstream.jobmaster.inbox import Inbox, ThreadInbox, patience
 from millstream.jobmaster.leases import CheckpointLeases, Lease
 from millstream.jobmaster.machine import JobMachine
-from millstream.jobmaster.output import Output
+from millstream.jobmaster.mailbox import Inbox, ThreadInbox, patience
 from millstream.jobmaster.requests import Request, RequestFailedError, SavepointRequest
-from millstream.jobmaster.slot_watch import SlotWatch
-from millstream.jobmaster.sources import Sources
+from millstream.jobmaster.sink_committers import Output
+from millstream.jobmaster.slot_monitor import SlotWatch
+from millstream.jobmaster.source_coordinators import Sources
 from millstream.jobmaster.view import JobView
 from millstream.jobmaster.watchdog import EpochWatchdog
 from millstream.operators.logs import pass_on
-from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
+from millstream.operators.messages import JobPlan, LevelTask, SlotReport
 
 log = logging.getLogger("millstream")
 
@@ -294,7 +294,7 @@ class JobMaster:
         if self._sampled_until > time.monotonic():
             tasks = [replace(task, sampled=True) for task in tasks]
         reports = self._run_watched(self._runner, tasks, asked.patience)
-        hearsay.tell(self.view.job_id, reports)
+        output_listeners.tell(self.view.job_id, reports)
         fault_point("driver.before-ack")
         self._tell(e.EpochFinished(reports=reports))
         fault_point("driver.after-ack")

@@ -18,11 +18,11 @@ from millstream.jobmaster.flow import QUICK
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
-from millstream.operators.protocol import JobPlan, LevelTask, Place, SlotReport
-from millstream.operators.slot import SlotRuntime
+from millstream.operators.messages import JobPlan, LevelTask, Place, SlotReport
+from millstream.operators.slot_runner import SlotRuntime
+from millstream.runtime_services import requests, stopwatch, timer_lag
 from millstream.stack_sampler import StackSampler
 from millstream.state.keyed import StateStorage
-from millstream.surroundings import requests, stopwatch, timer_lag
 
 # What the one worker is called.
 _HERE = Place("local", "localhost", 0)

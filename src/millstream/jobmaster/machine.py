@@ -16,8 +16,9 @@ instructions out, on Spark, in this process, or in a simulation, and tells what 
     from anywhere, deposed:        ENDING -> OVER, with nothing written or deleted that others could see
 
 Here is what follows what. What the machine knows is in its `Ledger`: there, the rules of checkpoints and output are in
-`coordinator.py`, what the subtasks have left behind in `execution.py`, what others want to know in `chronicle.py`. How
-a job ends is in `ending.py`; when it is rescaled because slots come and go, in `scheduler.py`.
+`coordinator.py`, what the subtasks have left behind in `execution.py`, what others want to know in
+`status_recorder.py`. How a job ends is in `shutdown.py`; when it is rescaled because slots come and go, in
+`scheduler.py`.
 
 Three promises of the job master make it simple. Instructions are carried out one after the other, and what comes from
 outside (a request, a cancellation, a manifest that was written) is told only when nothing is left to do. When one
@@ -49,15 +50,14 @@ from millstream.common.names import printable
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster import scheduler as s
-from millstream.jobmaster.chronicle import Chronicle
 from millstream.jobmaster.coordinator import Checkpoint
-from millstream.jobmaster.ending import LAST_PATIENCE, Ending, Last
 from millstream.jobmaster.engine import EpochFailed, EpochOverdue
 from millstream.jobmaster.execution import merged
 from millstream.jobmaster.flow import QUICK, Slices
-from millstream.jobmaster.ledger import Instructions, Ledger
+from millstream.jobmaster.job_phases import Epoch, Step, Why
 from millstream.jobmaster.options import Ended, JobOptions
 from millstream.jobmaster.polling import Gathering
+from millstream.jobmaster.recovery_state import Instructions, Ledger
 from millstream.jobmaster.requests import (
     CheckpointRequest,
     Request,
@@ -68,9 +68,10 @@ from millstream.jobmaster.requests import (
     SpreadRequest,
 )
 from millstream.jobmaster.scaling import Scaling
-from millstream.jobmaster.steps import Epoch, Step, Why
+from millstream.jobmaster.shutdown import LAST_PATIENCE, Ending, Last
+from millstream.jobmaster.status_recorder import Chronicle
 from millstream.jobmaster.view import ALIKE_MEANS_STUCK, JobView
-from millstream.operators.protocol import JobPlan, SlotReport
+from millstream.operators.messages import JobPlan, SlotReport
 
 # So long the next epoch waits for a manifest, if it may: most are written by then, and their output counts at once.
 _PATIENCE = 0.05

@@ -11,8 +11,8 @@ from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
+from millstream.common.fast_dataclass import record
 from millstream.common.job_status import JobStatus
-from millstream.common.records import record
 from millstream.common.setting import ChoiceSetting
 from millstream.jobmaster.flow import EpochSizer, Slices
 from millstream.jobmaster.restart import NoRestart, RestartStrategy

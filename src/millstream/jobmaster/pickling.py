@@ -12,7 +12,7 @@ import cloudpickle
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.chain import ChainNode
 from millstream.operators.functions import UserFunction
-from millstream.operators.protocol import JobPlan
+from millstream.operators.messages import JobPlan
 
 
 def dump_plan(plan: JobPlan) -> bytes:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from millstream.common.records import record
-from millstream.operators.insight import Insight
-from millstream.operators.protocol import Address, Place, SlotReport, SubtaskReport
+from millstream.common.fast_dataclass import record
+from millstream.operators.diagnostics import Insight
+from millstream.operators.io_metrics import SlotTraffic
+from millstream.operators.messages import Address, Place, SlotReport, SubtaskReport
 from millstream.operators.sampling import Seen, added
 from millstream.operators.source import Lags
-from millstream.operators.traffic import SlotTraffic
 
 
 @record(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from dataclasses import field
 
 from millstream.common.errors import MillstreamError
-from millstream.common.records import record
-from millstream.jobmaster.requirements import Bounds, Parallelisms
+from millstream.common.fast_dataclass import record
+from millstream.jobmaster.parallelism_bounds import Bounds, Parallelisms
 
 
 def _new_name() -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from millstream.common.errors import InvalidProgramError
 from millstream.jobmaster import scheduler as s
-from millstream.jobmaster.requirements import Bounds, Parallelisms, Requirements, spread
+from millstream.jobmaster.parallelism_bounds import Bounds, Parallelisms, Requirements, spread
 from millstream.jobmaster.scaling_options import ScalingOptions
-from millstream.operators.protocol import JobPlan
+from millstream.operators.messages import JobPlan
 
 
 class Scaling:

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.configuration import Configuration
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.setting import ChoiceSetting, DurationSetting, IntegerSetting, at_least, in_words
 
 _PREFIX = "jobmanager.adaptive-scheduler"

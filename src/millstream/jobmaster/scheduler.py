@@ -26,8 +26,8 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, ClassVar, NamedTuple
 
-from millstream.common.records import record
-from millstream.jobmaster.requirements import Parallelisms, Requirements
+from millstream.common.fast_dataclass import record
+from millstream.jobmaster.parallelism_bounds import Parallelisms, Requirements
 from millstream.jobmaster.scaling_options import ScalingOptions
 
 

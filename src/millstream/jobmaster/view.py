@@ -9,10 +9,10 @@ from typing import Any
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
+from millstream.jobmaster.parallelism_bounds import Bounds
 from millstream.jobmaster.progress import Progress
-from millstream.jobmaster.requirements import Bounds
-from millstream.operators.protocol import Address, JobPlan, Place
-from millstream.operators.traffic import SubtaskTraffic
+from millstream.operators.io_metrics import SubtaskTraffic
+from millstream.operators.messages import Address, JobPlan, Place
 from millstream.operators.vertex import Vertex
 
 # A job that has failed so often in a row in the same way does not get on by starting again.

@@ -26,7 +26,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 
 @record(frozen=True)

@@ -24,10 +24,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.common.errors import DeposedError, InvalidProgramError, MillstreamError
+from millstream.common.fast_dataclass import record
 from millstream.common.job_status import JobStatus
-from millstream.common.records import record
 from millstream.common.run_ids import run_id
-from millstream.leader.cells import Cell, OvertakenError
+from millstream.leader.cas_cells import Cell, OvertakenError
 
 
 def _number(location: str) -> int:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.leader.cells import OvertakenError
+from millstream.leader.cas_cells import OvertakenError
 
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _DATA = "millstream/data"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.leader.cells import Cells
+from millstream.leader.cas_cells import Cells
 from millstream.leader.fence import Fence
 from millstream.leader.options import TYPE, HaOptions
 

@@ -7,11 +7,11 @@ from enum import Enum
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.setting import ChoiceSetting, DurationSetting, TextSetting, at_least, in_words
-from millstream.leader.cells import Cells
+from millstream.leader.cas_cells import Cells
 from millstream.leader.election import Timing
-from millstream.leader.storage_cells import StorageCells
+from millstream.leader.file_cells import StorageCells
 
 
 class HaType(Enum):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.leader.cells import OvertakenError
+from millstream.leader.cas_cells import OvertakenError
 
 log = logging.getLogger("millstream")
 

@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
-from millstream.common.values import detach
+from millstream.common.fast_dataclass import record
+from millstream.common.immutability import detach
+from millstream.operators.async_queue import Fence, InFlight
 from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.failures import FailedFor
 from millstream.operators.functions import UserFunction
-from millstream.operators.in_flight import Fence, InFlight
-from millstream.operators.values import detached
+from millstream.operators.object_reuse import detached
 from millstream.state.kinds import LIST
 from millstream.state.restored import SPLIT_LIST
 from millstream.state.table import BY_NAME

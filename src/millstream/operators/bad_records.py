@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.common.errors import MillstreamError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.operators.failures import shorten
 from millstream.operators.output_tag import OutputTag, check_tag
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.budget import Budget
 from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.columns import Columns
 from millstream.operators.context import RuntimeContext
 from millstream.operators.functions import UserFunction
 from millstream.operators.operator_state import (
@@ -19,6 +18,7 @@ from millstream.operators.operator_state import (
     FunctionSnapshotContext,
     OperatorStateStore,
 )
+from millstream.operators.range_vectorizer import Columns
 from millstream.operators.timers import Timers
 from millstream.state.key_groups import PLAIN_KEYS, hashable
 from millstream.state.keyed import KeyedState

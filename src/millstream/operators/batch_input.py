@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.blocks import Block
-from millstream.operators.edges import Edge
+from millstream.operators.record_writer import Edge
 from millstream.state.keyed import KeyedState
 from millstream.state.kinds import LIST
 from millstream.state.table import BY_NAMESPACE

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any, Protocol
 
+from millstream.common.fast_dataclass import record
+from millstream.common.inferred_types import ANYTHING, Anything, Fixed, Shape, constant, shape_of
 from millstream.common.pickles import dump
-from millstream.common.records import record
-from millstream.common.shapes import ANYTHING, Anything, Fixed, Shape, constant, shape_of
 from millstream.operators.codegen import CodeWriter, Key, Var
 
 # Control elements: (number of records before it, kind, value)

@@ -16,19 +16,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from millstream.cep.event_buffer import Alarms, Waiting, WaitingEvents, by_time
 from millstream.cep.functions import Handler
 from millstream.cep.matcher import Comparator
 from millstream.cep.pattern import Pattern
-from millstream.cep.waiting import Alarms, Waiting, WaitingEvents, by_time
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
-from millstream.operators.matching import Matching, PatternRuntimeContext, StatesOfPattern, set_alarm
 from millstream.operators.metrics import Counter
+from millstream.operators.object_reuse import detached
 from millstream.operators.output_tag import OutputTag
-from millstream.operators.values import detached
+from millstream.operators.pattern_runner import Matching, PatternRuntimeContext, StatesOfPattern, set_alarm
 from millstream.operators.windows.operator import LATE_DROPPED, LATE_SHOWN
 from millstream.state.descriptors import ValueStateDescriptor
 from millstream.state.kinds import LIST, VALUE

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.common.lines import labelled
-from millstream.common.shapes import ANYTHING, within
+from millstream.common.call_site import labelled
+from millstream.common.inferred_types import ANYTHING, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.blocks import Layout
 from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.columns import Columns, chosen
-from millstream.operators.edges import Edge, EdgeWriter
-from millstream.operators.fitting import made_to_fit
+from millstream.operators.coercion_codegen import made_to_fit
+from millstream.operators.object_reuse import detached, keeps_nothing
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import KeyPartitioner
+from millstream.operators.range_vectorizer import Columns, chosen
+from millstream.operators.record_writer import Edge, EdgeWriter
 from millstream.operators.sink import InvokeOperator
 from millstream.operators.source import SourceOperator
-from millstream.operators.values import detached, keeps_nothing
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.edges import Edge
+from millstream.operators.record_writer import Edge
 
 
 class Channel:

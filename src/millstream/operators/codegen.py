@@ -18,12 +18,12 @@ from itertools import count
 from types import FrameType
 from typing import Any
 
+from millstream.common.fast_dataclass import record
+from millstream.common.inferred_types import ANYTHING, Fixed, Shape, constant
 from millstream.common.names import printable
-from millstream.common.records import record
-from millstream.common.shapes import ANYTHING, Fixed, Shape, constant
 from millstream.common.typeinfo import TypeInformation
-from millstream.operators.inference import elements_of, result_of
 from millstream.operators.inline import Expression, inline
+from millstream.operators.return_types import elements_of, result_of
 
 # CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
 MAX_LOOPS = 12

@@ -15,9 +15,9 @@ from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.cep import PatternOperator
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.failures import shorten
-from millstream.operators.matching import Matching
 from millstream.operators.operator_state import OperatorStateStore
 from millstream.operators.output_tag import OutputTag
+from millstream.operators.pattern_runner import Matching
 from millstream.state.descriptors import MapStateDescriptor
 from millstream.state.table import BY_NAMESPACE
 

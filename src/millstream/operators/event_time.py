@@ -9,8 +9,8 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control
 from millstream.operators.chain import ChainNode
 from millstream.operators.channels import Channel
-from millstream.operators.edges import EdgeWriter
-from millstream.operators.guard import Guard
+from millstream.operators.record_writer import EdgeWriter
+from millstream.operators.user_code_guard import Guard
 
 
 class EventTime:

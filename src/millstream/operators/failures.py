@@ -9,9 +9,9 @@ import traceback
 from types import TracebackType
 from typing import Any
 
+from millstream.common.error_rendering import suggestion
 from millstream.common.errors import MillstreamError, TypeMismatchError
-from millstream.common.records import record
-from millstream.common.telling import suggestion
+from millstream.common.fast_dataclass import record
 from millstream.operators.codegen import Site, site_of
 
 _SHOWN = 300

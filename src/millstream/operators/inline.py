@@ -18,7 +18,7 @@ from operator import or_
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 Bind = Callable[[Any, str], str]
 # Given a variable and a place, returns the text of that member of a tuple, None where it is not known.

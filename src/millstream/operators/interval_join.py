@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.values import detach
+from millstream.common.immutability import detach
 from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction

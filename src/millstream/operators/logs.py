@@ -7,8 +7,8 @@ import logging
 from typing import Any
 
 from millstream.common.log_format import SAID
-from millstream.operators.guard import speaker
-from millstream.operators.protocol import LogLine
+from millstream.operators.messages import LogLine
+from millstream.operators.user_code_guard import speaker
 
 # What more than this is said in an epoch is only counted: a log is for people.
 MOST_LINES = 10_000

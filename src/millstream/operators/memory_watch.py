@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+from millstream.common.fast_dataclass import record
 from millstream.common.pickles import dump
-from millstream.common.records import record
 from millstream.common.sizes import in_bytes
 from millstream.state.keyed import KeyedState
 

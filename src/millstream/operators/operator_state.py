@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
 from typing import Any, ClassVar
 
-from millstream.common.values import detach
+from millstream.common.immutability import detach
 from millstream.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, renamed
 from millstream.state.handles import ListState, MapState
 from millstream.state.keyed import KeyedState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Generic
 
 from millstream.common.errors import InvalidProgramError, WrongTypeError
-from millstream.common.missing import JAVA, missing_function
 from millstream.common.type_variables import T
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
+from millstream.common.unsupported import JAVA, missing_function
 
 __all__ = ["OutputTag"]
 

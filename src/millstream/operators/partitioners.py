@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.conversions import Converter
 from millstream.common.errors import MillstreamError, TypeMismatchError
-from millstream.common.shapes import ANYTHING, Shape, within
+from millstream.common.inferred_types import ANYTHING, Shape, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen import CodeWriter
-from millstream.operators.fitting import test_of
+from millstream.operators.coercion_codegen import test_of
 from millstream.operators.functions import UserFunction
-from millstream.operators.inference import result_of
 from millstream.operators.inline import is_path
+from millstream.operators.return_types import result_of
 from millstream.state.key_groups import PLAIN_KEYS, freeze, hashable, key_group, owner
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.chain import ChainCompiler, ChainNode
 from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.context import RuntimeContext
-from millstream.operators.evidence import Kept
+from millstream.operators.failure_capture import Kept
 from millstream.operators.metrics import MetricGroup
 from millstream.state.keyed import KeyedState
 

@@ -6,14 +6,14 @@ import inspect
 from abc import ABC, abstractmethod
 from typing import Any, Generic
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.type_variables import T_contra
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
 from millstream.operators.functions import UserFunction
-from millstream.operators.values import detached
+from millstream.operators.object_reuse import detached
 
 # What a writer hands to the committer for one epoch; pickled on the way.
 Committable = Any

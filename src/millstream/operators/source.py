@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Generic, Self
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
-from millstream.common.shapes import ANYTHING, Shape, Whole
+from millstream.common.fast_dataclass import record
+from millstream.common.inferred_types import ANYTHING, Shape, Whole
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.bad_records import COUNTER, BadRecord, BadRecords

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from millstream.operators.base import Downstream, FunctionOperator
 from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.columns import Columns
-from millstream.operators.values import keeps_nothing
+from millstream.operators.object_reuse import keeps_nothing
+from millstream.operators.range_vectorizer import Columns
 
 
 class MapOperator(FunctionOperator):

@@ -16,26 +16,26 @@ from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
 from millstream.operators.blocks import Frame, Layout
 from millstream.operators.budget import Budget
-from millstream.operators.carried import SHARES, Carried, decode, encode
 from millstream.operators.chain import ChainCompiler
 from millstream.operators.channels import Channel
 from millstream.operators.context import RuntimeContext
-from millstream.operators.earlier import EarlierInput, EarlierWay
-from millstream.operators.edges import Edge, EdgeWriter
+from millstream.operators.diagnostics import Observer
+from millstream.operators.epoch_input_log import Passed
 from millstream.operators.event_time import EventTime
-from millstream.operators.guard import Guard
-from millstream.operators.inbox import Inbox, Queue, Turns
-from millstream.operators.insight import Observer
+from millstream.operators.input_gate import Inbox, Queue, Turns
+from millstream.operators.messages import LevelTask, Progress, SubtaskReport
 from millstream.operators.metrics import MetricGroup
-from millstream.operators.pace import Pace
 from millstream.operators.partitioners import Place
-from millstream.operators.passed import Passed
-from millstream.operators.protocol import LevelTask, Progress, SubtaskReport
-from millstream.operators.reading import OpenShare, Unfinished
+from millstream.operators.pending_splits import OpenShare, Unfinished
+from millstream.operators.record_writer import Edge, EdgeWriter
+from millstream.operators.recovered_input import EarlierInput, EarlierWay
 from millstream.operators.reduce import ReduceOperator
+from millstream.operators.runtime_snapshot import SHARES, Carried, decode, encode
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.source import Share, SourceOperator
 from millstream.operators.subtask_state import SubtaskState
+from millstream.operators.time_slice import Pace
+from millstream.operators.user_code_guard import Guard
 from millstream.operators.vertex import JobSettings, Vertex
 from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.keyed import KeyedState, StateStorage, Version

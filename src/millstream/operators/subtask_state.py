@@ -7,8 +7,8 @@ from functools import partial
 
 from millstream.common.checksums import Checksum
 from millstream.operators.chain import ChainNode
-from millstream.operators.guard import Guard
-from millstream.operators.protocol import LevelTask
+from millstream.operators.messages import LevelTask
+from millstream.operators.user_code_guard import Guard
 from millstream.operators.vertex import JobSettings
 from millstream.state.keyed import KeyedState, StateStorage, Version
 from millstream.state.restored import StoredState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.operators.chain import ChainNode
-from millstream.operators.edges import Edge
+from millstream.operators.record_writer import Edge
 from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend
 

@@ -15,17 +15,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
+from millstream.service.auth_and_cache import Front
 from millstream.service.cluster_api import ClusterApi, Household
-from millstream.service.front import Front
 from millstream.service.http import Refused, refusal
 from millstream.service.jobs_api import JobsApi
 from millstream.service.logs import Heard, RecentLines
 from millstream.service.operations import Operations
 from millstream.service.pages import page_routes
-from millstream.service.pictures.cluster import Slots, slots_beside
-from millstream.service.pictures.jobs import overview_of
 from millstream.service.prometheus import prometheus_routes
 from millstream.service.registry import Registry
+from millstream.service.responses.cluster import Slots, slots_beside
+from millstream.service.responses.jobs import overview_of
 from millstream.service.state_api import StateApi
 from millstream.service.vertices_api import VerticesApi
 from millstream.service.workers import OwnWorkers

@@ -15,10 +15,10 @@ from starlette.types import ASGIApp
 
 from millstream.common.execution_state import ExecutionState
 from millstream.jobmaster.view import JobView
-from millstream.service.asking import ask_app
+from millstream.service.asgi_client import ask_app
 from millstream.service.http import Refused
 from millstream.service.listing import aggregated_metrics, listed_metrics
-from millstream.service.pictures.tasks import vertex_id
+from millstream.service.responses.tasks import vertex_id
 
 # What is asked of a job and of each of its vertices; metrics with their values.
 _OF_JOB = (

@@ -14,7 +14,7 @@ from functools import partial
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.setting import TextSetting
-from millstream.jobmaster.kept_failures import directory_of, files_of
+from millstream.jobmaster.failure_reports import directory_of, files_of
 from millstream.service.app import Service, make_app
 from millstream.service.archive import Archive, archived
 from millstream.service.registry import Entry

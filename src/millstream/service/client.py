@@ -14,8 +14,8 @@ from typing import Any
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
-from millstream.leader.cells import Cells
-from millstream.leader.elector import find_leader
+from millstream.leader.cas_cells import Cells
+from millstream.leader.election_runner import find_leader
 from millstream.leader.options import HaOptions
 from millstream.service.run_file import Found, Gone, running_services
 

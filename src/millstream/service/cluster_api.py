@@ -22,9 +22,9 @@ from millstream.service.http import Refused, an_id, answer, body_of, names_of, s
 from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.logs import Line, RecentLines, text_of
 from millstream.service.operations import Operations
-from millstream.service.pictures import cluster
-from millstream.service.pictures.metrics import Value
-from millstream.service.pictures.tasks import milliseconds
+from millstream.service.responses import cluster
+from millstream.service.responses.metrics import Value
+from millstream.service.responses.tasks import milliseconds
 from millstream.service.workers import LOG, NoWorkers, Workers, python_threads
 
 # What the log of this process is called.

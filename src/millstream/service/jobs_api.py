@@ -18,15 +18,15 @@ from millstream.common.errors import MillstreamError
 from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked_text
 from millstream.graph.transformations import check_parallelism
+from millstream.jobmaster.parallelism_bounds import Bounds
 from millstream.jobmaster.requests import CheckpointRequest, RequirementsRequest, RescaleRequest, SavepointRequest
-from millstream.jobmaster.requirements import Bounds
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, body_of, names_of
 from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.logs import Heard, RecentLines, text_of
 from millstream.service.operations import Operations
-from millstream.service.pictures import checkpoints, jobs, metrics
-from millstream.service.pictures.tasks import milliseconds
 from millstream.service.registry import Entry, Registry
+from millstream.service.responses import checkpoints, jobs, metrics
+from millstream.service.responses.tasks import milliseconds
 
 _MOST_EXCEPTIONS = 20
 

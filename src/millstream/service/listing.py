@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from millstream.service.pictures.metrics import Value, aggregated
+from millstream.service.responses.metrics import Value, aggregated
 
 
 def listed_metrics(found: Mapping[str, Value], wanted: list[str] | None) -> list[dict[str, str]]:

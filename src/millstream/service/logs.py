@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.common.masking import masked_text
 from millstream.operators.logs import line_text
-from millstream.operators.protocol import SlotReport
+from millstream.operators.messages import SlotReport
 
 _LINES = 5000
 # So much of a line is kept.

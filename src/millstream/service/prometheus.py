@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from millstream.service.pictures import metrics
-from millstream.service.pictures.tasks import place_of, vertex_id
 from millstream.service.registry import Entry, Registry
+from millstream.service.responses import metrics
+from millstream.service.responses.tasks import place_of, vertex_id
 
 _NOT_ALLOWED = re.compile("[^a-zA-Z0-9_]")
 _OF_JOB, _OF_TASK = "flink_jobmanager_job_", "flink_taskmanager_job_task_"

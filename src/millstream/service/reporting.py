@@ -16,10 +16,10 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.job_status import JobStatus
 from millstream.common.setting import DurationSetting, TextSetting
 from millstream.jobmaster.view import JobView
-from millstream.service.pictures import metrics
-from millstream.service.pictures.metrics import Value
-from millstream.service.pictures.tasks import vertex_id
 from millstream.service.registry import Entry, Registry
+from millstream.service.responses import metrics
+from millstream.service.responses.metrics import Value
+from millstream.service.responses.tasks import vertex_id
 
 log = logging.getLogger("millstream")
 

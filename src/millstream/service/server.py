@@ -17,15 +17,15 @@ from starlette.types import ASGIApp
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.jobmaster.hearsay import listen
+from millstream.jobmaster.output_listeners import listen
 from millstream.service.app import Service, make_app
 from millstream.service.archiver import Archiver, put_where_settings_say
-from millstream.service.gate import Gate
-from millstream.service.guard import GuardedProtocol, limit_reads
+from millstream.service.connection_limits import GuardedProtocol, limit_reads
 from millstream.service.logs import Heard, RecentLines
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
 from millstream.service.reporting import report
+from millstream.service.request_checks import Gate
 from millstream.service.run_file import RunFile, TokenFile
 from millstream.service.standby import Standby
 

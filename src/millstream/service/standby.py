@@ -9,8 +9,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from millstream.leader.cells import Cells
-from millstream.leader.elector import find_leader
+from millstream.leader.cas_cells import Cells
+from millstream.leader.election_runner import find_leader
 
 
 class Standby:

@@ -21,8 +21,8 @@ from millstream.common.pickles import load
 from millstream.jobmaster.leases import Lease
 from millstream.service.http import Refused, an_id, answer
 from millstream.service.jobs_api import JobsApi
-from millstream.service.pictures.tasks import milliseconds
 from millstream.service.registry import Entry
+from millstream.service.responses.tasks import milliseconds
 
 _MOST_ROWS = 100
 # How long a client's lease on a checkpoint lasts unless the client renews it.

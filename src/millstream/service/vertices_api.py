@@ -13,13 +13,13 @@ from starlette.routing import Route
 from millstream.common.masking import masked_text
 from millstream.operators.sampling import flame_graph
 from millstream.operators.vertex import Vertex
-from millstream.service.explain import explanations
+from millstream.service.diagnosis import explanations
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, names_of
 from millstream.service.jobs_api import JobsApi
 from millstream.service.listing import aggregated_metrics, listed_metrics
-from millstream.service.pictures import insights, metrics, pressure, tasks
-from millstream.service.pictures.jobs import is_over
 from millstream.service.registry import Entry
+from millstream.service.responses import insights, metrics, pressure, tasks
+from millstream.service.responses.jobs import is_over
 
 # Which stacks each kind of flame graph is of: those on which the processor worked, those on which it did not.
 _SAMPLED = {"full": (True, False), "on_cpu": (True,), "off_cpu": (False,)}

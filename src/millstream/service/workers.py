@@ -15,11 +15,11 @@ from typing import Protocol
 from millstream.common.errors import MillstreamError
 from millstream.service.http import Refused
 from millstream.service.logs import Heard, RecentLines, text_of
-from millstream.service.pictures.cluster import Slots, Worker
-from millstream.service.pictures.jobs import is_over
-from millstream.service.pictures.metrics import Value
-from millstream.service.pictures.tasks import LOCAL
 from millstream.service.registry import Registry
+from millstream.service.responses.cluster import Slots, Worker
+from millstream.service.responses.jobs import is_over
+from millstream.service.responses.metrics import Value
+from millstream.service.responses.tasks import LOCAL
 from millstream.spark.executors import Executor, executors, read_log, threads_of
 
 # For so long what Spark said of its executors is told again: they seldom come and go, and to ask Java takes time.

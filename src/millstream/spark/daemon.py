@@ -41,7 +41,7 @@ from pyspark.serializers import read_int, write_int, write_with_length
 from millstream.spark.control import DIRECTORY_VARIABLE
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
 from millstream.spark.processes import die_with_parent, is_alive, kill, name_process, run_child
-from millstream.spark.resident import ReplayedStream, serve
+from millstream.spark.slot_process import ReplayedStream, serve
 
 JOB_PROPERTY = "millstream.job"
 RELEASE_PROPERTY = "millstream.release"
@@ -365,7 +365,7 @@ def main() -> None:
     os.setpgid(0, 0)
     # What every job's plan refers to is loaded here once, not in each slot's process. By name: this package lies
     # below the API and must not depend on it.
-    for name in ("cloudpickle", "millstream.datastream", "millstream.spark.hosting"):
+    for name in ("cloudpickle", "millstream.datastream", "millstream.spark.slot_host"):
         importlib.import_module(name)
     # Nor does each of them look through all that again for garbage.
     gc.collect()

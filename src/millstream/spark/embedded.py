@@ -17,11 +17,11 @@ from typing import Any
 
 from millstream.common.configuration import Configuration
 from millstream.common.memory_on_spark import spark_settings
-from millstream.spark.attached import attachment
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import Gateway, JvmSettings, spark_home
 from millstream.spark.java import find_java
 from millstream.spark.master import LOG_LEVEL, check_settings, hadoop_directories, master_of
+from millstream.spark.session_attachment import attachment
 
 # The configuration's keys for what is said, and for whether Spark's classes come from an archive.
 QUIET = "millstream.quiet"

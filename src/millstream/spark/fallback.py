@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from millstream.jobmaster.engine import EpochFailed, EpochRunner
 from millstream.jobmaster.flow import QUICK
-from millstream.operators.protocol import LevelTask, SlotReport
-from millstream.spark.exchange_epochs import SlotsMissing
+from millstream.operators.messages import LevelTask, SlotReport
+from millstream.spark.resident_epochs import SlotsMissing
 
 log = logging.getLogger("millstream")
 

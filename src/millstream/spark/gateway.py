@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from millstream.common.errors import MillstreamError
-from millstream.spark.archive import ClassArchive, find_archive
 from millstream.spark.java import Java
+from millstream.spark.jvm_class_archive import ClassArchive, find_archive
 from millstream.spark.processes import leave_to_parent
 
 log = logging.getLogger("millstream")

@@ -20,15 +20,15 @@ from pyspark import SparkConf, SparkContext
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.memory_on_spark import spark_settings
-from millstream.common.scratch import socket_directory
 from millstream.common.setting import in_words
-from millstream.spark import control, package
-from millstream.spark.attached import Attachment, attachment
+from millstream.common.temp_dir import socket_directory
+from millstream.spark import control, module_archive
 from millstream.spark.cores import free_cores
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
 from millstream.spark.exchange_settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from millstream.spark.java import Java
 from millstream.spark.master import LOG_LEVEL, as_spark_wants, master_of
+from millstream.spark.session_attachment import Attachment, attachment
 
 DAEMON_MODULE = "millstream.spark.daemon"
 # A job whose slots stay holds one core of a Spark on this machine. There cores are nothing but permits, so there are
@@ -189,7 +189,7 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
         **({} if master.startswith("local") else spark_settings(config)),
         **(_YARN if master == "yarn" else {}),
         **wanted,
-        **({} if master.startswith("local") else package.settings(wanted)),
+        **({} if master.startswith("local") else module_archive.settings(wanted)),
         "spark.master": as_spark_wants(master),
     }
     settings.setdefault("spark.app.name", "millstream")

@@ -23,12 +23,12 @@ from millstream.common.pickles import adopt_main_classes, dump
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.logs import Logged
-from millstream.operators.protocol import JobPlan, LevelTask
-from millstream.operators.slot import SlotRuntime
-from millstream.spark.place import this_place
+from millstream.operators.messages import JobPlan, LevelTask
+from millstream.operators.slot_runner import SlotRuntime
+from millstream.runtime_services import requests, resident, stopwatch, timer_lag, wall_clock
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
+from millstream.spark.worker_location import this_place
 from millstream.stack_sampler import StackSampler
-from millstream.surroundings import requests, resident, stopwatch, timer_lag, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
 _LONG = struct.Struct(">q")

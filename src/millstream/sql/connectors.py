@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.operators.sink import Sink
 from millstream.operators.source import Source
 from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.changes import ALL_CHANGES, INSERTS, Changes
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Expression
+from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, Changes
 from millstream.sql.types import DataType
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.types import DataType, RowField, RowType
 
 

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Any, ClassVar, TypeVar, overload
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.missing import JAVA, missing_function
 from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.unsupported import JAVA, missing_function
 
 _Type = TypeVar("_Type", bound="DataType")
 

@@ -25,8 +25,8 @@ from zlib import compress, decompress
 
 from millstream.common.checksums import Checksum, Summing, checksum_of, crc32, is_digest, matches
 from millstream.common.errors import DamagedStateError, InvalidProgramError
+from millstream.common.fast_dataclass import record
 from millstream.common.pickles import dump
-from millstream.common.records import record
 from millstream.state.kinds import COLUMNS, StateKind, kind_named
 
 _MAGIC = b"MSCL"

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
-from millstream.state.arrays import Arrays
-from millstream.state.hashes import groups_of
+from millstream.state.array_storage import Arrays
 from millstream.state.kinds import COLUMNS
 from millstream.state.table import BY_GROUP, StateTable
+from millstream.state.vector_key_groups import groups_of
 
 # The column with the hashes of keys.
 HASH = "hash"

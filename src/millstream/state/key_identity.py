@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from millstream.common.errors import MillstreamError
-from millstream.common.records import compares_fields
+from millstream.common.fast_dataclass import compares_fields
 
 Identity = Callable[[Any], Any]
 

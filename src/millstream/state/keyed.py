@@ -177,7 +177,7 @@ class KeyedState:
         from millstream.state.column_table import ColumnTable
 
         if self._store is not None:
-            from millstream.state.arrays import InFiles
+            from millstream.state.array_storage import InFiles
 
             live.live_in(InFiles(self._store.path))
         self._tables[name] = ColumnTable(name, live)
@@ -425,7 +425,7 @@ class KeyedState:
 
     def export(self, directory: str, max_parallelism: int, attempt: str) -> StoredState | None:
         """Write everything as a part of a savepoint; return where it is, None when there is nothing."""
-        from millstream.state.export import write_part
+        from millstream.state.savepoint_part import write_part
 
         if not self.has_rows():
             return None

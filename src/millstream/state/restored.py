@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from millstream.common.checksums import Checksum
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.state.changelog import ChangelogFile, Loads, Section, replay
 from millstream.state.key_groups import key_group
 from millstream.state.table import BY_GROUP, BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
@@ -114,7 +114,7 @@ def stored_sections(
         only: the one table that is wanted; without it, all are.
     """
     if stored.is_part:
-        from millstream.state.export import decode_part, read_part
+        from millstream.state.savepoint_part import decode_part, read_part
 
         data = read(stored.file)
         if only_check:

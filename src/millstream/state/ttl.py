@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from millstream.common.values import detach
+from millstream.common.immutability import detach
 from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
 from millstream.state.table import KeyCell, StateTable
 from millstream.state.ttl_config import StateTtlConfig, StateVisibility, UpdateType

@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from enum import Enum
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.time import Duration, Time, to_millis
 
 # As many rows Flink looks at for every record, when nothing else was said.

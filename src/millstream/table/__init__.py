@@ -81,7 +81,7 @@ _GONE = {
 
 
 def __getattr__(name: str) -> object:
-    from millstream.common.missing import missing_class
+    from millstream.common.unsupported import missing_class
 
     if name not in _GONE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.common.configuration import parse_duration_ms
 from millstream.common.errors import MillstreamError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.event_loop import Requests
 from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.common.configuration import Configuration
-from millstream.common.missing import JAVA, missing_class, missing_function
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
+from millstream.common.unsupported import JAVA, missing_class, missing_function
 from millstream.sql.catalog import memory, models
 from millstream.sql.catalog.errors import (
     DatabaseAlreadyExistException,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.catalog import memory, models
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.table.schema import Schema

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.catalog import memory
 from millstream.sql.catalog.errors import (
     PartitionAlreadyExistsException,

@@ -15,7 +15,7 @@ from millstream.sql.plan.nodes import Planned
 from millstream.table.connectors.registry import Connectors
 
 if TYPE_CHECKING:
-    from millstream.table.running import Runner
+    from millstream.table.job_submission import Runner
     from millstream.table.table_result import TableResult
 
 __all__ = ["CompiledPlan"]

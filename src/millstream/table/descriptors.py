@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.common.missing import missing_names
+from millstream.common.unsupported import missing_names
 
 _GONE = "connect() and its descriptors are gone in Flink 2; declare tables with TableDescriptor or CREATE TABLE"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.common.missing import missing_function
+from millstream.common.unsupported import missing_function
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType
 from millstream.table.expression_aggregates import AggregateExpression

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.language import syntax
+from millstream.table.api_syntax import InlineCall, OverNamed
 from millstream.table.expression_base import ExpressionBase, T, tree_of
-from millstream.table.trees import InlineCall, OverNamed
 
 
 class AggregateExpression(ExpressionBase[T]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, Self, TypeVar
 
 from millstream.sql.language import syntax
-from millstream.table.trees import literal
+from millstream.table.api_syntax import literal
 
 T = TypeVar("T")
 

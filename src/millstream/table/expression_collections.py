@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.language import syntax
+from millstream.table.api_syntax import FieldAt
 from millstream.table.expression_base import ExpressionBase, T
-from millstream.table.trees import FieldAt
 
 
 class CollectionExpression(ExpressionBase[T]):

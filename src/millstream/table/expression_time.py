@@ -7,8 +7,8 @@ from typing import Self
 
 from millstream.sql.language import syntax
 from millstream.sql.types import DataTypes
+from millstream.table.api_syntax import TimeMark, WindowBound, interval
 from millstream.table.expression_base import ExpressionBase, T
-from millstream.table.trees import TimeMark, WindowBound, interval
 
 
 class TimeIntervalUnit(Enum):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.common.missing import missing_function
+from millstream.common.unsupported import missing_function
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType
+from millstream.table.api_syntax import Chosen, InlineCall, Range, RowInterval
 from millstream.table.expression import Expression, JsonOnNull, TimePointUnit, tree_of
 from millstream.table.texts import read_expression
-from millstream.table.trees import Chosen, InlineCall, Range, RowInterval
 from millstream.table.udf import UserDefinedFunctionWrapper
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.common.constants import MAX_LONG_VALUE, MIN_LONG_VALUE
-from millstream.common.missing import missing_names
+from millstream.common.unsupported import missing_names
 
 __all__ = ["MAX_LONG_VALUE", "MIN_LONG_VALUE"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.common.missing import missing_class
+from millstream.common.unsupported import missing_class
 
 __all__ = ["HiveModule", "Module", "ModuleEntry"]
 

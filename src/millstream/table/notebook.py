@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from millstream.common.errors import JobCancelledError
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE
-from millstream.sql.plan.kept import ends
+from millstream.sql.plan.state_report import ends
 from millstream.sql.schema import Fields
-from millstream.table.layout import texts_of
+from millstream.table.result_printer import texts_of
 
 if TYPE_CHECKING:
     from millstream.table.table import Table

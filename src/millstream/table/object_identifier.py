@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.errors import ValidationException
 from millstream.table.sql_text import name_as_sql
 

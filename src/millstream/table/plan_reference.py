@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.errors import TableException
 
 __all__ = ["BytesContentPlanReference", "FilePlanReference", "JsonContentPlanReference", "PlanReference"]

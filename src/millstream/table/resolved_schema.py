@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.schema import Fields, TimeAttribute
 from millstream.sql.types import DataType, RowField, RowType

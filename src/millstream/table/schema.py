@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import DataType, NullType, RowType

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.common.missing import missing_class
+from millstream.common.unsupported import missing_class
 
 __all__ = ["ArrowSerializer"]
 

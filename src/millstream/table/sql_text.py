@@ -5,8 +5,8 @@ from __future__ import annotations
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.language import syntax
 from millstream.sql.types import quoted
+from millstream.table.api_syntax import TimeMark
 from millstream.table.summary import summary
-from millstream.table.trees import TimeMark
 
 _INFIX = frozenset(["+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "||"])
 _INFIX_WORDS = frozenset(["LIKE", "SIMILAR TO", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from millstream.sql.language import syntax
-from millstream.table.trees import Chosen, FieldAt, InlineCall, OverNamed, Range, RowInterval, TimeMark, WindowBound
+from millstream.table.api_syntax import (
+    Chosen,
+    FieldAt,
+    InlineCall,
+    OverNamed,
+    Range,
+    RowInterval,
+    TimeMark,
+    WindowBound,
+)
 
 # What the Table API calls the operators of SQL.
 OPERATORS = {

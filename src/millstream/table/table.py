@@ -10,11 +10,11 @@ from millstream.common.errors import InvalidProgramError
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import JoinKind, Node
+from millstream.table.api_syntax import InlineCall, sort_key
+from millstream.table.api_to_syntax import Selection, tables_columns
 from millstream.table.catalog import ResolvedSchema
 from millstream.table.expression import Expression, tree_of
-from millstream.table.selection import Selection, tables_columns
 from millstream.table.table_schema import TableSchema
-from millstream.table.trees import InlineCall, sort_key
 from millstream.table.udf import (
     UserDefinedAggregateFunctionWrapper,
     UserDefinedFunctionWrapper,

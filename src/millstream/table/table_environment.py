@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.missing import JAVA, missing_function
-from millstream.datastream.bridge import Bridge
+from millstream.common.unsupported import JAVA, missing_function
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.table_bridge import Bridge
 from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.language import LanguageFunctions
 from millstream.sql.catalog import memory
@@ -27,23 +27,23 @@ from millstream.table import catalog_objects
 from millstream.table.api_binder import ApiBinder
 from millstream.table.catalog import Catalog, CatalogDescriptor
 from millstream.table.connectors.registry import Connectors
-from millstream.table.elements import batch_of, from_frame, row_type_of, scan_of
+from millstream.table.datastream_bridge import Streams
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
-from millstream.table.frames import arrow_table, as_pandas
+from millstream.table.from_elements import batch_of, from_frame, row_type_of, scan_of
 from millstream.table.function_loading import as_function, loaded_function
+from millstream.table.job_submission import Runner, refuse_unknown
 from millstream.table.model_descriptor import ModelDescriptor
 from millstream.table.module import Module, ModuleEntry
 from millstream.table.plan_reference import PlanReference
-from millstream.table.running import Runner, refuse_unknown
 from millstream.table.settings_map import SettingsMap
 from millstream.table.statement_set import StatementSet
-from millstream.table.streams import Streams
 from millstream.table.table import Table
 from millstream.table.table_config import TableConfig
 from millstream.table.table_descriptor import TableDescriptor
 from millstream.table.table_result import OkResult, RowsResult, TableResult, TextResult
 from millstream.table.texts import read_path
+from millstream.table.to_pandas import arrow_table, as_pandas
 from millstream.table.udf import UserDefinedFunctionWrapper
 from millstream.table.verification import verifier
 

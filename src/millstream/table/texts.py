@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from millstream.sql.language.errors import SqlParserException
+from millstream.sql.language.lexer import Kind, tokens_of
 from millstream.sql.language.statement_grammar import StatementGrammar
 from millstream.sql.language.syntax import Expression
-from millstream.sql.language.tokens import Kind, tokens_of
 from millstream.sql.language.type_grammar import read_type
 from millstream.sql.types import DataType
 

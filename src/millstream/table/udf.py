@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from millstream.common.missing import missing_class
+from millstream.common.unsupported import missing_class
 from millstream.metrics import MetricGroup
 from millstream.sql.types import DataType, MapType, RowType
 from millstream.table.texts import as_data_type

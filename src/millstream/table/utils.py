@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.common.missing import missing_names
+from millstream.common.unsupported import missing_names
 
 __getattr__ = missing_names(
     __name__,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.language import syntax
+from millstream.table.api_syntax import RowInterval, sort_key
 from millstream.table.expression import Expression, tree_of
-from millstream.table.trees import RowInterval, sort_key
 
 __all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
 

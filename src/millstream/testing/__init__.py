@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         WindowHarness,
     )
     from millstream.testing.inspection import TimerView
-    from millstream.testing.local import LocalJob, run_locally
     from millstream.testing.local_environment import LocalEnvironment
-    from millstream.testing.saved import save_checkpoint, save_savepoint, start_from
+    from millstream.testing.local_job import LocalJob, run_locally
+    from millstream.testing.savepoints import save_checkpoint, save_savepoint, start_from
     from millstream.testing.testing_source import ABORT, KILL, TestingSource
     from millstream.testing.values_table import ValuesTable
     from millstream.testing.watermarks import per_element_watermarks
@@ -43,9 +43,9 @@ _HOMES = {
         "WindowHarness",
     ],
     "inspection": ["TimerView"],
-    "local": ["LocalJob", "run_locally"],
+    "local_job": ["LocalJob", "run_locally"],
     "local_environment": ["LocalEnvironment"],
-    "saved": ["save_checkpoint", "save_savepoint", "start_from"],
+    "savepoints": ["save_checkpoint", "save_savepoint", "start_from"],
     "testing_source": ["ABORT", "KILL", "TestingSource"],
     "values_table": ["ValuesTable"],
     "watermarks": ["per_element_watermarks"],

@@ -26,8 +26,8 @@ from millstream.operators.output_tag import OutputTag
 from millstream.operators.process import ProcessContext
 from millstream.testing.clock import ManualClock
 from millstream.testing.inspection import EVENT_TIMERS, PROCESSING_TIMERS, StateView, TimerView
-from millstream.testing.local import LocalJob, MemoryStorage
-from millstream.testing.script import ScriptedInput, record, scripted_stream, watermark
+from millstream.testing.local_job import LocalJob, MemoryStorage
+from millstream.testing.scripted_source import ScriptedInput, record, scripted_stream, watermark
 
 H = TypeVar("H", bound="StreamHarness")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.values import detach
-from millstream.operators.slot import SlotRuntime
+from millstream.common.immutability import detach
+from millstream.operators.slot_runner import SlotRuntime
 from millstream.state.descriptors import AggregatingStateDescriptor
 from millstream.state.key_groups import hashable, thaw
 from millstream.state.keyed import KeyedState

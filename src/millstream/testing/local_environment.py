@@ -9,8 +9,8 @@ from millstream.common.configuration import Configuration
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.launch import Launch, prepare
-from millstream.jobmaster.local_launch import start_here
+from millstream.jobmaster.job_launcher import Launch, prepare
+from millstream.jobmaster.local_launcher import start_here
 from millstream.jobmaster.restart import FixedDelay
 
 # A bounded source is read as a whole.

@@ -14,12 +14,12 @@ from millstream.datastream.connectors.base import Dealt, SplitEnumerator
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind, TableColumn
-from millstream.sql.changes import ALL_CHANGES, Changes
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import to_column
 from millstream.sql.connectors import Connector, Found, LookupSource, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
+from millstream.sql.row_kinds import ALL_CHANGES, Changes
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataType
 from millstream.table.changelog_mode import ChangelogMode

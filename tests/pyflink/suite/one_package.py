@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     names.install(options.checkout)
-    from millstream.datastream.command_line import set_command_line
+    from millstream.datastream.launch_context import set_command_line
 
     set_command_line({"millstream.engine": "local"})
     warnings.simplefilter("ignore")

@@ -7,8 +7,8 @@ import readline
 from collections.abc import Callable
 from pathlib import Path
 
-from millstream.cli.prompt.running import HELP, Running
-from millstream.cli.prompt.typed import completions
+from millstream.cli.prompt.statement_runner import HELP, Running
+from millstream.cli.prompt.word_completion import completions
 from millstream.gateway.completion import Vocabulary
 from millstream.gateway.script_text import is_blank, is_command, split
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
-from millstream.jobmaster import hearsay
+from millstream.jobmaster import output_listeners
 from millstream.operators.context import RuntimeContext
 
 
@@ -46,7 +46,7 @@ class _Committer(Committer):
     def commit(self, committables: list[tuple[int, Any]]) -> None:
         for _, text in committables:
             sys.stdout.write(text)
-            hearsay.tell_printed(self._job_id, text)
+            output_listeners.tell_printed(self._job_id, text)
         sys.stdout.flush()
 
 

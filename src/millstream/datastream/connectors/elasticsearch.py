@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.common.missing import JAVA, missing_function, missing_names
+from millstream.common.unsupported import JAVA, missing_function, missing_names
 from millstream.datastream.connectors.base import CommitContext, Committer, DeliveryGuarantee, Sink, SinkWriter
 from millstream.datastream.connectors.elasticsearch_client import (
     PASSING,

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 _HIDDEN = (".", "_")
 

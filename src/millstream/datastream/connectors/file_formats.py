@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.tags import tagged
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.datastream.connectors.base import BadRecord, BadRecords

@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
-from millstream.common.missing import JAVA, missing_function
 from millstream.common.serialization import Encoder, SimpleStringEncoder
 from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
+from millstream.common.unsupported import JAVA, missing_function
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.buckets import BucketAssigner
 from millstream.datastream.connectors.bulk_files import BulkFileWriter, BulkWriterFactory
@@ -22,7 +22,7 @@ from millstream.datastream.connectors.file_committer import FileCommitter
 from millstream.datastream.connectors.file_writers import FileSinkSettings, RowWriter, TextWriter
 from millstream.datastream.connectors.rolling import OnCheckpointRollingPolicy, OutputFileConfig, RollingPolicy
 from millstream.operators.context import RuntimeContext
-from millstream.surroundings import wall_clock
+from millstream.runtime_services import wall_clock
 
 __all__ = ["BulkFormatBuilder", "FileSink", "RowFormatBuilder", "StreamingFileSink"]
 

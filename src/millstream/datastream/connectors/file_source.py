@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.time import Duration
 from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.file_access import FileAccess, clean_path

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.shapes import Whole
+from millstream.common.inferred_types import Whole
 from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
 
 __all__ = ["NumberSequenceSource"]

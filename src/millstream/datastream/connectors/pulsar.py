@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.common.missing import missing_names
+from millstream.common.unsupported import missing_names
 
 _NAMES = """
     MessageDelayer PulsarSink PulsarSinkBuilder PulsarSource PulsarSourceBuilder RangeGenerator StartCursor

@@ -31,7 +31,7 @@ from millstream.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from millstream.operators.context import RuntimeContext
 
 if TYPE_CHECKING:
-    from millstream.spark.frames import DataFrame, StagedQuery
+    from millstream.spark.dataframes import DataFrame, StagedQuery
 
 # What is done with an epoch: given the rows and the number of the epoch.
 EpochFunction = Callable[["DataFrame", int], object]
@@ -49,7 +49,7 @@ class SparkFrameSource(Source[Row]):
     """
 
     def __init__(self, frame: DataFrame, directory: str | None = None) -> None:
-        from millstream.spark.frames import row_type
+        from millstream.spark.dataframes import row_type
 
         self.name = "Spark DataFrame"
         self._frame: DataFrame | None = frame
@@ -78,7 +78,7 @@ class SparkFrameSource(Source[Row]):
         return not self._is_streaming
 
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
-        from millstream.spark.frames import StagedQuery, delete_staged, stage
+        from millstream.spark.dataframes import StagedQuery, delete_staged, stage
 
         assert self._frame is not None
         if restored is None:
@@ -125,7 +125,7 @@ class _StreamingEnumerator(SplitEnumerator):
         return self._files.snapshot(), frozenset(self._dealt)
 
     def committed(self, snapshot: Any) -> None:
-        from millstream.spark.frames import delete_staged
+        from millstream.spark.dataframes import delete_staged
 
         position, dealt = snapshot
         assert isinstance(position, FilePosition)
@@ -183,7 +183,7 @@ class _Committer(Committer):
     def commit(self, committables: list[tuple[int, tuple[str, bytes]]]) -> None:
         import pyarrow as pa
 
-        from millstream.spark.frames import frame_of
+        from millstream.spark.dataframes import frame_of
 
         epochs: dict[int, list[Any]] = {}
         for _, (transaction, data) in committables:

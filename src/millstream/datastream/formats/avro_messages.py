@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
-from millstream.common.missing import JAVA
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from millstream.common.types import Row
+from millstream.common.unsupported import JAVA
 from millstream.datastream.formats.avro_schema import (
     AvroSchema,
     avro_library,

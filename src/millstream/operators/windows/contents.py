@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from millstream.common.values import detach
+from millstream.common.immutability import detach
 from millstream.operators.functions import UserFunction
 from millstream.state import kinds
 from millstream.state.kinds import StateKind

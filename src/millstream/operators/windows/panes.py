@@ -14,7 +14,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.lookup import look_up
+from millstream.operators.lookup_codegen import look_up
 from millstream.operators.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from millstream.operators.windows.contents import Aggregated, Reduced
 from millstream.operators.windows.operator import WindowOperator

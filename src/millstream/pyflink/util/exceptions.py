@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.common.errors import MillstreamError
-from millstream.common.missing import JAVA, missing_function
+from millstream.common.unsupported import JAVA, missing_function
 from millstream.sql.catalog.errors import (
     DatabaseAlreadyExistException,
     DatabaseNotEmptyException,

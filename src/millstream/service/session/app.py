@@ -9,9 +9,9 @@ from starlette.applications import Starlette
 
 from millstream.service.app import assembled
 from millstream.service.cluster_api import ClusterApi, Household
-from millstream.service.elsewhere_api import ElsewhereApi
 from millstream.service.history import Shelf
 from millstream.service.logs import RecentLines
+from millstream.service.remote_jobs_api import ElsewhereApi
 from millstream.service.session.jobs import SessionJobs
 from millstream.service.session.programs import Programs
 from millstream.service.session.session_api import SessionApi

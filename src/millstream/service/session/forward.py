@@ -7,7 +7,7 @@ from typing import Any
 
 import h11
 
-from millstream.service.asking import Answer
+from millstream.service.asgi_client import Answer
 from millstream.service.http import Refused
 
 # How long a program's process may take to answer.

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from millstream.service.asking import Answer
-from millstream.service.elsewhere_api import unknown
+from millstream.service.asgi_client import Answer
 from millstream.service.history import Shelf
+from millstream.service.remote_jobs_api import unknown
 from millstream.service.session.forward import forward
 from millstream.service.session.programs import Program, Programs
 

@@ -19,14 +19,14 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
-from millstream.common.scratch import socket_directory
+from millstream.common.temp_dir import socket_directory
 from millstream.service.archive import Archive
 from millstream.service.history import Shelf
-from millstream.service.pictures.cluster import Slots
-from millstream.service.session.library import Library
-from millstream.service.session.line import Line
+from millstream.service.responses.cluster import Slots
 from millstream.service.session.output import read_from, trim
 from millstream.service.session.planning import plan_program
+from millstream.service.session.program_channel import Line
+from millstream.service.session.program_store import Library
 from millstream.service.session.slots import SlotPool
 from millstream.service.session.starting import ProgramProcess, Start, Starter
 from millstream.service.session.submission import Submission

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
+from millstream.checkpoint.restore_location import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
 from millstream.common.pipeline_options import PARALLELISM
 from millstream.service.http import Refused, an_id, answer, body_of, read_body, shows
 from millstream.service.session.planning import NotPlanned

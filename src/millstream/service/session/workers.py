@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import quote
 
-from millstream.service.asking import Answer
-from millstream.service.pictures.cluster import Worker
+from millstream.service.asgi_client import Answer
+from millstream.service.responses.cluster import Worker
 from millstream.service.session.forward import forward
 from millstream.service.session.programs import Program, Programs
 from millstream.service.workers import LOG, Placed, SparkExecutors, dealt_out, spark_log, spark_threads

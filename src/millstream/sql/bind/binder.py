@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from millstream.sql.bind import changelogs, insert, steps, windows
+from millstream.sql.bind import changelogs, insert, relation_builder, windows
 from millstream.sql.bind.errors import Refused, located
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.functions import Functions, UserFunction, resolved_user_call
@@ -15,7 +15,7 @@ from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.select import SelectBinder, ordinal, whole_number
 from millstream.sql.bind.table_steps import TableSteps
 from millstream.sql.bind.tables import Connectors, scanned
-from millstream.sql.bind.terms import cast
+from millstream.sql.bind.unbound_calls import cast
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.functions.table import unknown
@@ -93,7 +93,7 @@ class Binder(TableSteps):
             return self.table(query.table)[0]
         if isinstance(query, syntax.SetOperation):
             left, right = self._query(query.left, outer), self._query(query.right, outer)
-            return steps.set_operation(query.operator, query.all, left, right, query.at)
+            return relation_builder.set_operation(query.operator, query.all, left, right, query.at)
         if isinstance(query, syntax.Ordered):
             return self._ordered(query, outer)
         assert isinstance(query, syntax.With)
@@ -104,7 +104,7 @@ class Binder(TableSteps):
                 node = self._query(unordered(inner), outer)
                 if columns and len(columns) != len(node.fields):
                     raise Refused(f"Number of columns must match number of query columns of '{name}'", inner.at)
-                self._named[name] = steps.renamed(node, columns) if columns else node
+                self._named[name] = relation_builder.renamed(node, columns) if columns else node
             return self._query(query.query, outer)
         finally:
             self._named = before
@@ -112,7 +112,7 @@ class Binder(TableSteps):
     def _values(self, query: syntax.Values, outer: Scope | None) -> Node:
         binder = ExpressionBinder(self, Scope(outer=outer))
         rows = [[self.folded(binder.bind(e)) for e in row] for row in query.rows]
-        return steps.rows_of(rows, at=query.at)
+        return relation_builder.rows_of(rows, at=query.at)
 
     def _ordered(self, query: syntax.Ordered, outer: Scope | None) -> Node:
         offset = whole_number(self, query.offset, "OFFSET") or 0
@@ -123,10 +123,10 @@ class Binder(TableSteps):
         else:
             node = self._query(inner, outer)
             order, own = self._order_of(node, query.order), len(node.fields)
-        found = steps.sorted_by(node, order, offset, limit)
+        found = relation_builder.sorted_by(node, order, offset, limit)
         if own < len(node.fields):
-            kept = steps.columns(found.fields)[:own]
-            found = steps.project(found, kept, found.fields.names[:own])
+            kept = relation_builder.columns(found.fields)[:own]
+            found = relation_builder.project(found, kept, found.fields.names[:own])
         return found
 
     def _order_of(self, node: Node, keys: Sequence[syntax.SortKey]) -> list[tuple[int, bool, bool]]:
@@ -151,7 +151,7 @@ class Binder(TableSteps):
     ) -> tuple[Node, Scope]:
         """Return what stands in FROM, and the names it lets see; `hints` are those of its SELECT."""
         if relation is None:
-            return steps.one_row(), Scope(outer=outer)
+            return relation_builder.one_row(), Scope(outer=outer)
         binder = RelationBinder(self, outer, hints)
         found = binder.bind(relation)
         binder.check_hints(found[1])
@@ -181,7 +181,7 @@ class Binder(TableSteps):
         self._views.append(path)
         try:
             with telling_where(text), self.catalogs.at(path[:2]):
-                return steps.renamed(self._query(statement.query, None), names)
+                return relation_builder.renamed(self._query(statement.query, None), names)
         finally:
             self._named = named
             self._views.pop()
@@ -224,7 +224,7 @@ class Binder(TableSteps):
 
     def cast_to(self, node: Node, kinds: Sequence[DataType]) -> Node:
         """Return a relation whose columns have these types."""
-        return steps.cast_to(node, kinds)
+        return relation_builder.cast_to(node, kinds)
 
     def folded(self, expression: Expression) -> Expression:
         """Return the constant that an expression is, or the expression."""

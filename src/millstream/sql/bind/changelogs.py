@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
-from millstream.sql.changes import Changes
 from millstream.sql.expressions import Constant
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import FromChangelog, Node, ToChangelog
+from millstream.sql.row_kinds import Changes
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes, VarCharType
 

@@ -18,7 +18,7 @@ from millstream.sql.bind.aggregates import AggregateBinder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.functions import resolved_user_call
 from millstream.sql.bind.scope import Scope
-from millstream.sql.bind.terms import (
+from millstream.sql.bind.unbound_calls import (
     BOOLEAN,
     GROUP_FUNCTIONS,
     GROUP_WINDOWS,

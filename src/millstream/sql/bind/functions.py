@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql import type_rules
 from millstream.sql.bind.errors import Refused
 from millstream.sql.expressions import Expression

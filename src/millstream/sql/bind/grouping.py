@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from millstream.common.records import record
-from millstream.sql.bind import steps
+from millstream.common.fast_dataclass import record
+from millstream.sql.bind import relation_builder
 from millstream.sql.bind.errors import Refused
-from millstream.sql.bind.terms import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
+from millstream.sql.bind.unbound_calls import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, replaced
 from millstream.sql.plan.nodes import (
     Aggregate,
@@ -133,7 +133,7 @@ class Groups:
         if not columns:
             # Rows must have a column to be rows.
             columns, names = [Constant(IntType(False), 0)], ["$f0"]
-        below = steps.project(self.input, columns, names)
+        below = relation_builder.project(self.input, columns, names)
         if self.has_sets:
             below = self._expanded(below)
         return self._grouped(below, calls, time)
@@ -174,7 +174,7 @@ class Groups:
 
     def _expanded(self, below: Node) -> Node:
         ids = self._set_ids()
-        everything = steps.columns(below.fields)
+        everything = relation_builder.columns(below.fields)
         rows: list[tuple[Expression, ...]] = []
         for present, number in zip(self.sets, ids, strict=True):
             row: list[Expression] = list(everything)

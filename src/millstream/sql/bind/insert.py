@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.sql import type_rules
-from millstream.sql.bind import steps
+from millstream.sql.bind import relation_builder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.tables import context_of, with_options
-from millstream.sql.bind.terms import PROCTIME, cast
+from millstream.sql.bind.unbound_calls import PROCTIME, cast
 from millstream.sql.catalog.manager import InlineView
 from millstream.sql.catalog.tables import ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
@@ -124,7 +124,7 @@ def _aligned(
     if len(given) != len(node.fields):
         raise mismatch("Different number of columns.", node.fields, target, path)
     values: dict[str, Expression] = {}
-    for name, written_value in zip(given, steps.columns(node.fields), strict=True):
+    for name, written_value in zip(given, relation_builder.columns(node.fields), strict=True):
         values[name] = written_value
     values |= partition
     row: list[Expression] = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.sql.bind.functions import AggregateResolved
-from millstream.sql.bind.terms import cast
+from millstream.sql.bind.unbound_calls import cast
 from millstream.sql.expressions import Call, Column, Constant, Expression, walk
 from millstream.sql.functions import aggregates, table
 from millstream.sql.functions.evaluate import folded

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.sql.bind import steps
+from millstream.sql.bind import relation_builder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
-from millstream.sql.bind.terms import PROCTIME, TypedExpression, cast
+from millstream.sql.bind.unbound_calls import PROCTIME, TypedExpression, cast
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Column, Constant, Expression
 from millstream.sql.language import syntax
-from millstream.sql.language.written import written
+from millstream.sql.language.unparser import written
 from millstream.sql.plan.nodes import Definition, Match, MatchStep, Node, Reference
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import DataType, DayTimeIntervalType
@@ -30,7 +30,7 @@ def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) 
     """Return the matches of a pattern in the rows of a node."""
     _check(relation)
     about_rows = ExpressionBinder(binder, scope)
-    columns = steps.columns(node.fields)
+    columns = relation_builder.columns(node.fields)
     names = list(node.fields.names)
 
     def place(e: Expression) -> int:
@@ -54,7 +54,7 @@ def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) 
         Field(name, e.type, TimeAttribute.ROWTIME if measured.is_rowtime(e) else _time_of(e))
         for e, (_, name) in zip(measures, relation.measures, strict=True)
     ]
-    below = steps.project(node, columns, names)
+    below = relation_builder.project(node, columns, names)
     return Match(
         Fields((*own, *made)),
         below,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from millstream.sql.bind import steps
-from millstream.sql.bind.terms import Aggregated, Frame, Overed
+from millstream.sql.bind import relation_builder
+from millstream.sql.bind.unbound_calls import Aggregated, Frame, Overed
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import AggregateCall, Column, Constant, Expression, replaced, walk
 from millstream.sql.functions.evaluate import folded
@@ -62,7 +62,7 @@ def _distance(call: Aggregated) -> tuple[int, ...]:
 
 def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, Place]:
     """Return the node with a column for each expression that an OVER needs, and where that is."""
-    columns = steps.columns(node.fields)
+    columns = relation_builder.columns(node.fields)
     names = list(node.fields.names)
 
     def place(e: Expression) -> int:
@@ -78,4 +78,4 @@ def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, Place]:
             place(e)
         if over.call.condition is not None:
             place(over.call.condition)
-    return steps.project(node, columns, names), place
+    return relation_builder.project(node, columns, names), place

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from millstream.common.records import record
-from millstream.sql.bind import steps
+from millstream.common.fast_dataclass import record
+from millstream.sql.bind import relation_builder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.match import matched
@@ -151,7 +151,9 @@ class RelationBinder:
         if isinstance(relation, syntax.TableFunction):
             return self._function(relation)
         if isinstance(relation, syntax.Unnest):
-            return self._correlated(steps.one_row(), Scope(outer=self._outer), relation, "", (), JoinKind.INNER, None)
+            return self._correlated(
+                relation_builder.one_row(), Scope(outer=self._outer), relation, "", (), JoinKind.INNER, None
+            )
         if isinstance(relation, syntax.Matched):
             below, scope = self.bind(relation.relation)
             found = matched(self._binder, relation, below, scope)
@@ -175,14 +177,16 @@ class RelationBinder:
                     relation.at,
                 )
             _refuse_twice(relation.columns, relation.at)
-            node = steps.renamed(node, relation.columns)
+            node = relation_builder.renamed(node, relation.columns)
         return node, self._scope(node, (relation.name,))
 
     def _function(self, relation: syntax.TableFunction) -> tuple[Node, Scope]:
         if relation.call.name.upper() in self._binder.TABLE_FUNCTIONS:
             node = self._binder.function_of_table(relation.call, self._outer)
             return node, self._scope(node, ())
-        return self._correlated(steps.one_row(), Scope(outer=self._outer), relation, "", (), JoinKind.INNER, None)
+        return self._correlated(
+            relation_builder.one_row(), Scope(outer=self._outer), relation, "", (), JoinKind.INNER, None
+        )
 
     # --- joins
 
@@ -237,7 +241,7 @@ class RelationBinder:
             chosen = {n: (b if kind is JoinKind.RIGHT else a) for n, a, b in merged}
             return node, Scope(scope.sources, {**scope.merged, **chosen}, scope.outer)
         # Of a full join either side may be missing: whichever is there.
-        expressions = steps.columns(node.fields)
+        expressions = relation_builder.columns(node.fields)
         names = list(node.fields.names)
         chosen = {}
         binder = ExpressionBinder(self._binder, scope)
@@ -245,7 +249,7 @@ class RelationBinder:
             chosen[name] = len(expressions)
             expressions.append(binder.call("COALESCE", [expressions[a], expressions[b]]))
             names.append(name)
-        node = steps.project(node, expressions, names)
+        node = relation_builder.project(node, expressions, names)
         extra = Source(_USING, scope.width, Fields(node.fields.fields[scope.width :]))
         return node, Scope((*scope.sources, extra), {**scope.merged, **chosen}, scope.outer)
 
@@ -259,7 +263,7 @@ class RelationBinder:
         columns: tuple[str, ...],
     ) -> tuple[Node, Scope]:
         right = self._binder.query(derived.query, outer=left_scope)
-        right = steps.renamed(right, columns) if columns else right
+        right = relation_builder.renamed(right, columns) if columns else right
         kind = _KINDS[join.kind]
         right_scope = self._scope(right, (name,) if name else ())
         scope = _beside(left_scope, right_scope, derived.at)
@@ -325,7 +329,7 @@ class RelationBinder:
         if not left_scope.sources:
             # There is no relation beside it: the row that stands for none goes.
             only = [Column(f.type, i + len(left.fields)) for i, f in enumerate(fields)]
-            node = steps.project(node, only, right.names)
+            node = relation_builder.project(node, only, right.names)
             return node, Scope.of(node.fields, (name,) if name else (), self._outer)
         return node, with_types(scope, together)
 

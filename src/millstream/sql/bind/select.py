@@ -8,14 +8,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from millstream.common.configuration import parse_duration_ms
-from millstream.common.records import record
-from millstream.sql.bind import steps
+from millstream.common.fast_dataclass import record
+from millstream.sql.bind import relation_builder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.grouping import Groups, GroupWindow, NotGrouped, grouping_sets
 from millstream.sql.bind.over import with_overs
 from millstream.sql.bind.scope import Scope, Source
-from millstream.sql.bind.terms import TypedExpression, has_aggregate, is_over_free
+from millstream.sql.bind.unbound_calls import TypedExpression, has_aggregate, is_over_free
 from millstream.sql.expressions import Column, Constant, Expression
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Join, Node
@@ -51,7 +51,7 @@ class SelectBinder:
         if select.where is not None:
             condition = ExpressionBinder(binder, scope).boolean(select.where, "WHERE")
             self._refuse_aggregate(condition, "WHERE", select.where)
-            node = steps.filtered(node, condition)
+            node = relation_builder.filtered(node, condition)
         self._node, self._scope = node, scope
         self._items = expanded(select.items, scope)
 
@@ -69,10 +69,14 @@ class SelectBinder:
         names = [i.name for i in self._items]
         if not self._select.distinct:
             names += _hidden_names(computed[len(values) :], node.fields.names, names)
-            return steps.project(node, computed, names), _placed(keys, len(values)), len(values)
+            return relation_builder.project(node, computed, names), _placed(keys, len(values)), len(values)
         if hidden:
             raise Refused("Expression in ORDER BY of SELECT DISTINCT must be in the select list", order[0].at)
-        return steps.distinct(steps.project(node, computed, names)), _placed(keys, len(values)), len(values)
+        return (
+            relation_builder.distinct(relation_builder.project(node, computed, names)),
+            _placed(keys, len(values)),
+            len(values),
+        )
 
     def _expressions(self, values: list[Expression] | None = None) -> ExpressionBinder:
         """Return what binds expressions; with the values of items, their aliases can be used."""
@@ -91,10 +95,10 @@ class SelectBinder:
         if select.group is not None or having is not None or any(map(has_aggregate, asked)):
             node, asked, having = self._grouped(asked, having)
         if having is not None:
-            node = steps.filtered(node, having)
+            node = relation_builder.filtered(node, having)
         node, asked = with_overs(node, asked)
         if qualify is not None:
-            node = steps.filtered(node, asked.pop())
+            node = relation_builder.filtered(node, asked.pop())
         return node, asked
 
     # --- ORDER BY

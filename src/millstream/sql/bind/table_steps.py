@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from typing import cast as typed
 
-from millstream.sql.bind import steps
+from millstream.sql.bind import relation_builder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.functions import resolved_user_call
 from millstream.sql.bind.relations import Given, joined_fields
 from millstream.sql.bind.scope import Scope
-from millstream.sql.bind.terms import cast, has_aggregate
+from millstream.sql.bind.unbound_calls import cast, has_aggregate
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Join, JoinKind, Node, Project, Sort, TableAggregate
@@ -32,7 +32,7 @@ class TableSteps:
         bound = ExpressionBinder(typed("Binder", self), Scope.of(node.fields)).boolean(condition, "filter")
         if has_aggregate(bound):
             raise Refused("An aggregate cannot stand in a filter; group first")
-        return steps.filtered(node, bound)
+        return relation_builder.filtered(node, bound)
 
     def changelog(self, function: str, node: Node, arguments: Sequence[syntax.Expression]) -> Node:
         """Return changes as rows, or rows as changes."""
@@ -72,7 +72,7 @@ class TableSteps:
         assert resolved.type is not None
         given = [cast(a, t) for a, t in zip(given, resolved.arguments, strict=True)]
         width = len(keyed)
-        below = steps.project(node, [*keyed, *given], [f"$f{i}" for i in range(width + len(given))])
+        below = relation_builder.project(node, [*keyed, *given], [f"$f{i}" for i in range(width + len(given))])
         if isinstance(resolved.type, RowType):
             made = list(zip(resolved.type.names, resolved.type.field_types(), strict=True))
         else:
@@ -102,11 +102,11 @@ class TableSteps:
 
     def set_operation(self, operator: str, all_: bool, left: Node, right: Node) -> Node:
         """Return UNION, INTERSECT or EXCEPT."""
-        return steps.set_operation(operator, all_, left, right)
+        return relation_builder.set_operation(operator, all_, left, right)
 
     def distinct(self, node: Node) -> Node:
         """Return each row once."""
-        return steps.distinct(node)
+        return relation_builder.distinct(node)
 
     def order(self, node: Node, keys: Sequence[syntax.SortKey]) -> Node:
         """Return rows in an order."""
@@ -139,4 +139,4 @@ class TableSteps:
         every = [*names, *node.fields.names[len(names) :]]
         if len(set(every)) < len(every):
             raise Refused(f"Ambiguous column name: {next(n for n in every if every.count(n) > 1)}")
-        return steps.renamed(node, every)
+        return relation_builder.renamed(node, every)

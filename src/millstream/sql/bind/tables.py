@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from millstream.sql.bind import steps
+from millstream.sql.bind import relation_builder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
-from millstream.sql.bind.terms import cast
+from millstream.sql.bind.unbound_calls import cast
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind
 from millstream.sql.connectors import TableContext, TableSink, TableSource
 from millstream.sql.expressions import Column, Expression
@@ -100,7 +100,7 @@ def declared(binder: Binder, scan: Node, table: CatalogTable) -> Node:
         else:
             read = Column(scan.fields[places[column.name]].type, places[column.name])
             expressions.append(cast(read, column.type) if column.kind is ColumnKind.METADATA else read)
-    node = steps.project(scan, expressions, [c.name for c in table.columns])
+    node = relation_builder.project(scan, expressions, [c.name for c in table.columns])
     if table.watermark is None:
         return node
     rowtime, strategy = table.watermark

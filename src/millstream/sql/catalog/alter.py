@@ -12,7 +12,7 @@ from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s
 from millstream.sql.language import syntax
-from millstream.sql.language.written import written
+from millstream.sql.language.unparser import written
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder

@@ -6,9 +6,9 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.bind.binder import Binder, telling_where
-from millstream.sql.bind.qualified import qualified
+from millstream.sql.bind.view_expansion import qualified
 from millstream.sql.catalog import alter, show
 from millstream.sql.catalog.declarations import declared
 from millstream.sql.catalog.manager import CatalogManager, InlineView
@@ -17,7 +17,7 @@ from millstream.sql.catalog.models import declared as declared_model
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.errors import CatalogException, ValidationException
 from millstream.sql.language import statements as s
-from millstream.sql.language.written import written_query
+from millstream.sql.language.unparser import written_query
 from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes

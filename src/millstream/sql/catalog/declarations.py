@@ -13,7 +13,7 @@ from millstream.sql.bind.tables import is_source_watermark, read_expression
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements
-from millstream.sql.language.written import written
+from millstream.sql.language.unparser import written
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataType, LocalZonedTimestampType, NullType, TimestampType
 

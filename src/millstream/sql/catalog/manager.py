@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.spelling import closest
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
 from millstream.sql.catalog.models import Models

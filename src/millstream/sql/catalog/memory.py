@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.catalog.errors import DatabaseNotExistException
 from millstream.sql.catalog.models import CatalogModel
 from millstream.sql.catalog.tables import CatalogTable

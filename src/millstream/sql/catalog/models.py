@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.catalog.tables import TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s

@@ -11,7 +11,7 @@ from millstream.sql.catalog.models import CatalogModel
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s
-from millstream.sql.language.written import name, path, string
+from millstream.sql.language.unparser import name, path, string
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import DataType, DataTypes
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.sql.columns.growing import GrowingColumn
+from millstream.sql.columns.append_buffer import Growing
+from millstream.sql.columns.appendable_column import GrowingColumn
 from millstream.sql.columns.index import Slots, first_rows, index_for
-from millstream.sql.columns.keyed import Kept, filled
-from millstream.sql.columns.room import Growing
+from millstream.sql.columns.keyed_columns import Kept, filled
 
 # Keys stay known when they are taken out, because they often come again: up to so many, of which most do not.
 _MOST_IDLE = 1 << 16

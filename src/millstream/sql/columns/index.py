@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.sql.columns.append_buffer import Growing
 from millstream.sql.columns.keys import Grouped, grouped, hashable_values
-from millstream.sql.columns.room import Growing
-from millstream.sql.columns.words import Word, columns_of, count_of_words, have_words, words_of
-from millstream.state.arrays import IN_MEMORY, Arrays
+from millstream.sql.columns.packed_keys import Word, columns_of, count_of_words, have_words, words_of
+from millstream.state.array_storage import IN_MEMORY, Arrays
 
 Slots = NDArray[np.int64]
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.columns.numbers import is_number_like, plain, valid_of
-from millstream.state.hashes import hashes_of_ints, hashes_of_texts
 from millstream.state.key_groups import stable_hash
+from millstream.state.vector_key_groups import hashes_of_ints, hashes_of_texts
 
 _NULL_HASH = stable_hash(None)
 _MOST_COMBINED = 1 << 62

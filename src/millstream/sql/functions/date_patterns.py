@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 MONTHS = [
     *("January", "February", "March", "April", "May", "June"),

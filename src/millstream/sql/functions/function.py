@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.expressions import Constant, Expression
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType

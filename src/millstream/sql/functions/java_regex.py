@@ -10,7 +10,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 
 _LINE_ENDS = "\\n\\r\\x85\\u2028\\u2029"
 _NO_LINE_END = f"[^{_LINE_ENDS}]"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.columns.text import java_double
 
 

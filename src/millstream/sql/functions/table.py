@@ -25,7 +25,19 @@ from millstream.sql.types import (
 )
 
 _FAMILIES = (
-    *("arithmetic", "comparison", "forms", "casts", "values", "math", "strings", "texts", "patterns", "codes", "clock"),
+    *(
+        "arithmetic",
+        "comparison",
+        "lazy_functions",
+        "casts",
+        "values",
+        "math",
+        "strings",
+        "texts",
+        "regex",
+        "encodings",
+        "clock",
+    ),
     *("dates", "formatting", "collections", "json_functions", "aggregates"),
 )
 

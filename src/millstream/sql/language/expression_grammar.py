@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from millstream.sql.language import json_grammar
 from millstream.sql.language.keywords import RESERVED, RESERVED_FUNCTIONS
+from millstream.sql.language.lexer import Kind
 from millstream.sql.language.reader import Reader
 from millstream.sql.language.syntax import (
     Bound,
@@ -28,7 +29,6 @@ from millstream.sql.language.syntax import (
     Symbol,
     Window,
 )
-from millstream.sql.language.tokens import Kind
 from millstream.sql.language.type_grammar import read_type
 
 # How tightly operators bind, from the loosest.

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from millstream.sql.language.expression_grammar import ExpressionGrammar
 from millstream.sql.language.keywords import RESERVED
+from millstream.sql.language.lexer import Kind
 from millstream.sql.language.match_grammar import read_match
 from millstream.sql.language.syntax import (
     Aliased,
@@ -31,7 +32,6 @@ from millstream.sql.language.syntax import (
     Window,
     With,
 )
-from millstream.sql.language.tokens import Kind
 
 _QUERY_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
 _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")

@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar
 
 from millstream.sql.language.errors import refused
 from millstream.sql.language.keywords import RESERVED
-from millstream.sql.language.tokens import Kind, Token, tokens_of
+from millstream.sql.language.lexer import Kind, Token, tokens_of
 
 _Found = TypeVar("_Found")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from millstream.sql.language.lexer import Kind
 from millstream.sql.language.statements import (
     AlterFunction,
     AlterModel,
@@ -44,7 +45,6 @@ from millstream.sql.language.statements import (
 )
 from millstream.sql.language.syntax import Expression
 from millstream.sql.language.table_grammar import TableGrammar
-from millstream.sql.language.tokens import Kind
 
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.language.syntax import Expression, Node, Query
 from millstream.sql.types import DataType
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.sql.language.lexer import Kind
 from millstream.sql.language.query_grammar import QueryGrammar
 from millstream.sql.language.statements import (
     AlterTable,
@@ -15,7 +16,6 @@ from millstream.sql.language.statements import (
     Watermark,
     Written,
 )
-from millstream.sql.language.tokens import Kind
 from millstream.sql.language.type_grammar import read_type
 
 _LIKE_RULES = ("ALL", "CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from millstream.sql.language.lexer import Kind
 from millstream.sql.language.reader import Reader
-from millstream.sql.language.tokens import Kind
 from millstream.sql.types import (
     MOST_LENGTH,
     ArrayType,

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed import Columns, Kept, read, written
+from millstream.sql.columns.keyed_columns import Columns, Kept, read, written
 from millstream.sql.columns.numbers import Valid, decimals, from_plain, is_number_like, plain, unscaled, valid_of
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.running import Running, RunningNumbers
+from millstream.sql.operators.running_aggregates import Running, RunningNumbers
 from millstream.sql.operators.segments import Segments
 
 # Which rows count for an aggregate: in the order of segments; None for all.

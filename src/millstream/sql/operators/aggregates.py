@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed import Columns, Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Columns, Kept, KeyedColumns
 from millstream.sql.columns.keys import grouped, stable_order
 from millstream.sql.columns.numbers import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import Accumulator, vector_accumulator
 from millstream.sql.operators.object_accumulators import object_accumulator
-from millstream.sql.operators.running import Running
+from millstream.sql.operators.running_aggregates import Running
 from millstream.sql.operators.segments import Ints, Segments
 from millstream.sql.operators.user_aggregates import UserAccumulator
 

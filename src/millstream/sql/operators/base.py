@@ -18,14 +18,14 @@ from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.partitioners import Append, Partitioner, Place
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
-from millstream.sql.columns.waiting import Arrangement, WaitingRows
+from millstream.sql.columns.spillable_rows import Arrangement, WaitingRows
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.context import EvaluationContext
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.state.column_table import ColumnTable
-from millstream.state.hashes import groups_of
 from millstream.state.kinds import COLUMNS
 from millstream.state.spill_file import SpillFile
+from millstream.state.vector_key_groups import groups_of
 
 # So many rows are in a batch that an operator makes of much it has kept.
 BATCH_ROWS = 1 << 14

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed import FreshColumns
+from millstream.sql.columns.keyed_columns import FreshColumns
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.base import BATCH_ROWS
 from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
-from millstream.sql.operators.overflow import Overflowing
+from millstream.sql.operators.spilling import Overflowing
 
 
 class BatchGroupAggregateOperator(Overflowing, GroupAggregateOperator):

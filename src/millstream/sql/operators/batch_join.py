@@ -16,13 +16,13 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.matches import Ints, Mask, Matches, can_match
-from millstream.sql.columns.waiting import BINS, SLAB_BYTES, InBins, WaitingRows, slabs
+from millstream.sql.columns.spillable_rows import BINS, SLAB_BYTES, InBins, WaitingRows, slabs
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import EmitsStepByStep, Evaluating
 from millstream.sql.operators.join import JoinSide
 from millstream.sql.operators.pairing import side_by_side
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import JoinKind
 
 _LEFT, _RIGHT = 0, 1

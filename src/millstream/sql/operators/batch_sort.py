@@ -10,7 +10,7 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.order import Order, sorted_rows
-from millstream.sql.columns.waiting import InRuns, Ints, WaitingRows
+from millstream.sql.columns.spillable_rows import InRuns, Ints, WaitingRows
 from millstream.sql.operators.base import BATCH_ROWS, EmitsStepByStep
 
 # Rows behind the last that is asked for are forgotten when so many have come.

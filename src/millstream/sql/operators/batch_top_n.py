@@ -15,7 +15,7 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.order import Order, sorted_rows
-from millstream.sql.columns.waiting import SLAB_BYTES, InBins, Ints, slabs
+from millstream.sql.columns.spillable_rows import SLAB_BYTES, InBins, Ints, slabs
 from millstream.sql.operators.base import EmitsStepByStep, pieces
 from millstream.sql.operators.frames import starts_of
 

@@ -8,7 +8,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Call, Column, Expression, UserCall, replaced, walk
 from millstream.sql.functions.evaluate import can_fail, compiled_all, condition, is_same_each_time, makes_json
 from millstream.sql.operators.base import Evaluating
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 
 
 class CalcOperator(Evaluating):

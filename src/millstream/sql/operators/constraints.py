@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numbers import valid_of

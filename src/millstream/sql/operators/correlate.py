@@ -14,7 +14,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.base import Evaluating
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.types import ArrayType, DataType, MapType, MultisetType, RowType
 
 # How many rows a function makes of each row, and their columns.

@@ -12,7 +12,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Column, Constant, Expression
 from millstream.sql.functions.evaluate import compiled
 from millstream.sql.operators.base import Evaluating
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 
 
 class ExpandOperator(Evaluating):

@@ -10,11 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed import Columns, Kept
+from millstream.sql.columns.keyed_columns import Columns, Kept
 from millstream.sql.columns.numbers import Valid, from_python, python_values, valid_of
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import Accumulator, Counted, both, differing
-from millstream.sql.operators.running import Running
+from millstream.sql.operators.running_aggregates import Running
 from millstream.sql.operators.segments import Ints, Segments
 
 

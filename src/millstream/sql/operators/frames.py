@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.columns.numbers import valid_of
 from millstream.sql.columns.order import sorted_rows
 from millstream.sql.expressions import AggregateCall

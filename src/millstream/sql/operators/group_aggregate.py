@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import first_rows
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
 from millstream.sql.columns.numbers import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import differing
 from millstream.sql.operators.aggregates import TOUCHED, Aggregates, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 from millstream.sql.operators.changelog import Changelog
-from millstream.sql.operators.running import Running
+from millstream.sql.operators.running_aggregates import Running
 from millstream.sql.operators.segments import Ints, Segments
 
 # How many rows a key has, where rows can be taken back.

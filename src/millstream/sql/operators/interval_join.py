@@ -14,15 +14,15 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows
 from millstream.sql.columns.matches import can_match
 from millstream.sql.columns.numbers import plain
-from millstream.sql.columns.rows import Ints, KeyedRows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
 from millstream.sql.operators.join import JoinSide
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import JoinKind
 
 _LEFT, _RIGHT = 0, 1

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
 from millstream.sql.columns.numbers import valid_of
-from millstream.sql.columns.rows import Ints, KeyedRows, Mask
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import narrow_condition
 from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import JoinKind
 
 _LEFT, _RIGHT = 0, 1

@@ -16,7 +16,7 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.bundle import Bundle
-from millstream.sql.columns.keyed import Columns, FreshColumns, Kept
+from millstream.sql.columns.keyed_columns import Columns, FreshColumns, Kept
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates, signs_of
 from millstream.sql.operators.base import BatchOperator, pieces

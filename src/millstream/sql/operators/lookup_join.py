@@ -18,7 +18,7 @@ from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.base import Evaluating
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.types import DataType
 
 Rows = NDArray[np.int64]

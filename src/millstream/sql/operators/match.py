@@ -23,16 +23,16 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows
 from millstream.sql.columns.numbers import from_python, plain, python_values
 from millstream.sql.columns.order import sorted_rows
-from millstream.sql.columns.rows import Ints, KeyedRows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall, Column, replaced
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.aggregates import Aggregates
 from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import Definition, Match, MatchStep, Node, Reference
 
 # A row: its values, and which of the conditions on the row alone it fulfils.

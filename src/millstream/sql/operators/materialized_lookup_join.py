@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, Batch
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
 from millstream.sql.columns.numbers import from_python, python_values
 from millstream.sql.operators.aggregates import TOUCHED
 from millstream.sql.operators.base import KeyedBatchOperator

@@ -18,7 +18,7 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes
-from millstream.sql.columns.waiting import SLAB_BYTES, InRuns, WaitingRows
+from millstream.sql.columns.spillable_rows import SLAB_BYTES, InRuns, WaitingRows
 from millstream.sql.operators.batch_join import BatchJoinOperator
 from millstream.sql.operators.batch_sort import in_order
 from millstream.sql.operators.join import JoinSide

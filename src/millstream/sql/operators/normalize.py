@@ -11,8 +11,8 @@ from millstream.sql.columns.batch import DELETE, Batch
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import Evaluating
-from millstream.sql.operators.last_row import LastRowOperator
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.deduplicate import LastRowOperator
+from millstream.sql.operators.query_context import Session
 
 
 class FilteredLastRowOperator(Evaluating, LastRowOperator):

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed import Columns, Kept
+from millstream.sql.columns.keyed_columns import Columns, Kept
 from millstream.sql.columns.numbers import Valid, from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import Accumulator, Counted
 from millstream.sql.operators.first_last import FirstOrLastEver
-from millstream.sql.operators.running import Running, RunningNumbers, RunningObjects
+from millstream.sql.operators.running_aggregates import Running, RunningNumbers, RunningObjects
 from millstream.sql.operators.segments import Segments
 
 _TEXT = pa.string()

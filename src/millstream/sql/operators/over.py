@@ -15,9 +15,9 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_rows import KeyedRows
 from millstream.sql.columns.numbers import plain
-from millstream.sql.columns.rows import KeyedRows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import TOUCHED, Aggregates

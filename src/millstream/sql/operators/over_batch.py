@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed import KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns
+from millstream.sql.columns.keyed_rows import Mask, equal_values
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import is_number_like, plain, unscaled, valid_of
 from millstream.sql.columns.order import sorted_rows
-from millstream.sql.columns.rows import Mask, equal_values
-from millstream.sql.columns.waiting import InBins
+from millstream.sql.columns.spillable_rows import InBins
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates

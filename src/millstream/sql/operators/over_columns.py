@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask, equal_values
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.order import sorted_rows
-from millstream.sql.columns.rows import Ints, KeyedRows, Mask, equal_values
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import VARIANCES
 from millstream.sql.operators.base import KeyedBatchOperator
+from millstream.sql.operators.over_affected_rows import Surrounded, surroundings
 from millstream.sql.operators.over_batch import Partitions
-from millstream.sql.operators.surroundings import Surrounded, surroundings
 from millstream.sql.plan.nodes import OverSpec
 from millstream.sql.types import DataTypes
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_rows import Ints, Mask
 from millstream.sql.columns.keys import grouped, stable_order
 from millstream.sql.columns.matches import can_match
-from millstream.sql.columns.rows import Ints, Mask
 from millstream.sql.plan.nodes import JoinKind
 
 Holds = Callable[[Batch], Mask]

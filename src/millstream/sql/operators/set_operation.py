@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
 from millstream.sql.operators.aggregates import TOUCHED, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
-from millstream.sql.operators.overflow import Overflowing
 from millstream.sql.operators.segments import Ints, Segments
+from millstream.sql.operators.spilling import Overflowing
 
 _SIDES = ("left", "right")
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.order import Order, sorted_rows
-from millstream.sql.columns.rows import Ints, KeyedRows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.operators.aggregates import signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces

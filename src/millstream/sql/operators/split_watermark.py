@@ -22,7 +22,7 @@ from millstream.sql.errors import TableException
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 
 
 def _read_highest(highest: int) -> _Highest:

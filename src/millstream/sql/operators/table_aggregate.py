@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import TOUCHED, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces

@@ -18,16 +18,16 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows
 from millstream.sql.columns.matches import can_match
 from millstream.sql.columns.numbers import plain
-from millstream.sql.columns.rows import Ints, KeyedRows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
 from millstream.sql.operators.frames import places_before
 from millstream.sql.operators.join import JoinSide
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 
 # Versions that are over are removed when there are this many, then when there are twice as many as were left.
 _MANY = 1 << 12

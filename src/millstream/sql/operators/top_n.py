@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
 from millstream.sql.columns.numbers import from_python, is_number_like, plain, python_values
 from millstream.sql.columns.order import Order, sort_key
 from millstream.sql.operators.aggregates import TOUCHED

@@ -12,7 +12,7 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.user import OpenedAggregate
 from millstream.sql.operators.object_accumulators import ObjectAccumulator
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 
 
 class SessionAggregate:

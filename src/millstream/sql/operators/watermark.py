@@ -16,7 +16,7 @@ from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import compiled
 from millstream.sql.operators.base import Evaluating
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 
 
 class RowWatermarkOperator(Evaluating):

@@ -12,7 +12,7 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import from_plain, plain
 from millstream.sql.columns.zones import is_utc, zone_named

@@ -9,7 +9,7 @@ from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import Evaluating
 from millstream.sql.operators.pairing import joined
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.operators.window_aggregate import WindowTimes
 from millstream.sql.operators.window_rows import KeptInput, WindowRowsOperator, by_trigger
 from millstream.sql.plan.nodes import JoinKind

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_rows import Ints
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.order import Order, sorted_rows
-from millstream.sql.columns.rows import Ints
 from millstream.sql.operators.base import pieces
 from millstream.sql.operators.frames import starts_of
 from millstream.sql.operators.window_aggregate import WindowTimes

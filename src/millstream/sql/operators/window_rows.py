@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.rows import Ints, KeyedRows
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows
 from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.sql.operators.window_aggregate import WindowTimes
 from millstream.sql.operators.windowing import local_times

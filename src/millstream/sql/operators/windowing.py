@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.columns.zones import arrow_zone, is_utc, zone_named
 from millstream.sql.plan.nodes import WindowKind, WindowSpec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.plan import nodes as n
 
 _MINI_BATCH = "table.exec.mini-batch.enabled"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from millstream.sql.changes import ALL_CHANGES, INSERTS, Changes
 from millstream.sql.expressions import columns_of, conjuncts
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.keys import Keys, finds_one
+from millstream.sql.plan.upsert_keys import Keys, finds_one
+from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, Changes
 from millstream.sql.schema import TimeAttribute
 
 Kinds = frozenset[Changes]

@@ -6,8 +6,8 @@ condition leaves a share by its kind. The planner does not ask; the figures are 
 
 from __future__ import annotations
 
+from millstream.common.fast_dataclass import record
 from millstream.common.java_text import java_number
-from millstream.common.records import record
 from millstream.sql.expressions import Call, Expression, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.distribution import exchanges

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from millstream.sql.catalog.tables import ColumnKind
-from millstream.sql.changes import INSERTS
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Column, Expression, columns_of, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import UPDATE_FAST, Kinds
-from millstream.sql.plan.keys import Keys
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.non_deterministic import non_deterministic
 from millstream.sql.plan.text import Style, by_place, text
+from millstream.sql.plan.upsert_keys import Keys
+from millstream.sql.row_kinds import INSERTS
 
 STRATEGY = "table.optimizer.non-deterministic-update.strategy"
 Columns = frozenset[int]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from millstream.sql.changes import Changes
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.advice import Advice, advised
 from millstream.sql.plan.costs import Costs
 from millstream.sql.plan.distribution import exchanges
-from millstream.sql.plan.kept import state_text
 from millstream.sql.plan.names import changelog_call, frame_text, name_of, record_type
 from millstream.sql.plan.planner import plan
+from millstream.sql.plan.state_report import state_text
 from millstream.sql.plan.subqueries import Subquery
 from millstream.sql.plan.text import Style, by_place, constant_text, text, type_text
+from millstream.sql.row_kinds import Changes
 
 _KINDS = (
     (Changes.INSERT, "I"),

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
 
-from millstream.sql.changes import INSERTS
 from millstream.sql.expressions import Call, Column, Constant, Expression, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import Kinds
+from millstream.sql.row_kinds import INSERTS
 from millstream.sql.schema import Fields
 
 

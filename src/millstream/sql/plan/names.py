@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from millstream.sql.changes import INSERTS
 from millstream.sql.expressions import Column, Expression, conjuncts
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.accumulated import Accumulated
+from millstream.sql.plan.partial_aggregates import Accumulated
 from millstream.sql.plan.text import Style, aggregate_text, by_name, constant_text, function_text, text, type_text
+from millstream.sql.row_kinds import INSERTS
 
 Order = Sequence[tuple[int, bool, bool]]
 

@@ -11,11 +11,11 @@ from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.changes import ALL_CHANGES, Changes
 from millstream.sql.connectors import TableSink, TableSource
 from millstream.sql.expressions import AggregateCall, Constant, Expression
+from millstream.sql.row_kinds import ALL_CHANGES, Changes
 from millstream.sql.schema import Fields
 from millstream.sql.types import DataType
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from millstream.sql.plan.nodes import Node
 from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.rules.calcs import merge_calcs, remove_calc, skip_renaming, to_calc
-from millstream.sql.plan.rules.columns import prune_columns
+from millstream.sql.plan.rules.column_pruning import prune_columns
 from millstream.sql.plan.rules.distinct_split import split_distinct
+from millstream.sql.plan.rules.emit_strategy import fired
 from millstream.sql.plan.rules.factoring import factor_conditions
-from millstream.sql.plan.rules.filters import filters_into_scan, push_filter, push_join_condition
-from millstream.sql.plan.rules.firing import fired
+from millstream.sql.plan.rules.filter_pushdown import filters_into_scan, push_filter, push_join_condition
 from millstream.sql.plan.rules.folding import fold_constants
 from millstream.sql.plan.rules.intervals import find_interval_join
 from millstream.sql.plan.rules.join_order import order_joins
@@ -21,7 +21,7 @@ from millstream.sql.plan.rules.lookups import find_lookup_join
 from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
 from millstream.sql.plan.rules.sources import filter_in_normalize, limit_scan, normalize_changes, share_scans
 from millstream.sql.plan.rules.subqueries import without_subqueries
-from millstream.sql.plan.rules.times import check_times, retimed
+from millstream.sql.plan.rules.time_attributes import check_times, retimed
 from millstream.sql.plan.rules.window_rows import find_window_join, find_window_rank
 from millstream.sql.plan.rules.windows import find_window_aggregate
 

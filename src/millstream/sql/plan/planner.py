@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from millstream.common.configuration import parse_duration_ms
-from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import (
@@ -27,7 +26,6 @@ from millstream.sql.plan.changelog import (
     takes_inserts_alone,
 )
 from millstream.sql.plan.determinism import STRATEGY, Determinism
-from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.monotonic import is_ordered_by, monotonic
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized, shared
@@ -35,8 +33,10 @@ from millstream.sql.plan.records import INPUTS, RecordEncoder, tag_of
 from millstream.sql.plan.refused_settings import check_settings
 from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.rules.mini_batch import assign_mini_batches
-from millstream.sql.plan.rules.phases import split_aggregate
+from millstream.sql.plan.rules.two_phase_aggregate import split_aggregate
 from millstream.sql.plan.sinks import prepared, takes_new_halves
+from millstream.sql.plan.upsert_keys import Keys, keys_of
+from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.schema import TimeAttribute
 
 _WINDOWED = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import ValidationException
 from millstream.sql.plan.changelog import Kinds
-from millstream.sql.plan.keys import Keys
 from millstream.sql.plan.nodes import Node, Scan, Single, Sink, StreamScan, ToStream
+from millstream.sql.plan.upsert_keys import Keys
+from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.schema import TimeAttribute
 
 # What ON CONFLICT can do that sees a second row of a primary key.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.expressions import Column, Expression, replaced
 from millstream.sql.plan.nodes import Node
 

@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.partitioners import GlobalPartitioner, Partitioner
-from millstream.sql.changes import Changes
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates
@@ -17,8 +16,9 @@ from millstream.sql.operators.local_aggregate import MOST_ROWS, LocalGroupAggreg
 from millstream.sql.operators.table_aggregate import TableAggregateOperator
 from millstream.sql.operators.user_aggregates import in_session
 from millstream.sql.plan import nodes
-from millstream.sql.plan.accumulated import can_be_split
 from millstream.sql.plan.nodes import Planned
+from millstream.sql.plan.partial_aggregates import can_be_split
+from millstream.sql.row_kinds import Changes
 from millstream.sql.translate.translator import Translator, kinds_of, spread_like
 
 MINI_BATCH = "table.exec.mini-batch.enabled"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
-from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
 from millstream.sql.operators.batch_join import BatchJoinOperator
 from millstream.sql.operators.interval_join import IntervalJoinOperator
@@ -12,6 +11,7 @@ from millstream.sql.operators.merge_join import SortMergeJoinOperator
 from millstream.sql.operators.temporal_join import TemporalJoinOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
+from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.translate.translator import Translator, kinds_of
 
 STATE_TTL = "table.exec.state.ttl"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
-from millstream.sql.changes import INSERTS, Changes
+from millstream.sql.operators.append_only_top_n import MOST_PLACES, InsertTopNOperator
 from millstream.sql.operators.batch_sort import BatchSortOperator
 from millstream.sql.operators.batch_top_n import BatchTopNOperator
-from millstream.sql.operators.insert_top_n import MOST_PLACES, InsertTopNOperator
-from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
+from millstream.sql.operators.deduplicate import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.normalize import FilteredLastRowOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.changelog import RETRACT, UPDATE_FAST
 from millstream.sql.plan.nodes import Planned
+from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.schema import TimeAttribute
 from millstream.sql.translate.translator import Translator, kinds_of
 

@@ -7,15 +7,15 @@ import pyarrow as pa
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
 from millstream.operators.partitioners import ForwardElse
-from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.conflicts import ConflictOperator
 from millstream.sql.operators.constraints import ConstraintOperator, constraints_of
-from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.sink import ByKeyOperator, TableSinkOperator
+from millstream.sql.operators.upsert_materializer import MaterializeOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.plan.sinks import DETECTING
+from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.translate.translator import Translator, in_order, kinds_of, spread_like
 
 STATE_TTL = "table.exec.state.ttl"

@@ -11,25 +11,25 @@ import pyarrow as pa
 from millstream.graph.transformations import Program, StreamEnd, Transformation
 from millstream.operators.base import Operator
 from millstream.operators.partitioners import ForwardElse, GlobalPartitioner, OrderedPartitioner, Partitioner
-from millstream.sql.changes import INSERTS
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.operators.base import ColumnKeyPartitioner
-from millstream.sql.operators.session import Session
+from millstream.sql.operators.query_context import Session
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
+from millstream.sql.row_kinds import INSERTS
 
 # For each kind of node the module of this package and the function in it that makes its operator.
 MAKERS: Mapping[type[nodes.Node], tuple[str, str]] = {
-    nodes.Scan: ("plain", "scan"),
-    nodes.Values: ("plain", "values"),
-    nodes.Calc: ("plain", "calc"),
-    nodes.Project: ("plain", "calc"),
-    nodes.Filter: ("plain", "calc"),
-    nodes.Union: ("plain", "union"),
-    nodes.MiniBatch: ("plain", "union"),
-    nodes.Watermark: ("plain", "watermark"),
-    nodes.Collected: ("plain", "collected"),
+    nodes.Scan: ("scan_calc", "scan"),
+    nodes.Values: ("scan_calc", "values"),
+    nodes.Calc: ("scan_calc", "calc"),
+    nodes.Project: ("scan_calc", "calc"),
+    nodes.Filter: ("scan_calc", "calc"),
+    nodes.Union: ("scan_calc", "union"),
+    nodes.MiniBatch: ("scan_calc", "union"),
+    nodes.Watermark: ("scan_calc", "watermark"),
+    nodes.Collected: ("scan_calc", "collected"),
     nodes.Aggregate: ("aggregates", "aggregate"),
     nodes.TableAggregate: ("aggregates", "table_aggregate"),
     nodes.LocalAggregate: ("aggregates", "local_aggregate"),
@@ -45,9 +45,9 @@ MAKERS: Mapping[type[nodes.Node], tuple[str, str]] = {
     nodes.TemporalJoin: ("joins", "temporal_join"),
     nodes.LookupJoin: ("lookups", "lookup_join"),
     nodes.MaterializedLookupJoin: ("lookups", "lookup_join"),
-    nodes.Expand: ("several", "expand"),
-    nodes.Correlate: ("several", "correlate"),
-    nodes.SetOperation: ("several", "set_operation"),
+    nodes.Expand: ("expand_correlate", "expand"),
+    nodes.Correlate: ("expand_correlate", "correlate"),
+    nodes.SetOperation: ("expand_correlate", "set_operation"),
     nodes.Sort: ("ranks", "sort"),
     nodes.Rank: ("ranks", "rank"),
     nodes.Deduplicate: ("ranks", "deduplicate"),

@@ -6,23 +6,27 @@ import pyarrow as pa
 
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
-from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.operators.count_session_windows import (
+    CountWindowOperator,
+    SessionTableOperator,
+    SessionWindowOperator,
+)
+from millstream.sql.operators.delayed_fire import PeriodicWindowOperator
+from millstream.sql.operators.early_late_fire import FiringWindowOperator
 from millstream.sql.operators.local_aggregate import LocalWindowAggregateOperator
-from millstream.sql.operators.merged_sessions import MergedSessionOperator, can_merge
-from millstream.sql.operators.row_windows import CountWindowOperator, SessionTableOperator, SessionWindowOperator
+from millstream.sql.operators.session_aggregate import MergedSessionOperator, can_merge
 from millstream.sql.operators.user_aggregates import in_session
 from millstream.sql.operators.window_aggregate import (
     GlobalWindowAggregateOperator,
     WindowAggregateOperator,
     WindowTimes,
 )
-from millstream.sql.operators.window_firing import FiringWindowOperator
-from millstream.sql.operators.window_periodic import PeriodicWindowOperator
 from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
+from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.translate.translator import Translator, kinds_of
 
 _RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})

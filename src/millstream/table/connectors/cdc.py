@@ -22,13 +22,13 @@ from millstream.datastream.connectors.cdc.changes import (
     Change,
 )
 from millstream.datastream.connectors.cdc.settings import CaptureBuilder
-from millstream.sql.changes import ALL_CHANGES, INSERTS, UPSERTS
 from millstream.sql.columns import batch as kinds
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import to_column
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
+from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, UPSERTS
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType, DataTypes
 from millstream.table.connectors.jdbc_dialect import read_values

@@ -12,12 +12,12 @@ from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.file_access import FileAccess
 from millstream.datastream.connectors.file_source import FileSource
 from millstream.operators.sink import Sink
-from millstream.sql.changes import INSERTS
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource, TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression, columns_of
 from millstream.sql.plan.rewrite import moved
+from millstream.sql.row_kinds import INSERTS
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType, DataTypes
 from millstream.table.connectors.file_tables import METADATA, PartitionedFiles, TableFileReader

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql import types as t
 from millstream.sql.errors import ValidationException
 from millstream.table.connectors.options import Options

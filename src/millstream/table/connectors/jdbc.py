@@ -10,11 +10,11 @@ from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions
 from millstream.datastream.connectors.jdbc_url import connector
 from millstream.operators.sink import Sink
 from millstream.sql import types as t
-from millstream.sql.changes import INSERTS, UPSERTS
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, LookupSource, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
+from millstream.sql.row_kinds import INSERTS, UPSERTS
 from millstream.sql.schema import Field
 from millstream.table.connectors.jdbc_dialect import Dialect
 from millstream.table.connectors.jdbc_lookup import JdbcLookup

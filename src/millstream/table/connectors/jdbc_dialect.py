@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.common.errors import MillstreamError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql import types as t
 from millstream.sql.errors import ValidationException
 from millstream.table.formats.texts import parser

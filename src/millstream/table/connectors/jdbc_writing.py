@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from millstream.common.errors import MillstreamError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.datastream.connectors.sql_database import Connection
 from millstream.datastream.connectors.sql_errors import is_mistake
 from millstream.operators.context import RuntimeContext

@@ -11,11 +11,11 @@ from millstream.datastream.connectors.kafka_sink import KafkaSink
 from millstream.datastream.connectors.kafka_source import KafkaSource
 from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind
-from millstream.sql.changes import INSERTS, UPSERTS, Changes
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
+from millstream.sql.row_kinds import INSERTS, UPSERTS, Changes
 from millstream.sql.types import DataType
 from millstream.table.connectors.kafka_options import (
     Messages,

@@ -17,14 +17,14 @@ from typing import Any
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.datastream.connectors.part_files import StagedParts
 from millstream.operators.sink import CommitContext, Committer
+from millstream.runtime_services import wall_clock
 from millstream.sql.errors import ValidationException
 from millstream.sql.functions.date_patterns import BadDatePattern, parser
-from millstream.surroundings import wall_clock
 from millstream.table.connectors.options import Options
 
 _COMMIT, _TIME = "sink.partition-commit.", "partition.time-extractor."

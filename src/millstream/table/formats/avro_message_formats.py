@@ -18,10 +18,10 @@ from millstream.datastream.formats.avro_registry import (
 )
 from millstream.datastream.formats.avro_schema import AvroSchema
 from millstream.operators.bad_records import FormatUnavailable
-from millstream.sql.changes import ALL_CHANGES
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.columns.values import to_column, to_python
 from millstream.sql.errors import ValidationException
+from millstream.sql.row_kinds import ALL_CHANGES
 from millstream.sql.schema import Field
 from millstream.sql.types import DataTypes
 from millstream.table.connectors.options import Options

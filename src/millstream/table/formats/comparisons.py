@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql import types as t
 from millstream.sql.expressions import Call, Column, Constant, Expression
 

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar
 
 from millstream.common.errors import MillstreamError
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.common.serialization import BulkWriter
 from millstream.datastream.connectors.file_formats import FileFormat, FilePart, StreamFormat
-from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import TableStatistics
+from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType
 from millstream.table.connectors.options import Options

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, conjunction
 from millstream.sql.functions.resolve import call as resolved

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from millstream.sql.expressions import Call, Expression, conjunction, conjuncts, disjunction
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.rules.filters import is_stable
+from millstream.sql.plan.rules.filter_pushdown import is_stable
 
 
 def factor_conditions(node: n.Node) -> n.Node:

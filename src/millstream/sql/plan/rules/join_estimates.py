@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.expressions import Call, Column, Expression
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.costs import share_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from millstream.common.configuration import parse_duration_ms
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import is_over_time
-from millstream.sql.plan.rules.phases import MINI_BATCH
+from millstream.sql.plan.rules.two_phase_aggregate import MINI_BATCH
 from millstream.sql.schema import TimeAttribute
 
 LATENCY = "table.exec.mini-batch.allow-latency"

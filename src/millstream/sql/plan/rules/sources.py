@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Column, columns_of, conjunction, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.rewrite import bottom_up
-from millstream.sql.plan.rules.filters import is_stable
+from millstream.sql.plan.rules.filter_pushdown import is_stable
+from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.schema import Fields
 
 _DUPLICATES = "table.exec.source.cdc-events-duplicate"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.sql.bind import steps
+from millstream.sql.bind import relation_builder
 from millstream.sql.bind.relations import joined_fields
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import (
@@ -20,10 +20,10 @@ from millstream.sql.expressions import (
     walk,
 )
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.rewrite import bottom_up, inlined
-from millstream.sql.plan.rules.correlation import Pulled, by_outer, looks_out, pulled, turned_in
+from millstream.sql.plan.rules.decorrelation import Pulled, by_outer, looks_out, pulled, turned_in
 from millstream.sql.plan.subqueries import Subquery, SubqueryKind
+from millstream.sql.plan.upsert_keys import Keys, keys_of
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import BigIntType, BooleanType
 
@@ -189,8 +189,8 @@ def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
         # What is computed above the join is null all the same where there is no row.
         otherwise = Constant(subquery.type, None)
     if otherwise is not None:
-        columns = steps.columns(right.fields)
-        right = steps.project(right, [*columns, _TRUE], [*right.fields.names, "$there"])
+        columns = relation_builder.columns(right.fields)
+        right = relation_builder.project(right, [*columns, _TRUE], [*right.fields.names, "$there"])
         marker = width + len(columns)
     joined = _left_join(left, right, [turned_in(t, width) for t in found.conditions])
     value = _value(found, late, 0, width)
@@ -267,8 +267,8 @@ def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple
         return joined, Call(_BOOLEAN, "IS TRUE", (more,))
     fields = Fields(tuple(replace(rows_of.node.fields[p], time=None) for p in distinct))
     rows = n.Aggregate(fields, rows_of.node, distinct, ())
-    columns = steps.columns(rows.fields)
-    right = steps.project(rows, [*columns, _TRUE], [*rows.fields.names, "$there"])
+    columns = relation_builder.columns(rows.fields)
+    right = relation_builder.project(rows, [*columns, _TRUE], [*rows.fields.names, "$there"])
     tests = [turned_in(t, width) for t in rows_of.conditions({k: i for i, k in enumerate(distinct)})]
     tests += [_equal(v, rows, distinct.index(w), width) for v, w in zip(values, wanted, strict=True)]
     joined = _left_join(left, right, tests)
@@ -308,7 +308,7 @@ def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]
 def _three_valued_around(left: n.Node, found: Pulled, subquery: Subquery) -> tuple[n.Node, Expression]:
     """Return a correlated IN as a value: for each row how many rows equal it, and of how many that is open."""
     width = len(left.fields)
-    columns = steps.columns(left.fields)
+    columns = relation_builder.columns(left.fields)
     fields = Fields(tuple(replace(f, time=None) for f in left.fields.fields))
     distinct = n.Aggregate(fields, left, tuple(range(width)), ())
     tests = [turned_in(t, width) for t in found.conditions]
@@ -317,7 +317,7 @@ def _three_valued_around(left: n.Node, found: Pulled, subquery: Subquery) -> tup
     equal = [_equal(v, found.node, found.places[i], width) for i, v in enumerate(subquery.values)]
     same = conjunction(equal)
     asked = [*columns, Call(_BOOLEAN, "IS TRUE", (same,)), Call(_BOOLEAN, "IS NULL", (same,))]
-    tested = steps.project(both, asked, [*fields.names, "$same", "$open"])
+    tested = relation_builder.project(both, asked, [*fields.names, "$same", "$open"])
     big = BigIntType(False)
     calls = (AggregateCall("COUNT", (), big, condition=width), AggregateCall("COUNT", (), big, condition=width + 1))
     named = Fields((*fields.fields, Field("$same", big), Field("$open", big)))
@@ -357,7 +357,7 @@ def _apply(node: n.Apply) -> n.Node:
             )
         )
     joined = n.Join(fields, node.left, found.node, node.kind, condition=conjunction(tests) if tests else None)
-    kept = [*steps.columns(node.left.fields), *values]
+    kept = [*relation_builder.columns(node.left.fields), *values]
     return n.Project(node.fields, joined, tuple(kept))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.common.records import record
+from millstream.common.fast_dataclass import record
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import AggregateCall, Column, columns_of, conjuncts
 from millstream.sql.plan import nodes as n

@@ -1,0 +1,131 @@
+"""What is different between two checkpoints or savepoints, state by state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo
+from millstream.checkpoint.state_rows import Address, StateRow
+from millstream.common.pickles import dump
+
+Rows = dict[Address, StateRow]
+
+
+@dataclass(frozen=True)
+class RowDifference:
+    """A row that one has and the other has not, or has with another value; None where it is not."""
+
+    before: StateRow | None
+    after: StateRow | None
+
+    @property
+    def sign(self) -> str:
+        return "+" if self.before is None else "-" if self.after is None else "~"
+
+    @property
+    def row(self) -> StateRow:
+        """The row on either side, for its key and namespace."""
+        row = self.after or self.before
+        assert row is not None
+        return row
+
+
+@dataclass
+class StateDifference:
+    """How a state differs.
+
+    Attributes:
+        operator: the operator, by its uid or name.
+        state: the name of the state.
+        only_in: "first" or "second" when only one of the two knows the state.
+        examples: the first of the rows that differ.
+    """
+
+    operator: str
+    state: str
+    only_in: str | None = None
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    same: int = 0
+    examples: list[RowDifference] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.added or self.removed or self.changed)
+
+
+def differences(first: Inspection, second: Inspection, examples: int = 5) -> Iterator[StateDifference]:
+    """Compare the states of two; operators are matched by their ids, states by their names.
+
+    Args:
+        first: the one from before.
+        second: the one after.
+        examples: how many rows that differ are kept of each state.
+    """
+    for operator in _either(first, second):
+        before, after = _states(first, operator.id), _states(second, operator.id)
+        for name in dict.fromkeys((*before, *after)):
+            found = StateDifference(operator.label, name[1])
+            if name not in before or name not in after:
+                found.only_in = "first" if name in before else "second"
+            rows = _rows(first, operator, before.get(name)), _rows(second, operator, after.get(name))
+            _compare(found, *rows, examples)
+            if rows[0] or rows[1] or found.only_in:
+                yield found
+
+
+def _either(first: Inspection, second: Inspection) -> Iterator[OperatorInfo]:
+    for operator_id in dict.fromkeys((*first.vertices, *second.vertices)):
+        yield (first if operator_id in first.vertices else second).operator(operator_id)
+
+
+def _states(inspection: Inspection, operator_id: str) -> dict[tuple[str, str], StateInfo]:
+    if operator_id not in inspection.vertices:
+        return {}
+    found = {(s.scope, s.name): s for s in inspection.operator(operator_id).states}
+    return {name: s for name, s in found.items() if not s.is_internal or _has_rows(inspection, operator_id, s)}
+
+
+def _has_rows(inspection: Inspection, operator_id: str, state: StateInfo) -> bool:
+    return any(s.name == state.name and s.rows for s in inspection.counted(operator_id).states)
+
+
+def _rows(inspection: Inspection, operator: OperatorInfo, state: StateInfo | None) -> Rows:
+    if state is None:
+        return {}
+    return dict(inspection.addressed_rows(operator, state))
+
+
+def _compare(found: StateDifference, before: Rows, after: Rows, examples: int) -> None:
+    for address in dict.fromkeys((*before, *after)):
+        old, new = before.get(address), after.get(address)
+        if old is None:
+            found.added += 1
+        elif new is None:
+            found.removed += 1
+        elif is_same(old.value, new.value):
+            found.same += 1
+            continue
+        else:
+            found.changed += 1
+        if len(found.examples) < examples:
+            found.examples.append(RowDifference(old, new))
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Tell whether two values are the same, also where == does not say: by what is stored of them.
+
+    Example:
+        >>> is_same(float("nan"), float("nan")), is_same([1], [2])
+        (True, False)
+    """
+    try:
+        if one == other:
+            return True
+    except Exception:
+        # Not every == answers with a bool.
+        pass
+    return type(one) is type(other) and dump(one) == dump(other)

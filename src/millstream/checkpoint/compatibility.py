@@ -1,0 +1,222 @@
+"""Whether a program can start from a checkpoint or savepoint, and what would become of every state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from millstream.checkpoint.declared import Declared
+from millstream.checkpoint.inspect import KEYED, Inspection, OperatorInfo, StateInfo
+from millstream.checkpoint.restore import has_state
+from millstream.checkpoint.state_rows import is_internal, shown_name
+from millstream.operators.broadcast import BroadcastProcessOperator
+from millstream.operators.chain import ChainNode
+from millstream.operators.messages import JobPlan
+from millstream.operators.pattern_runner import StatesOfPattern
+from millstream.operators.source import SourceOperator
+from millstream.operators.vertex import Vertex
+from millstream.state.kinds import kind_named
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to be said about an operator, or about one of its states."""
+
+    operator: str
+    state: str | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Match:
+    """An operator of the savepoint that the program has too.
+
+    Attributes:
+        restores: what goes on: "position" for a source, and the names of states with their rows.
+    """
+
+    operator: str
+    uid: str | None
+    id: str
+    parallelism: tuple[int, int]
+    max_parallelism: tuple[int, int]
+    restores: list[str]
+
+
+@dataclass
+class UpgradeReport:
+    """What would become of a savepoint's state if a program started from it.
+
+    Attributes:
+        matches: the operators that go on.
+        new: what starts empty.
+        lost: what has nowhere to go.
+        changed: what the program reads as something else than it was written as.
+        unknown: what could not be compared.
+        warnings: what works, and may not for long.
+    """
+
+    matches: list[Match] = field(default_factory=list)
+    new: list[Finding] = field(default_factory=list)
+    lost: list[Finding] = field(default_factory=list)
+    changed: list[Finding] = field(default_factory=list)
+    unknown: list[Finding] = field(default_factory=list)
+    warnings: list[Finding] = field(default_factory=list)
+
+    def fits(self, allow_lost: bool = False) -> bool:
+        """Tell whether the program can start from the savepoint without loss, or with the loss that is allowed."""
+        return not self.changed and (allow_lost or not self.lost)
+
+
+def check_upgrade(inspection: Inspection, plan: JobPlan, declared: dict[str, Declared]) -> UpgradeReport:
+    """Compare what a checkpoint or savepoint holds with what a program declares.
+
+    Args:
+        inspection: the savepoint.
+        plan: the program's plan.
+        declared: the states its operators declare, see `declared_states`.
+    """
+    report = UpgradeReport()
+    here = {n.id: (n, v) for v in plan.vertices for n in v.nodes}
+    for operator in inspection.operators():
+        if not has_state(inspection.vertices[operator.id], operator.id, inspection.snapshot):
+            continue
+        if operator.id in here:
+            node, vertex = here[operator.id]
+            report.matches.append(_match(inspection, operator, vertex))
+            _compare(report, operator, node, declared.get(node.id, Declared()))
+        else:
+            report.lost.append(_lost(inspection, operator))
+    matched = {m.id for m in report.matches}
+    for node, _ in here.values():
+        if node.id not in matched:
+            _new(report, node, declared.get(node.id, Declared()), node.id in inspection.vertices)
+    return report
+
+
+def _match(inspection: Inspection, operator: OperatorInfo, now: Vertex) -> Match:
+    return Match(
+        operator.name,
+        operator.uid,
+        operator.id,
+        (operator.parallelism, now.parallelism),
+        (operator.max_parallelism, now.max_parallelism),
+        _contents(inspection, operator),
+    )
+
+
+def _contents(inspection: Inspection, operator: OperatorInfo) -> list[str]:
+    found = ["position"] if operator.id in inspection.snapshot.sources else []
+    found += [f"{s.name} ({s.kind}, {s.rows} {'row' if s.rows == 1 else 'rows'})" for s in operator.states if s.rows]
+    if operator.id in inspection.snapshot.committables:
+        found.append("staged output")
+    return found
+
+
+def _lost(inspection: Inspection, operator: OperatorInfo) -> Finding:
+    contents = ", ".join(_contents(inspection, operator)) or "nothing but empty state"
+    if operator.uid is None:
+        return Finding(
+            operator.name,
+            None,
+            f"{contents}: it had no uid, and there is no operator at its place (id {operator.id[:8]}) any more",
+        )
+    return Finding(operator.name, None, f"{contents}: the program has no operator with uid '{operator.uid}'")
+
+
+def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, declared: Declared) -> None:
+    if node.uid is None:
+        report.warnings.append(_fragile(node))
+    if declared.problem:
+        report.unknown.append(Finding(operator.name, None, f"its functions could not be opened: {declared.problem}"))
+    known: set[tuple[str, str]] = set()
+    for state in operator.states:
+        tables = declared.tables.get("" if state.scope == KEYED else "operator", {})
+        known.add((state.scope, state.table))
+        about = tables.get(state.table)
+        if about is not None:
+            report.changed += (Finding(operator.name, state.name, text) for text in _changes(state, about))
+            if state.table == "_window_contents" and "_merging_windows" in tables and not _merged(operator):
+                report.changed.append(Finding(operator.name, state.name, "is of windows that did not merge and do now"))
+        elif state.is_internal:
+            if state.rows and not _taken_over(state, tables):
+                text = f"{state.rows} rows of the operator that was there, which the one of today does not read"
+                report.changed.append(Finding(operator.name, state.name, text))
+        elif not declared.problem and not _is_broadcast_of(node, state):
+            text = "is not asked for in open(): it stays as it is until it is"
+            report.warnings.append(Finding(operator.name, state.name, text))
+    for name in _declared_names(declared):
+        if name not in known:
+            report.new.append(Finding(operator.name, shown_name(name[1]), "starts empty"))
+
+
+def _changes(state: StateInfo, now: dict[str, str]) -> Iterator[str]:
+    """Yield in which way a state is not what it was; one that is in no file cannot be read as something else."""
+    if not state.size:
+        return
+    before, after = state.layout.kind, kind_named(now["kind"], f"State {state.name!r} of the program")
+    if before is not after:
+        yield f"was {before.name} state and is {after.name} state now"
+        return
+    declared = now.get("type", "")
+    states = StatesOfPattern.gone_and_new(state.type, declared)
+    if states is not None:
+        gone, new = states
+        if gone:
+            more = f"; new are {', '.join(new)}" if new else ""
+            yield f"may have runs in states that the pattern no longer has: {', '.join(gone)}{more}"
+    elif state.type and declared and declared != state.type:
+        yield f"was declared as {state.type} and is declared as {declared} now; values stay what they were"
+    if bool(state.ttl) != bool(now.get("ttl", "")):
+        was, does = ("expired", "does not") if state.ttl else ("did not expire", "does")
+        yield f"{was} and {does} now, which is stored differently"
+
+
+def _taken_over(state: StateInfo, now: dict[str, dict[str, str]]) -> bool:
+    """Tell whether an operator reads windows that another kind of window operator has left."""
+    if state.table == "_merging_windows":
+        return "_sessions" in now
+    if state.table in ("_panes", "_sessions"):
+        general = _combines(now.get("_window_contents")) and not {"_panes", "_sessions"} & set(now)
+        return general and ("_merging_windows" in now) == (state.table == "_sessions")
+    return False
+
+
+def _combines(contents: dict[str, str] | None) -> bool:
+    return contents is not None and kind_named(contents["kind"], "The state of windows").combines
+
+
+def _merged(operator: OperatorInfo) -> bool:
+    return any(s.table == "_merging_windows" and s.rows for s in operator.states)
+
+
+def _is_broadcast_of(node: ChainNode, state: StateInfo) -> bool:
+    """Tell whether it is broadcast state that the program has too: functions ask for it when records come."""
+    names = node.operator.names if isinstance(node.operator, BroadcastProcessOperator) else []
+    return state.layout.is_broadcast and state.table in names
+
+
+def _declared_names(declared: Declared) -> Iterator[tuple[str, str]]:
+    for which, tables in declared.tables.items():
+        # Those that a function has asked for, not the operator's own.
+        asked = (name for name, about in tables.items() if "type" in about and not is_internal(name))
+        yield from (("operator" if which else KEYED, name) for name in asked)
+
+
+def _new(report: UpgradeReport, node: ChainNode, declared: Declared, was_there: bool) -> None:
+    if isinstance(node.operator, SourceOperator):
+        report.new.append(Finding(node.name, None, "is a new source and is read from its beginning"))
+        return
+    names = [shown_name(name) for _, name in _declared_names(declared)]
+    if not any(declared.tables.values()) and not declared.problem:
+        return
+    text = "had no state and starts empty" if was_there else "is new and starts empty"
+    report.new.append(Finding(node.name, None, f"{text} ({', '.join(names)})" if names else text))
+    if node.uid is None:
+        report.warnings.append(_fragile(node))
+
+
+def _fragile(node: ChainNode) -> Finding:
+    return Finding(
+        node.name, None, "has state but no uid: it is found again only by its place in the program. Give it .uid(...)"
+    )

@@ -1,0 +1,212 @@
+"""What a job starts from: finds the checkpoint or savepoint that a user asks for, and checks that it can be read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+from millstream.checkpoint.directory_owner import is_alive
+from millstream.checkpoint.manifest import Origin
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.checkpoint.signing import SigningKeys, signing_keys
+from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.checkpoint.store import (
+    Found,
+    clear_former,
+    clear_home,
+    latest_checkpoints,
+    list_checkpoints,
+    open_checkpoint,
+    read_owner,
+    supersede,
+    supersede_home,
+)
+from millstream.common.configuration import Configuration
+from millstream.common.errors import DamagedStateError, InvalidProgramError
+from millstream.common.setting import ChoiceSetting, FlagSetting, TextSetting
+from millstream.state.restored import StoredState, stored_sections
+
+log = logging.getLogger("millstream")
+
+
+class ClaimMode(Enum):
+    """Whose a checkpoint is from which a job starts: the new job's, or whoever's it was."""
+
+    CLAIM = 0
+    NO_CLAIM = 1
+    LEGACY = 2
+
+
+PATH = TextSetting("execution.state-recovery.path", None, ("execution.savepoint.path",))
+IGNORE_UNCLAIMED = FlagSetting(
+    "execution.state-recovery.ignore-unclaimed-state", False, ("execution.savepoint.ignore-unclaimed-state",)
+)
+CLAIM_MODE = ChoiceSetting(
+    "execution.state-recovery.claim-mode", ClaimMode.NO_CLAIM, ("execution.savepoint-restore-mode",)
+)
+LATEST = "latest"
+
+# Tells whether an owner of a directory still runs.
+IsAlive = Callable[[dict[str, Any]], bool]
+
+
+def starts_from_latest(config: Configuration) -> bool:
+    """Tell whether a job goes on from the latest checkpoint of its name."""
+    return PATH.read(config) == LATEST
+
+
+def find_origin(config: Configuration, job_name: str, is_alive: IsAlive = is_alive) -> Origin | None:
+    """Return what the settings say a job starts from; None when it starts at the beginning.
+
+    Args:
+        config: the job's settings.
+        job_name: its name.
+        is_alive: tells whether an owner of a directory still runs.
+    """
+    path = PATH.read(config)
+    if path is None:
+        return None
+    allow, claim = IGNORE_UNCLAIMED.read(config), CLAIM_MODE.read(config)
+    options, keys = storage_options(config), signing_keys(config)
+    if path == LATEST:
+        latest = _latest(config, job_name, options, keys, is_alive)
+        if latest is None:
+            return None
+        found, size = latest
+    else:
+        found = open_checkpoint(path, options, keys)
+        size = verify(found, options)
+    claimed = claim is ClaimMode.CLAIM or path == LATEST
+    return Origin(found.manifest, found.location, found.state_url(), allow, claimed, size)
+
+
+def find_published(config: Configuration, job_name: str, locations: Sequence[str]) -> Origin:
+    """Return the newest of a job's published checkpoints that can be read; they are given oldest first."""
+    options, keys, problems = storage_options(config), signing_keys(config), []
+    for location in reversed(locations):
+        try:
+            found = open_checkpoint(location, options, keys)
+            size = verify(found, options)
+        except DamagedStateError as e:
+            problems.append(str(e))
+            continue
+        for problem in problems:
+            log.warning("%s The job starts from %s instead.", problem, location)
+        return Origin(found.manifest, found.location, found.state_url(), IGNORE_UNCLAIMED.read(config), True, size)
+    raise DamagedStateError(f"No checkpoint of job '{job_name}' can be read: {problems[0]}")
+
+
+def supersede_runs(directory: str, runs: Sequence[str], origin: Origin | None, options: dict[str, Any]) -> None:
+    """Note in the directories of a job's earlier leaders up to where their checkpoints count.
+
+    Whoever looks for the latest one without knowing of leaders would else find what a deposed one has left.
+    """
+    there = set(open_storage(directory, options).list(""))
+    for run in (r for r in runs if r in there):
+        home = open_storage(f"{directory}/{run}", options)
+        is_origin = origin is not None and origin.location.rpartition("/")[0] == home.url
+        supersede_home(home, origin.manifest.id if is_origin and origin is not None else 0)
+
+
+def claim_latest(
+    config: Configuration, job_name: str, origin: Origin | None, home: str, is_alive: IsAlive = is_alive
+) -> None:
+    """See to it that nobody goes on from another checkpoint than a job that starts from the latest one now.
+
+    One could still be on its way to storage, of a driver that has died, while the output that it names is aborted, or
+    while other output counts in its place.
+
+    Args:
+        config: the job's settings.
+        job_name: its name.
+        origin: what it starts from, None for the beginning.
+        home: its own directory.
+        is_alive: tells whether an owner of a directory still runs.
+    """
+    directory = CheckpointOptions.read(config).directory
+    if starts_from_latest(config) and directory is not None:
+        chosen = None if origin is None else (origin.location.rpartition("/")[0], origin.manifest.id)
+        supersede(directory, job_name, chosen, home, is_alive, storage_options(config))
+
+
+def subsume_latest(config: Configuration, job_name: str, own: str, is_alive: IsAlive) -> None:
+    """Delete the checkpoints of former drivers of a job that goes on from the latest one."""
+    directory = CheckpointOptions.read(config).directory
+    if starts_from_latest(config) and directory is not None:
+
+        def is_former(home: str, owner: dict[str, Any]) -> bool:
+            return home != own and owner.get("job") == job_name and not is_alive(owner)
+
+        clear_former(directory, is_former, storage_options(config))
+
+
+def subsume_runs(directory: str, runs: Sequence[str], options: dict[str, Any]) -> None:
+    """Delete the checkpoints of a job's earlier leaders."""
+    clear_former(directory, lambda home, _: home.rpartition("/")[2] in runs, options)
+
+
+def _latest(
+    config: Configuration, job_name: str, options: dict[str, Any], keys: SigningKeys | None, is_alive: IsAlive
+) -> tuple[Found, int] | None:
+    """Return the newest checkpoint of a job of that name that can be read, and how many bytes of state it has."""
+    directory = CheckpointOptions.read(config).directory
+    if directory is None:
+        raise InvalidProgramError(
+            "The latest checkpoint cannot be looked for: set execution.checkpointing.dir to the directory it is in."
+        )
+    candidates, problems = latest_checkpoints(directory, job_name, options)
+    for found in candidates:
+        owner = read_owner(open_storage(found.location.rpartition("/")[0], options))
+        if owner is not None and is_alive(owner):
+            raise InvalidProgramError(
+                f"The job of the latest checkpoint {found.location} still runs (process {owner.get('pid')} on "
+                f"{owner.get('host')}): stop it first."
+            )
+        try:
+            if keys is not None:
+                # Only now: jobs of other names may have other keys, or none.
+                found = open_checkpoint(found.location, options, keys)
+            size = verify(found, options)
+        except DamagedStateError as e:
+            problems.append(str(e))
+            continue
+        for problem in problems:
+            log.warning("%s The job starts from %s instead.", problem, found.location)
+        return found, size
+    for problem in problems:
+        log.warning("%s", problem)
+    if problems:
+        raise DamagedStateError(f"No checkpoint of job '{job_name}' in {directory} can be read: {problems[0]}")
+    log.warning("there is no checkpoint of job '%s' in %s yet: it starts from the beginning", job_name, directory)
+    return None
+
+
+def verify(found: Found, options: dict[str, Any]) -> int:
+    """Read everything a checkpoint consists of, and return how many bytes; damage is an error that names the file."""
+    storage = open_storage(found.state_url(), options)
+    sizes: dict[str, int] = {}
+
+    def read(name: str) -> memoryview:
+        data = storage.read(name)
+        sizes[name] = len(data)
+        return data
+
+    for vertex in found.manifest.snapshot.vertices.values():
+        for subtask in vertex.subtasks:
+            stored = [StoredState(c[-1], subtask.checksums.get(i)) for i, c in subtask.states.items()]
+            stored += subtask.parts.values()
+            for one in stored:
+                for _ in stored_sections(one, read, only_check=True):
+                    pass
+    return sum(sizes.values())
+
+
+def delete_origin(origin: Origin, options: dict[str, Any]) -> None:
+    """Delete a claimed checkpoint, and its job's directory when nothing else is in it."""
+    open_storage(origin.location, options).delete("")
+    if origin.manifest.kind == "checkpoint":
+        home = origin.location.rpartition("/")[0]
+        if not list_checkpoints(home, options):
+            clear_home(open_storage(home, options))

@@ -1,0 +1,298 @@
+"""Changes to a checkpoint or savepoint, written as a new savepoint. What was opened stays as it is.
+
+Changes are remembered one by one and made when the savepoint is written, subtask by subtask: no more than the state of
+one operator's subtask is in memory. The state of operators that nobody has changed is copied as it is where it is a
+savepoint's, without a class of the user's program.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo, find_operator
+from millstream.checkpoint.manifest import NAME, Manifest, encode_manifest
+from millstream.checkpoint.signing import SigningKeys
+from millstream.checkpoint.snapshot import (
+    Snapshot,
+    SubtaskSnapshot,
+    VertexSnapshot,
+    operator_of,
+    state_id_of,
+)
+from millstream.checkpoint.state_rows import Address, Flat, Layout, StateRow
+from millstream.checkpoint.storage import Storage, open_storage
+from millstream.common.errors import InvalidProgramError, MissingClassError
+from millstream.common.pickles import load, naming_missing_classes
+from millstream.graph.stream_graph import operator_id_of
+from millstream.operators.runtime_snapshot import decode, encode, has_unread
+from millstream.state.changelog import Section, sections
+from millstream.state.key_groups import key_group, owner
+from millstream.state.restored import StoredState
+from millstream.state.savepoint_part import check_part, write_part
+from millstream.state.table import StateTable
+
+# So many bytes of a file are copied at once.
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """The subtask whose rows are being changed, and the time."""
+
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    now: int
+
+    def has(self, layout: Layout, address: Address) -> bool:
+        """Tell whether a row of that address belongs here."""
+        if layout.is_broadcast:
+            return True
+        if layout.is_list_of_subtasks:
+            return bool(address[1] == self.subtask)
+        group = key_group(address[0], self.max_parallelism)
+        return owner(group, self.parallelism, self.max_parallelism) == self.subtask
+
+
+@dataclass(frozen=True)
+class Put:
+    """Sets a row."""
+
+    address: Address
+    value: Any
+
+    def make(self, flat: Flat, layout: Layout, place: Place) -> None:
+        if place.has(layout, self.address):
+            flat[self.address] = layout.content_of(self.value, None, place.now)
+
+
+@dataclass(frozen=True)
+class Update:
+    """Gives every row the value that a function says; None is a row that goes."""
+
+    function: Callable[[StateRow], Any]
+
+    def make(self, flat: Flat, layout: Layout, place: Place) -> None:
+        for address, before in list(flat.items()):
+            content = layout.content_of(self.function(layout.row(address, before)), before, place.now)
+            if content is None:
+                del flat[address]
+            else:
+                flat[address] = content
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Removes the row of a key and namespace, or all of a key."""
+
+    address: Address
+    all_namespaces: bool
+
+    def make(self, flat: Flat, layout: Layout, place: Place) -> None:
+        if self.all_namespaces:
+            for address in [a for a in flat if a[0] == self.address[0]]:
+                del flat[address]
+        else:
+            flat.pop(self.address, None)
+
+
+@dataclass(frozen=True)
+class DropState:
+    """Removes all rows, whatever they are."""
+
+    def make(self, flat: Flat, layout: Layout, place: Place) -> None:
+        flat.clear()
+
+
+Change = Put | Update | Remove | DropState
+
+
+class Edit:
+    """What shall be different in a savepoint."""
+
+    def __init__(self, inspection: Inspection, clock: Callable[[], float] = time.time) -> None:
+        self._from = inspection
+        self._clock = clock
+        self._digests = False
+        # The operators as they will be, by the ids they have now.
+        vertices = inspection.snapshot.vertices.values()
+        self._operators = {o.id: replace(o, tables=dict(o.tables)) for v in vertices for o in v.operators}
+        # By the state they belong to, in the order they were asked for.
+        self._changes: dict[tuple[str, StateInfo], list[Change]] = {}
+
+    # --- what is asked for
+
+    def put(self, operator: str, state: str, key: Any, value: Any, namespace: Any = None) -> None:
+        found_id, found = self._state(operator, state)
+        if found.layout.content_of(value, None, 0) is None:
+            raise InvalidProgramError(f"State {state!r} cannot hold {value!r}: use remove() to remove a row.")
+        self._change(found_id, found, Put(found.layout.address_of(key, namespace), value))
+
+    def update(self, operator: str, state: str, function: Callable[[StateRow], Any]) -> None:
+        self._change(*self._state(operator, state), Update(function))
+
+    def remove(self, operator: str, state: str, key: Any, namespace: Any = None) -> None:
+        found_id, found = self._state(operator, state)
+        layout = found.layout
+        whole_key = namespace is None and not layout.is_list_of_subtasks
+        address = (layout.stored_key(key), None) if whole_key else layout.address_of(key, namespace)
+        self._change(found_id, found, Remove(address, whole_key))
+
+    def drop_state(self, operator: str, state: str) -> None:
+        found_id, found = self._state(operator, state)
+        self._change(found_id, found, DropState())
+        tables = self._operators[found_id].tables
+        which = _which(found)
+        tables[which] = {name: about for name, about in tables.get(which, {}).items() if name != found.table}
+
+    def drop_operator(self, operator: str) -> None:
+        del self._operators[self._find(operator)]
+
+    def rename(self, operator: str, uid: str) -> None:
+        if not isinstance(uid, str) or not uid:
+            raise InvalidProgramError(f"A uid must be a text that is not empty, not {uid!r}.")
+        found_id = self._find(operator)
+        new_id = operator_id_of(uid)
+        taken = next((o for i, o in self._operators.items() if o.id == new_id and i != found_id), None)
+        if taken is not None:
+            raise InvalidProgramError(f"The uid '{uid}' is taken by operator '{taken.name}': drop that one first.")
+        self._operators[found_id] = replace(self._operators[found_id], id=new_id, uid=uid)
+
+    def _find(self, operator: str) -> str:
+        """Return the id that the operator had, by what it is called now."""
+        found = find_operator(self._operators.values(), operator, self._from.location)
+        return next(i for i, o in self._operators.items() if o is found)
+
+    def _state(self, operator: str, state: str) -> tuple[str, StateInfo]:
+        found_id = self._find(operator)
+        info: OperatorInfo = self._from.operator(found_id)
+        return found_id, self._from.state(info, state)
+
+    def _change(self, operator_id: str, state: StateInfo, change: Change) -> None:
+        self._changes.setdefault((operator_id, state), []).append(change)
+
+    # --- what is written
+
+    def write(self, location: str, options: dict[str, Any] | None = None, keys: SigningKeys | None = None) -> str:
+        """Write the savepoint, signed where there are keys; return where it is."""
+        storage = open_storage(location, options if options is not None else self._from.options)
+        if storage.list(""):
+            raise InvalidProgramError(f"{storage.url} is not empty: a savepoint needs a directory of its own.")
+        try:
+            self._write_to(storage, int(self._clock() * 1000), keys)
+        except BaseException:
+            # It was empty: all that is there now is half a savepoint.
+            storage.delete("")
+            raise
+        return storage.url
+
+    def _write_to(self, storage: Storage, now: int, keys: SigningKeys | None) -> None:
+        before, self._digests = self._from.manifest, keys is not None
+        snapshot = self._snapshot(storage, now)
+        names = snapshot.parts()
+        manifest = Manifest("savepoint", before.id, now, snapshot, "", {"made-from": self._from.location})
+        if names:
+            storage.make_durable(names)
+        storage.publish(NAME, encode_manifest(manifest, keys))
+
+    def _snapshot(self, storage: Storage, now: int) -> Snapshot:
+        before = self._from.snapshot
+        vertices: dict[str, VertexSnapshot] = {}
+        for vertex in before.vertices.values():
+            operators = [self._operators[o.id] for o in vertex.operators if o.id in self._operators]
+            if operators:
+                subtasks = [self._subtask(vertex, i, storage, now) for i in range(vertex.parallelism)]
+                vertices[operators[0].id] = VertexSnapshot(operators, vertex.max_parallelism, subtasks, vertex.ended)
+        snapshot = copy(before)
+        snapshot.vertices = vertices
+        snapshot.sources = self._renamed(before.sources)
+        snapshot.committables = self._renamed(before.committables)
+        # Only where both ends have stayed can the graph be the same as the program's.
+        snapshot.edges = [
+            (number, self._operators[source].id, self._operators[target].id, index, partitioner)
+            for number, source, target, index, partitioner in before.edges
+            if source in self._operators and target in self._operators
+        ]
+        return snapshot
+
+    def _renamed(self, by_operator: dict[str, Any]) -> dict[str, Any]:
+        return {self._operators[i].id: x for i, x in by_operator.items() if i in self._operators}
+
+    def _subtask(self, vertex: VertexSnapshot, subtask: int, storage: Storage, now: int) -> SubtaskSnapshot:
+        found = vertex.subtasks[subtask]
+        changed = {state_id_of(i, _which(s)) for i, s in self._changes if self._from.vertices[i] is vertex}
+        place = Place(subtask, vertex.parallelism, vertex.max_parallelism, now)
+        parts: dict[str, StoredState] = {}
+        for state_id in dict.fromkeys((*found.states, *found.parts, *changed)):
+            operator, which = operator_of(state_id)
+            if operator in self._operators:
+                new_id = state_id_of(self._operators[operator].id, which)
+                part = self._part(vertex, state_id, place, f"{new_id}-{subtask}.parquet", storage)
+                if part is not None:
+                    parts[new_id] = part
+        return SubtaskSnapshot({}, parts, self._carried(found.carried, vertex.operators[0].id))
+
+    def _part(
+        self, vertex: VertexSnapshot, state_id: str, place: Place, name: str, storage: Storage
+    ) -> StoredState | None:
+        """Write the state of a subtask; None when there is nothing."""
+        changes = {s: c for (i, s), c in self._changes.items() if state_id_of(i, _which(s)) == state_id}
+        stored = self._from.stored(vertex, state_id, place.subtask)
+        if stored is not None and stored.is_part and not changes:
+            data = self._from.read(stored.file)
+            check_part(stored.file, data, stored.checksum)
+            storage.write(name, (bytes(data[i : i + _PIECE]) for i in range(0, len(data), _PIECE)))
+            return StoredState(name, stored.checksum)
+        tables = self._from.tables(vertex, state_id, place.subtask, load)
+        for state, asked in changes.items():
+            layout = state.layout
+            before = tables.get(state.table)
+            flat = dict(layout.flatten(before.rows(), place.subtask)) if before is not None else {}
+            for change in asked:
+                change.make(flat, layout, place)
+            tables[state.table] = StateTable(state.table, layout.kind, layout.address, layout.gather(flat))
+        if not any(len(t) for t in tables.values()):
+            return None
+        return write_part(name, _sections(tables), place.max_parallelism, storage.write, self._digests)
+
+    def _carried(self, carried: bytes, head: str) -> bytes:
+        """Return what a subtask carries besides state, with operators under their new ids; its chain began with one."""
+        is_whole = head in self._operators or not has_unread(carried)
+        if not carried or (is_whole and all(i == o.id for i, o in self._operators.items())):
+            return carried
+        try:
+            with naming_missing_classes():
+                left = decode(carried)
+        except MissingClassError as e:
+            raise MissingClassError(f"What a subtask carries besides state cannot be read because {e}") from e
+        return encode(
+            watermark=left.watermark,
+            idle=left.idle,
+            ended=left.ended,
+            channels=left.channels,
+            operators=self._moved(left.operators),
+            watermarks=self._moved(left.watermarks),
+            ended_edges=left.ended_edges,
+            unread=left.unread,
+            requests=left.requests,
+            # Input of an operator goes with it.
+            waiting=left.waiting if head in self._operators else (),
+            earlier=[(self._operators[i].id, number, b) for i, number, b in left.earlier if i in self._operators],
+        )
+
+    def _moved(self, by_operator: Mapping[str, Any]) -> dict[str, Any]:
+        ids = {i: o.id for i, o in self._operators.items()}
+        return {ids.get(i, i): x for i, x in by_operator.items()}
+
+
+def _which(state: StateInfo) -> str:
+    return "" if state.scope == "keyed" else "operator"
+
+
+def _sections(tables: dict[str, StateTable]) -> Iterator[Section]:
+    for name, table in tables.items():
+        yield from sections(name, table.kind, table.address, table.rows())

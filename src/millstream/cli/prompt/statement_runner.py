@@ -1,0 +1,180 @@
+"""Runs statements for a prompt or a file, and prints what came of them as Flink's SQL client does."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from typing import TextIO
+
+from millstream.cli.prompt.views import ChangelogView, TableView, known_rows
+from millstream.gateway.session import Outcome, Session
+from millstream.sql.columns.batch import Batch
+from millstream.sql.errors import ValidationException
+from millstream.sql.language import statements as s
+from millstream.table.result_printer import Tableau
+
+MODE = "sql-client.execution.result-mode"
+_MODES = ("TABLE", "CHANGELOG", "TABLEAU")
+_VERBOSE = "sql-client.verbose"
+_TIMED = "sql-client.display.print-time-cost"
+_MOST = "sql-client.execution.max-table-result.rows"
+_WIDTH = "table.display.max-column-width"
+
+_COMMANDS = {
+    "HELP": "Prints the available commands.",
+    "QUIT/EXIT": "Quits the SQL CLI client.",
+    "CLEAR": "Clears the current terminal.",
+    "SET": "Sets a session configuration property: SET '<key>'='<value>'; and SET; lists all of them.",
+    "RESET": "Resets a session configuration property: RESET '<key>'; and RESET; resets all of them.",
+    "INSERT INTO": "Inserts the results of a SQL SELECT query into a declared table sink.",
+    "INSERT OVERWRITE": "Inserts the results of a SQL SELECT query and overwrites existing data.",
+    "SELECT": "Executes a SQL SELECT query.",
+    "EXPLAIN": "Describes the execution plan of a query, and the state it will keep.",
+    "BEGIN STATEMENT SET": "Begins a statement set: one job for the INSERTs before END;",
+    "END": "Ends a statement set.",
+    "SHOW JOBS": "Shows the jobs of this prompt.",
+    "STOP JOB": "Stops a job: STOP JOB '<id>' [WITH SAVEPOINT] [WITH DRAIN];",
+}
+HELP = "\n".join(
+    [
+        "The following commands are available:\n",
+        *(f"{word:20}{does}" for word, does in _COMMANDS.items()),
+        '\nHint: Make sure that a statement ends with ";" for finalizing (multi-line) statements.\n',
+    ]
+)
+
+
+class Running:
+    """Runs statements of a session, and prints."""
+
+    def __init__(self, session: Session, out: TextIO, is_terminal: bool) -> None:
+        """Take a session.
+
+        Args:
+            session: carries statements out.
+            out: where to print.
+            is_terminal: whether somebody looks at a screen, on which rows can change.
+        """
+        self._session = session
+        self._out = out
+        self._is_terminal = is_terminal
+
+    def run(self, text: str) -> bool:
+        """Run a statement; tell whether it went well. Ctrl-C ends a query and nothing else."""
+        try:
+            self._check_mode()
+            outcome = self._session.execute(text)
+            self._show(outcome)
+            return True
+        except KeyboardInterrupt:
+            self._say("\nQuery terminated")
+            return True
+        except Exception as e:
+            self._tell(e)
+            return False
+
+    def info(self, text: str) -> None:
+        """Print what is going on."""
+        self._say(f"[INFO] {text}")
+
+    def _check_mode(self) -> None:
+        given = self._settings.get(MODE, "TABLE").upper()
+        if given not in _MODES:
+            self._session.execute(f"RESET '{MODE}'")
+            raise ValidationException(f"{MODE} is '{given}': it is one of TABLE, CHANGELOG and TABLEAU.")
+
+    @property
+    def _settings(self) -> Mapping[str, str]:
+        return self._session.settings
+
+    def _say(self, text: str) -> None:
+        self._out.write(text + "\n")
+        self._out.flush()
+
+    def _tell(self, error: Exception) -> None:
+        said = f"{type(error).__name__}: {error}"
+        if self._settings.get(_VERBOSE, "false").lower() == "true":
+            said = "".join(traceback.format_exception(error)).rstrip()
+        self._say(f"[ERROR] Could not execute SQL statement. Reason:\n{said}\n")
+
+    def _show(self, outcome: Outcome) -> None:
+        if outcome.is_query:
+            self._show_query(outcome)
+        elif outcome.job_id is not None:
+            self.info("SQL update statement has been successfully submitted:")
+            self._say(f"Job ID: {outcome.job_id}\n")
+        elif outcome.is_ok:
+            self.info("Execute statement succeeded.\n")
+        else:
+            self._show_rows(outcome)
+
+    def _show_rows(self, outcome: Outcome) -> None:
+        batches = list(outcome.batches)
+        if _is_text(outcome.statement):
+            # A text of several lines is shown as it is.
+            self._say("".join(str(b.columns[0][0]) for b in batches))
+        elif not batches:
+            self._say("Empty set\n")
+        else:
+            self._say("\n".join(known_rows(outcome.fields, batches, None, outcome.zone, "")) + "\n")
+
+    # --- queries
+
+    def _show_query(self, outcome: Outcome) -> None:
+        mode = self._settings.get(MODE, "TABLE").upper() if self._is_terminal else "TABLEAU"
+        longest = int(self._settings.get(_WIDTH, "30"))
+        if mode == "TABLEAU":
+            self._print_query(outcome, longest)
+            return
+        from millstream.cli.prompt.screen import show
+
+        most = int(self._settings.get(_MOST, "1000000"))
+        kind = TableView if mode == "TABLE" else ChangelogView
+        view = kind(outcome.fields, longest, outcome.zone, most)
+        show(outcome, view)
+        self.info("Result retrieval finished.\n" if len(view) else "Result retrieval cancelled.\n")
+
+    def _print_query(self, outcome: Outcome, longest: int) -> None:
+        started, rows = time.monotonic(), 0
+        try:
+            if self._session.is_batch:
+                rows = self._print_known(outcome, longest, started)
+                return
+            tableau = Tableau(outcome.fields, True, longest, outcome.zone)
+            self._say("\n".join(tableau.head()))
+            for batch in outcome.batches:
+                rows += len(batch)
+                self._say("\n".join(tableau.rows(batch)))
+            self._say(f"{tableau.line()}\nReceived a total of {_rows(rows)}{self._took(started)}\n")
+        except KeyboardInterrupt:
+            outcome.cancel()
+            self._say(f"\nQuery terminated, received a total of {_rows(rows)}\n")
+
+    def _print_known(self, outcome: Outcome, longest: int, started: float) -> int:
+        batches: list[Batch] = [b for b in outcome.batches if len(b)]
+        if not batches:
+            self._say(f"Empty set{self._took(started)}\n")
+            return 0
+        lines = known_rows(outcome.fields, batches, longest, outcome.zone, "<NULL>")
+        self._say("\n".join(lines) + self._took(started) + "\n")
+        return sum(map(len, batches))
+
+    def _took(self, started: float) -> str:
+        if self._settings.get(_TIMED, "true").lower() != "true":
+            return ""
+        return f" ({time.monotonic() - started:.2f} seconds)"
+
+
+def _is_text(statement: s.Statement) -> bool:
+    return isinstance(statement, s.Explain) or (isinstance(statement, s.Show) and statement.what.startswith("CREATE "))
+
+
+def _rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
+
+
+def is_screen() -> bool:
+    """Tell whether rows can be shown on a screen that changes."""
+    return sys.stdin.isatty() and sys.stdout.isatty()

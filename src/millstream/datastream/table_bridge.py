@@ -1,0 +1,95 @@
+"""What the Table API needs of a DataStream program: to add operators to it, and to run some of its ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.configuration import Configuration
+from millstream.common.job_client import JobClient
+from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.collect import CloseableIterator, Mailbox
+from millstream.datastream.connectors.collecting import DriverSink
+from millstream.datastream.data_stream import DataStream
+from millstream.datastream.launch_context import with_last_word
+from millstream.datastream.local_job_client import LocalJobClient
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.graph.plan import execution_plan
+from millstream.graph.transformations import Program, StreamEnd, Transformation
+
+if TYPE_CHECKING:
+    from millstream.operators.base import Operator
+
+
+class Bridge:
+    """A program that a TableEnvironment adds to."""
+
+    def __init__(self, environment: StreamExecutionEnvironment) -> None:
+        self.environment = environment
+
+    @property
+    def program(self) -> Program:
+        """The operators that the program has so far."""
+        return self.environment._program
+
+    def settings(self) -> Configuration:
+        """Return the settings, with those of the command line."""
+        return with_last_word(self.environment.get_configuration())
+
+    @contextmanager
+    def added(self) -> Iterator[list[Transformation]]:
+        """Yield a list that has, at the end, what was added meanwhile; the program forgets it then."""
+        added: list[Transformation] = []
+        before = len(self.program.transformations)
+        try:
+            yield added
+        finally:
+            added += self.program.transformations[before:]
+            del self.program.transformations[before:]
+
+    def collect(self, name: str, end: Transformation, sink: type[Operator]) -> tuple[CloseableIterator[Any], JobClient]:
+        """Run a job whose records come back, and return them and a handle on the job."""
+        mailbox = Mailbox()
+        collecting: Any = sink(DriverSink(mailbox.put))  # type: ignore[call-arg]
+        last = self.program.add("Collect Sink", collecting, [StreamEnd(end)], parallelism=1)
+        job = self.environment._start(name, [last])
+        return CloseableIterator(mailbox, job), LocalJobClient(job)
+
+    def start(self, name: str, ends: Sequence[Transformation]) -> JobClient:
+        """Start a job of some ends, beside those that wait for `execute()`."""
+        environment = self.environment
+        waiting, environment._sinks = environment._sinks, list(ends)
+        try:
+            return environment.execute_async(name)
+        finally:
+            environment._sinks = waiting
+
+    def execution_plan(self, ends: Sequence[Transformation]) -> str:
+        """Return a job of some ends as JSON."""
+        return execution_plan(self.environment._stream_graph(None, list(ends)))
+
+    def attach(self, ends: Sequence[Transformation]) -> None:
+        """Have ends run by the program's own `execute()`."""
+        for end in ends:
+            self.environment._add_sink(end)
+
+    def stream(self, end: StreamEnd, type_info: TypeInformation | None) -> DataStream[Any]:
+        """Return a stream of a transformation's records."""
+        end.source.type_info = type_info
+        return DataStream(self.environment, [end])
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the program is run in batch mode."""
+        return str(self.settings().get_string("execution.runtime-mode", "STREAMING")).upper() == "BATCH"
+
+
+def ends_of(stream: DataStream[Any]) -> list[StreamEnd]:
+    """Return where the records of a stream come from."""
+    return list(stream._ends)
+
+
+def environment_of(stream: DataStream[Any]) -> StreamExecutionEnvironment:
+    """Return the environment of a stream."""
+    return stream._environment

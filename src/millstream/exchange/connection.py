@@ -1,0 +1,210 @@
+"""One end of a connection that never blocks: frames queue up to be sent, and are put together as they come."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from millstream.exchange.addresses import Address, connect
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.frames import HEAD, Frame, Kind, ProtocolError
+from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
+from millstream.exchange.keepalive import ask_for_signs, is_silent
+
+_READ = 1 << 18
+_MOST_PARTS = 64
+
+
+class Link:
+    """One end of a connection.
+
+    Until the other side has proved itself, nothing that was pushed leaves, and nothing that comes is taken for a frame.
+
+    Attributes:
+        queued: how many bytes wait to be sent.
+        sent, received: how many bytes of frames there were.
+        closed: whether the connection is gone; `reason` says why, if there is more to say.
+        silence: for how many seconds the other machine may give no sign of life; None for a process of this one.
+    """
+
+    def __init__(self, connection: socket.socket, credentials: Credentials, side: Side) -> None:
+        connection.setblocking(False)
+        self.silence: float | None = None
+        if connection.family == socket.AF_INET:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ask_for_signs(connection, credentials.silence)
+            self.silence = credentials.silence
+        self._stream = credentials.stream(connection, side)
+        self.socket = self._stream.socket
+        self.queued = self.sent = self.received = 0
+        self.closed = False
+        self.reason = ""
+        self._is_deaf = False
+        self._handshake: Handshake | None = Handshake(credentials.secret, side)
+        self._greetings: deque[memoryview] = deque([memoryview(self._handshake.greeting)])
+        self._out: deque[memoryview] = deque()
+        # Is told when there is something to send where there was nothing.
+        self.stirred: Callable[[], None] = lambda: None
+        self._buffer = bytearray()
+        self._head: tuple[int, int, int, int] | None = None
+        self._body: bytearray | None = None
+        self._filled = 0
+
+    @classmethod
+    def to(cls, address: Address, credentials: Credentials) -> Link:
+        """Call somebody."""
+        return cls(connect(address), credentials, Side.CALLER)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the other side has proved that it knows the secret."""
+        return self._handshake is None
+
+    @property
+    def has_to_send(self) -> bool:
+        """Whether something waits that may be sent."""
+        return bool(self._greetings) or (bool(self._out) and self.is_trusted)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the other machine has given no sign of life for too long."""
+        return self.silence is not None and is_silent(self.socket, self.silence)
+
+    @property
+    def awaits_room(self) -> bool:
+        """Whether there is a reason to wait until the socket takes something."""
+        stream = self._stream
+        return stream.must_send or (stream.can_send and self.has_to_send)
+
+    def push(self, frame: Frame) -> None:
+        """Queue a frame. The payload is not copied."""
+        if self._is_deaf:
+            return
+        if not self._out:
+            self.stirred()
+        kind, epoch, level, payload = frame
+        self._out.append(memoryview(HEAD.pack(kind, epoch, level, len(payload))))
+        if payload:
+            self._out.append(memoryview(payload))
+        self.queued += HEAD.size + len(payload)
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+        try:
+            if self._greetings:
+                self._send(self._greetings)
+            # What a caller says must come behind what proves it.
+            if self.is_trusted and not self._greetings:
+                before = self.queued
+                self.queued -= self._send(self._out)
+                self.sent += before - self.queued
+        except OSError as e:
+            # What the other side said last is still to be read; the end of that is the end of the link.
+            self._is_deaf, self.reason = True, str(e)
+            self._greetings.clear()
+            self._out.clear()
+            self.queued = 0
+
+    def _send(self, parts: deque[memoryview]) -> int:
+        total = 0
+        while parts:
+            try:
+                sent = self._stream.send([parts[i] for i in range(min(len(parts), _MOST_PARTS))])
+            except BlockingIOError:
+                break
+            total += sent
+            while parts and sent >= len(parts[0]):
+                sent -= len(parts.popleft())
+            if sent:
+                parts[0] = parts[0][sent:]
+        return total
+
+    def receive(self) -> list[Frame]:
+        """Take what has come. A large payload is received where it stays."""
+        frames = self._receive()
+        while self._stream.has_more and not self.closed:
+            frames += self._receive()
+        return frames
+
+    def _receive(self) -> list[Frame]:
+        try:
+            if self._body is not None:
+                count = self._stream.receive_into(memoryview(self._body)[self._filled :])
+                self._filled += count
+            else:
+                data = self._stream.receive(_READ)
+                count = len(data)
+                self._hear(data)
+        except BlockingIOError:
+            return []
+        except (OSError, NotOfThisJobError) as e:
+            self._break(str(e))
+            return []
+        if not count:
+            self._break("")
+        return self._frames()
+
+    def _hear(self, data: bytes) -> None:
+        handshake = self._handshake
+        if handshake is None:
+            self._buffer += data
+            self.received += len(data)
+            return
+        answer = handshake.feed(data)
+        if answer:
+            self._greetings.append(memoryview(answer))
+        if handshake.is_done:
+            self._handshake = None
+            self._hear(handshake.rest)
+        self.flush()
+
+    def _frames(self) -> list[Frame]:
+        frames: list[Frame] = []
+        try:
+            while (frame := self._next()) is not None:
+                frames.append(frame)
+        except ValueError as e:
+            raise ProtocolError(f"a frame of no known kind: {e}") from None
+        return frames
+
+    def _next(self) -> Frame | None:
+        if self._head is None:
+            if len(self._buffer) < HEAD.size:
+                return None
+            self._head = HEAD.unpack_from(self._buffer)
+            del self._buffer[: HEAD.size]
+        kind, epoch, level, length = self._head
+        if self._body is None and len(self._buffer) >= length:
+            body = self._buffer[:length]
+            del self._buffer[:length]
+        else:
+            if self._body is None:
+                self._body, self._filled = _room_for(length), len(self._buffer)
+                self._body[: self._filled] = self._buffer
+                # What is still to come of it goes past the buffer.
+                self.received += length - self._filled
+                self._buffer.clear()
+            if self._filled < length:
+                return None
+            body, self._body = self._body, None
+        self._head = None
+        # Nobody changes it any more, so it is as good as bytes, and a copy is saved.
+        return Frame(Kind(kind), epoch, level, cast(bytes, body))
+
+    def _break(self, reason: str) -> None:
+        self.closed = True
+        self.reason = self.reason or reason
+
+    def close(self) -> None:
+        """Hang up."""
+        self.closed = True
+        self.socket.close()
+
+
+def _room_for(length: int) -> bytearray:
+    try:
+        return bytearray(length)
+    except (MemoryError, OverflowError):
+        raise ProtocolError(f"a frame of {length} bytes, for which there is no memory") from None

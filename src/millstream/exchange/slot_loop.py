@@ -1,0 +1,228 @@
+"""The slot's side: runs level after level of epoch after epoch, as the driver asks.
+
+One thread does everything. It sleeps only in the poller, which sends and receives at once. A thread of its own for
+sending would fight user code for the interpreter, 5 ms a switch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from millstream.exchange.addresses import Address, beside
+from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError
+from millstream.exchange.connection import Link
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError, end_of
+from millstream.exchange.poller import Poller
+from millstream.exchange.receive_buffer import Arrivals
+from millstream.operators.io_metrics import LevelTimes, SlotTraffic
+from millstream.operators.messages import LevelTask
+from millstream.operators.slot_tasks import with_own
+
+# A slot tells its traffic at most so often, however many epochs there are.
+TELL_SECONDS = 0.1
+
+
+class DriverGoneError(ConnectionError):
+    """The driver has hung up or is gone."""
+
+
+class Work(Protocol):
+    """What a slot does; the exchange knows nothing of it."""
+
+    def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
+        """Get ready: from here on what the driver sends can be unpickled. The slot's traffic goes into the reports."""
+        ...
+
+    def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Run a level: yield (slot, message) for the next level; in the last level, the report."""
+        ...
+
+    def after_epoch(self) -> None:
+        """Do what can wait until the driver has its report."""
+        ...
+
+    def describe(self, error: Exception) -> str:
+        """Say what went wrong, for the driver."""
+        ...
+
+
+class _EpochClock:
+    """Where a slot's time goes in one epoch.
+
+    A level that is not the last is back-pressured while a channel has no room, and from its end to that of the epoch:
+    there could be more to do for it, if those behind it had taken what they have got.
+    """
+
+    def __init__(self, ended_at: float, paused: float) -> None:
+        """Begin with the time since the slot's last epoch, if there was one; `paused` of it there was nothing to do."""
+        self._held_back = 0.0 if math.isnan(ended_at) else max(0.0, time.monotonic() - ended_at - paused)
+        self._level = 0
+        self._started = self._blocked = 0.0
+        # Of each level: when it ended, and for how long it was busy, and blocked.
+        self._levels: dict[int, tuple[float, float, float]] = {}
+
+    def begin(self, level: int, blocked: float) -> None:
+        self._level, self._started, self._blocked = level, time.monotonic(), blocked
+
+    def end(self, blocked: float) -> None:
+        now, waited = time.monotonic(), blocked - self._blocked
+        self._levels[self._level] = now, now - self._started - waited, waited
+
+    def count(self, times: list[LevelTimes]) -> float:
+        """Add this epoch to the times of all; return when it ended."""
+        now, last = time.monotonic(), len(times) - 1
+        for level, (ended, busy, blocked) in self._levels.items():
+            held_back = 0.0 if level == last else self._held_back + now - ended
+            times[level] = times[level].after(busy, blocked + held_back)
+        return now
+
+
+class Slot:
+    """One slot of an execution."""
+
+    def __init__(self, number: int, widths: list[int], driver: Address, credentials: Credentials, work: Work) -> None:
+        """Take a place.
+
+        Args:
+            number: which slot it is.
+            widths: how many slots each level has.
+            driver: where the driver is called.
+            credentials: what all of this execution know.
+            work: what to do.
+        """
+        self._number = number
+        self._widths = widths
+        self._work = work
+        self._poller = Poller()
+        # First of all: where the driver is gone by now, there is nothing yet that would have to be closed.
+        self._driver = Link.to(driver, credentials)
+        arrivals, own = Arrivals(number, widths), beside(driver, number)
+        self._channels = Channels(number, arrivals, self._poller, credentials, own, self._check_driver)
+        self._told_at = -math.inf
+        # When the first epoch began here, and the last one ended.
+        self._began_at = self._ended_at = math.nan
+        self._times = [LevelTimes()] * len(widths)
+        self._commands: deque[Frame] = deque()
+        self._driver_is_gone = False
+        self._poller.add(self._driver, self._commands.append, self._lose_driver)
+
+    def take_traffic(self) -> SlotTraffic | None:
+        """Return what is known of this slot's time and channels, if it has not just been told."""
+        now = time.monotonic()
+        if now - self._told_at < TELL_SECONDS:
+            return None
+        self._told_at = now
+        elapsed = 0.0 if math.isnan(self._ended_at) else self._ended_at - self._began_at
+        return SlotTraffic(
+            elapsed=elapsed, credit=CREDIT_BYTES, levels=tuple(self._times), channels=self._channels.take_traffic()
+        )
+
+    def serve(self) -> None:
+        """Do what the driver asks, until it says stop or is gone."""
+        # When the driver is gone there is nobody to tell.
+        try:
+            with contextlib.suppress(DriverGoneError):
+                self._serve()
+        finally:
+            self._channels.close()
+            self._poller.close()
+
+    def _serve(self) -> None:
+        try:
+            self._work.open(self.take_traffic)
+            hello = {"slot": self._number, "address": self._channels.address}
+            self._driver.push(Frame(Kind.HELLO, payload=json.dumps(hello).encode()))
+            while (command := self._next_command()).kind is not Kind.STOP:
+                self._obey(command)
+        except PeerLostError as e:
+            # The driver may know already. If only the connection broke, it does not.
+            self._say_last(Frame(Kind.LOST, payload=str(e).encode()))
+        except PeerUnreachableError as e:
+            self._say_last(Frame(Kind.CUT_OFF, payload=str(e).encode()))
+        except DriverGoneError:
+            raise
+        except Exception as e:
+            self._say_last(Frame(Kind.FAILED, payload=self._work.describe(e).encode()))
+
+    def _next_command(self) -> Frame:
+        while not self._commands:
+            self._check_driver()
+            self._poller.turn()
+        return self._commands.popleft()
+
+    def _obey(self, command: Frame) -> None:
+        if command.kind is Kind.ROSTER:
+            addresses: dict[str, str | list[str | int]] = json.loads(command.payload)
+            self._channels.meet({int(slot): _address(a) for slot, a in addresses.items()})
+            self._driver.push(Frame(Kind.MET))
+        elif command.kind is Kind.EPOCH:
+            paused, tasks = _epoch(memoryview(command.payload))
+            self._run(tasks, paused)
+            self._work.after_epoch()
+        else:
+            raise ProtocolError(f"the driver said {command.kind.name} to a slot")
+
+    def _run(self, tasks: list[LevelTask], paused: float) -> None:
+        last = len(tasks) - 1
+        if math.isnan(self._began_at):
+            self._began_at = time.monotonic()
+        clock = _EpochClock(self._ended_at, paused)
+        for level, task in enumerate(tasks):
+            if self._number >= self._widths[level]:
+                continue
+            messages = self._channels.wait_for(task.epoch, level) if level else []
+            clock.begin(level, self._channels.back_pressured)
+            outgoing = self._work.run(task, messages)
+            del messages
+            if level == last:
+                for _, report in outgoing:
+                    self._driver.push(Frame(Kind.REPORT, task.epoch, level, report))
+            else:
+                self._send_level(task.epoch, level + 1, outgoing)
+            clock.end(self._channels.back_pressured)
+        # So that nobody has to wait for what comes after the epoch.
+        self._poller.turn(0)
+        self._ended_at = clock.count(self._times)
+
+    def _send_level(self, epoch: int, level: int, outgoing: Iterator[tuple[int, bytes]]) -> None:
+        sent = dict.fromkeys(range(self._widths[level]), 0)
+        for target, message in outgoing:
+            self._channels.send(target, Frame(Kind.DATA, epoch, level, message))
+            sent[target] += 1
+            self._check_driver()
+        for target, blocks in sent.items():
+            self._channels.send(target, end_of(epoch, level, blocks))
+
+    def _say_last(self, frame: Frame) -> None:
+        """Tell the driver, and wait: what comes next is its decision."""
+        self._driver.push(frame)
+        while self._next_command().kind is not Kind.STOP:
+            pass
+
+    def _lose_driver(self) -> None:
+        self._driver_is_gone = True
+
+    def _check_driver(self) -> None:
+        if self._driver_is_gone:
+            raise DriverGoneError("the driver is gone")
+
+
+def _epoch(payload: memoryview) -> tuple[float, list[LevelTask]]:
+    """Return for how long there was nothing to do, and the tasks of this slot."""
+    (paused,) = PAUSE.unpack_from(payload)
+    (length,) = OWN.unpack_from(payload, PAUSE.size)
+    own = payload[PAUSE.size + OWN.size :][:length]
+    tasks: list[LevelTask] = pickle.loads(payload[PAUSE.size + OWN.size + length :])
+    return paused, with_own(tasks, pickle.loads(own)) if length else tasks
+
+
+def _address(value: str | list[str | int]) -> Address:
+    return value if isinstance(value, str) else (str(value[0]), int(value[1]))

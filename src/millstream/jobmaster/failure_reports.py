@@ -1,0 +1,178 @@
+"""Failures that are kept, one file each, for the user's own `millstream replay`.
+
+A file is JSON: what happened, the operator as the program made it, and what it was given (`operators/evidence`). What
+is pickled in it is written here and read by nobody but that command. Only the user can read the file, and `read` takes
+none that somebody else could have written.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+import cloudpickle
+
+from millstream.common import pyflink_names
+from millstream.common.configuration import Configuration
+from millstream.common.errors import MillstreamError
+from millstream.common.fast_dataclass import record
+from millstream.common.masking import masked
+from millstream.common.private_files import write_private
+from millstream.common.setting import TextSetting
+from millstream.operators.chain import ChainNode, ChainOutput, is_encoded
+from millstream.operators.failures import Failure
+from millstream.operators.messages import JobPlan
+from millstream.operators.vertex import Vertex
+
+DIRECTORY = TextSetting("millstream.failures.dir", None)
+
+_MARK, _VERSION = "millstream-failure", 1
+# So many failures of a job stay, the newest, and so many of all jobs.
+_MOST_OF_JOB, _MOST = 16, 100
+
+
+def default_directory() -> str:
+    """Return the directory of this user's on this machine."""
+    return os.path.join(tempfile.gettempdir(), f"millstream-failures-{os.getuid()}")
+
+
+def directory_of(config: Configuration) -> str:
+    """Return where the failures of a job are kept."""
+    return DIRECTORY.read(config) or default_directory()
+
+
+def file_name(job_id: str, number: int) -> str:
+    """Return how the file of a failure is called: the first of a job is number 1."""
+    return f"{job_id}.failure-{number}"
+
+
+@record(frozen=True)
+class KeptFailure:
+    """A failure as its file tells it.
+
+    Attributes:
+        number: which of the job's failures it is, from 1.
+        at: when, in seconds since 1970.
+        about: the fields of `operators.failures.Failure`.
+        node: the operator, pickled, in base64.
+        settings: what functions are told of the job.
+        path: where the program found its modules.
+        as_pyflink: whether it imports pyflink and gets millstream.
+    """
+
+    job_id: str
+    job_name: str
+    number: int
+    at: float
+    about: dict[str, Any]
+    node: str
+    settings: dict[str, Any]
+    path: list[str]
+    as_pyflink: bool
+
+    @property
+    def failure(self) -> Failure:
+        return Failure(**self.about)
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({_MARK: _VERSION, **asdict(self)}).encode()
+
+
+def keep(directory: str, plan: JobPlan, number: int, at: float, failure: Failure) -> str:
+    """Write the file of a failure; return its path."""
+    vertex, node = _find(plan, failure.operator_id)
+    settings = plan.settings
+    kept = KeptFailure(
+        job_id=settings.job_id,
+        job_name=settings.job_name,
+        number=number,
+        at=at,
+        about=asdict(failure),
+        node=base64.b64encode(cloudpickle.dumps(_alone(vertex, node), 5)).decode(),
+        settings={
+            "attempt": settings.attempt,
+            "batch": settings.batch,
+            "parameters": masked(settings.job_parameters),
+            "max_parallelism": 1 if vertex.non_parallel else vertex.max_parallelism,
+        },
+        path=[os.path.abspath(p) for p in sys.path],
+        as_pyflink=pyflink_names.is_installed(),
+    )
+    _own(directory)
+    path = os.path.join(directory, file_name(settings.job_id, number))
+    write_private(path, kept.to_bytes())
+    _forget(directory, f"{settings.job_id}.", _MOST_OF_JOB)
+    _forget(directory, "", _MOST)
+    return path
+
+
+def _find(plan: JobPlan, operator_id: str) -> tuple[Vertex, ChainNode]:
+    return next((v, n) for v in plan.vertices for n in v.nodes if n.id == operator_id)
+
+
+def _alone(vertex: Vertex, node: ChainNode) -> ChainNode:
+    """Return an operator without those behind it; its results have a type where they had one in the chain."""
+    behind = [None if o.node is None else vertex.nodes[o.node] for o in node.outputs if o.tag is None]
+    typed = is_encoded(node, behind)
+    tags = {o.tag: o.tag_type for o in node.outputs}
+    # Also where nobody takes the main output.
+    outputs = [ChainOutput(tag, kind, None, i) for i, (tag, kind) in enumerate({None: None, **tags}.items())]
+    return replace(node, outputs=outputs, type_info=node.type_info if typed else None)
+
+
+def _own(directory: str) -> None:
+    """Make a directory that is this user's alone, or see that it is."""
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    about = os.stat(directory)
+    if about.st_uid != os.getuid() or about.st_mode & 0o022:
+        raise MillstreamError(f"others can write to {directory}: set {DIRECTORY.key} to a directory of your own")
+
+
+def _forget(directory: str, prefix: str, most: int) -> None:
+    """Delete the oldest of too many."""
+    files = [e for e in os.scandir(directory) if e.name.startswith(prefix) and ".failure-" in e.name]
+    for old in sorted(files, key=lambda e: e.stat().st_mtime)[:-most]:
+        with suppress(FileNotFoundError):
+            os.unlink(old.path)
+
+
+def read(path: str) -> KeptFailure:
+    """Read the file of a failure.
+
+    Raises:
+        MillstreamError: it is none, or somebody else could have written it.
+    """
+    with open(path, "rb") as file:
+        about = os.fstat(file.fileno())
+        if about.st_uid != os.getuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise MillstreamError(
+                f"{path} is not yours alone, and to replay a failure is to run what stands in its file: only a file of "
+                "your own that nobody else can write to is taken."
+            )
+        data = file.read()
+    try:
+        told = json.loads(data)
+        version = told.pop(_MARK)
+        if version != _VERSION:
+            raise MillstreamError(f"{path} is of format {version}; this millstream reads {_VERSION}.")
+        return KeptFailure(**told)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise MillstreamError(f"{path} is no failure that millstream has kept.") from None
+
+
+def files_of(directory: str, job: str) -> list[str]:
+    """Return the files of a job's failures, oldest first; a job is its id, the beginning of it, or its name."""
+    if not os.path.isdir(directory):
+        return []
+    names = [n for n in os.listdir(directory) if ".failure-" in n]
+    found = [n for n in names if n.startswith(job)]
+    if not found:
+        found = [n for n in names if read(os.path.join(directory, n)).job_name == job]
+    return [os.path.join(directory, n) for n in sorted(found, key=lambda n: (n[:32], int(n.rpartition("-")[2])))]

@@ -1,0 +1,421 @@
+"""Starts a job on an engine: plans it, reads its settings, gives it its directories."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from millstream.checkpoint.directory_owner import is_alive, this_process
+from millstream.checkpoint.manifest import SHARED, Origin
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.checkpoint.restore import restore
+from millstream.checkpoint.restore_location import (
+    claim_latest,
+    find_origin,
+    find_published,
+    starts_from_latest,
+    subsume_latest,
+    subsume_runs,
+    supersede_runs,
+)
+from millstream.checkpoint.signing import signing_keys
+from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
+from millstream.checkpoint.store import CheckpointStore
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.execution_config import global_job_parameters
+from millstream.common.fast_dataclass import record
+from millstream.common.faults import SETTING, arm
+from millstream.common.job_status import JobStatus
+from millstream.common.memory_on_spark import batch_memory, executor_memory
+from millstream.common.run_ids import new_run_id, run_id
+from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
+from millstream.common.temp_dir import scratch
+from millstream.graph.job_graph import JobGraph
+from millstream.jobmaster.clock import JobClock
+from millstream.jobmaster.engine import Engine
+from millstream.jobmaster.failure_reports import directory_of, keep
+from millstream.jobmaster.flow import EpochSizer
+from millstream.jobmaster.instructions import KeepFailure
+from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.options import Ended, JobOptions, fails_whole
+from millstream.jobmaster.restart import restart_strategy
+from millstream.jobmaster.scaling_options import ScalingOptions
+from millstream.leader.drivers import Drivers, Hold, owner_file
+from millstream.leader.fence import Fence, JobRecord
+from millstream.leader.leadership import Leadership, leadership_of
+from millstream.leader.options import DURATION as LEASE_DURATION
+from millstream.operators.messages import JobPlan
+from millstream.operators.source import SourceOperator
+from millstream.operators.vertex import INLINING, JobSettings
+
+log = logging.getLogger("millstream")
+
+# How long input may gather when the user has asked for throughput above all.
+_LONGEST_GATHERING = 1.0
+
+# The configuration's keys for how long slots work in an epoch at most, and for how long epochs are aimed to be; where
+# they say nothing, that follows from the engine.
+SLICE = DurationSetting("millstream.epoch.slice", 1000, limit=at_least(1, in_words))
+_TARGET = DurationSetting("millstream.epoch.target", 1000, limit=at_least(1, in_words))
+_MAX_RECORDS = IntegerSetting("millstream.epoch.max-records", EpochSizer.max_records, limit=at_least(1))
+_MAX_BYTES = IntegerSetting("millstream.epoch.max-bytes", EpochSizer.max_bytes, limit=at_least(1))
+_TEMPORARY = TextSetting("io.tmp.dirs", None, ("taskmanager.tmp.dirs",))
+_KEEP_BYTES = IntegerSetting("millstream.failures.keep-bytes", JobSettings.keep_bytes, limit=at_least(0))
+
+# Flink's default.
+_USUAL_BUFFER_TIMEOUT_MS = 100
+
+_JOB_ID = "$internal.pipeline.job-id"
+
+
+@record(frozen=True)
+class Launch:
+    """What a job is started with.
+
+    Attributes:
+        graph: builds the job graph for a default parallelism; None is the program's own.
+    """
+
+    graph: Callable[[int | None], JobGraph]
+    config: Configuration
+    batch: bool
+    buffer_timeout_ms: int
+    clock: Callable[[], int] | None = None
+
+
+@record(frozen=True)
+class JobClaim:
+    """What makes a job this process's, where another could have it.
+
+    Attributes:
+        owner: this process, for whoever finds the job's directory taken.
+        fence: what its checkpoints have to pass; None where nobody else can have the job.
+        record: what was known of the job when it was claimed.
+        leadership: under which leader it runs, where there are several job managers.
+        hold: what says that this process is there, where there is one.
+        drivers: who else may have had it, then.
+    """
+
+    job_id: str
+    owner: dict[str, Any]
+    fence: Fence | None = None
+    record: JobRecord | None = None
+    leadership: Leadership | None = None
+    hold: Hold | None = None
+    drivers: Drivers | None = None
+
+    @contextmanager
+    def let_go_if_it_fails(self) -> Iterator[None]:
+        """Leave the job to others if it cannot be started."""
+        try:
+            yield
+        except BaseException:
+            self.let_go()
+            raise
+
+    def let_go(self) -> None:
+        """The job has ended, or was not started."""
+        if self.hold is not None:
+            self.hold.let_go()
+
+    def is_alive(self, owner: dict[str, Any]) -> bool:
+        """Tell whether an owner of a directory still runs."""
+        return is_alive(owner) if self.drivers is None else self.drivers.is_alive(owner)
+
+
+@record(frozen=True)
+class Prepared:
+    """A job that is planned and checked, and not started."""
+
+    launch: Launch
+    plan: JobPlan
+    options: JobOptions
+    claim: JobClaim
+
+    def former_runs(self) -> list[str] | None:
+        """Return the ids under which earlier leaders wrote; None where there is one job manager."""
+        if self.claim.leadership is None or self.claim.fence is None:
+            return None
+        return [run_id(self.plan.settings.job_id, term) for term in range(1, self.claim.fence.term)]
+
+    def replan(self, parallelism: int) -> JobPlan:
+        """Plan the program for another parallelism."""
+        return JobPlan(settings=self.plan.settings, vertices=self.launch.graph(parallelism).vertices)
+
+
+@record(frozen=True)
+class Home:
+    """What a job has on disk: its own directory on this machine, and where its state files are."""
+
+    directory: str
+    state: StateLocation
+
+
+def prepare(launch: Launch) -> Prepared:
+    """Plan a job and check its settings."""
+    config = launch.config
+    checkpoints = CheckpointOptions.read(config)
+    graph = launch.graph(None)
+    claim = _claim_job(config, graph.job_name, checkpoints)
+    with claim.let_go_if_it_fails():
+        return _prepare(launch, graph, checkpoints, claim)
+
+
+def _prepare(launch: Launch, graph: JobGraph, checkpoints: CheckpointOptions, claim: JobClaim) -> Prepared:
+    config = launch.config
+    settings = settings_of(
+        config,
+        graph,
+        claim.job_id,
+        batch=launch.batch,
+        clock=launch.clock,
+        compressed=checkpoints.compression,
+        digests=signing_keys(config) is not None,
+        run_id=None if claim.fence is None else claim.fence.run_id,
+    )
+    options = JobOptions(
+        buffer_timeout=_gathering(launch.buffer_timeout_ms),
+        gathers_always=launch.buffer_timeout_ms < 0,
+        slice=slice_of(config, launch.batch),
+        haste=_haste(launch.buffer_timeout_ms),
+        sizer=_sizer(config),
+        checkpoints=checkpoints,
+        restart=restart_strategy(config, checkpoints.enabled),
+        origin=_origin(config, graph.job_name, claim),
+        # A batch job has no state that another parallelism could go on with.
+        scaling=None if launch.batch else ScalingOptions.read(config, checkpoints),
+        ended=_ended(claim.record),
+        fails_whole=fails_whole(config, launch.batch),
+    )
+    plan = JobPlan(settings=settings, vertices=graph.vertices)
+    if options.ended is None:
+        _check_start(plan, options.origin)
+    return Prepared(launch, plan, options, claim)
+
+
+def _claim_job(config: Configuration, job_name: str, checkpoints: CheckpointOptions) -> JobClaim:
+    """Take a job, where another process could have it."""
+    leadership, given, owner = leadership_of(config), _job_id(config), this_process(job_name)
+    if leadership is not None:
+        job_id = given or leadership.job_id(job_name)
+        fence = leadership.fence(job_id, job_name)
+        return JobClaim(job_id, owner, fence, fence.claim(), leadership)
+    directory, latest = checkpoints.directory, starts_from_latest(config)
+    if directory is None or not (latest or checkpoints.enabled) or not Drivers.can_hold(directory):
+        return JobClaim(given or new_run_id(), owner)
+    drivers = Drivers(directory, storage_options(config), LEASE_DURATION.read(config) / 1000)
+    hold = drivers.claim_latest(job_name, owner) if latest else drivers.claim_run(job_name, given, owner)
+    fence = hold.fence
+    return JobClaim(given or fence.job_id, owner_file(fence, owner), fence, fence.record, None, hold, drivers)
+
+
+def _origin(config: Configuration, job_name: str, claim: JobClaim) -> Origin | None:
+    """Return what a job starts from: what an earlier leader has left, else what the settings say."""
+    fence, record = claim.fence, claim.record
+    if record is not None and record.outcome is not None:
+        return None
+    if fence is None or record is None or not record.checkpoints:
+        return find_origin(config, job_name, claim.is_alive)
+    found = find_published(config, job_name, record.checkpoints)
+    fence.go_on_from(found.location)
+    return found
+
+
+def _ended(record: JobRecord | None) -> Ended | None:
+    """Return how a job has ended under an earlier leader."""
+    if record is None or record.outcome is None:
+        return None
+    return Ended(JobStatus[record.outcome], record.message)
+
+
+def _check_start(plan: JobPlan, origin: Origin | None) -> None:
+    """See that a job can start from what it is told to, before anything is started for it."""
+    if origin is not None:
+        restore(origin.manifest.snapshot, plan, origin.state_url, origin.allow_non_restored)
+        return
+    for head in (v.head for v in plan.vertices):
+        if isinstance(head.operator, SourceOperator):
+            try:
+                head.operator.source.check()
+            except InvalidProgramError as e:
+                raise InvalidProgramError(f"Source {head.label}: {e}") from None
+
+
+def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: Any) -> JobSettings:
+    """Return what the subtasks of a job must know; `about` are further fields."""
+    return JobSettings(
+        job_id=job_id,
+        job_name=graph.job_name,
+        attempt=0,
+        job_parameters={
+            **global_job_parameters(config),
+            **{k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
+        },
+        state_backend=graph.backend,
+        inlining=config.get_boolean(INLINING, True),
+        keep_bytes=_KEEP_BYTES.read(config),
+        slot_memory=None if (memory := executor_memory(config)) is None else memory.slot,
+        batch_memory=batch_memory(config),
+        **about,
+    )
+
+
+def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaster:
+    """Start a job and return its master."""
+    with prepared.claim.let_go_if_it_fails():
+        return _start(prepared, make_engine)
+
+
+def _start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaster:
+    config, options, settings = prepared.launch.config, prepared.options, prepared.plan.settings
+    arm(config.get_string(SETTING, "") or None)
+    directory = _make_directory(config, f"millstream-{settings.job_id[:8]}-")
+    checkpoints = (options.checkpoints.directory or _own_checkpoints(prepared, directory)).rstrip("/")
+    reach, scratch = storage_options(config), os.path.join(directory, "scratch")
+    storage = open_storage(f"{checkpoints}/{settings.writes_as}", reach, scratch)
+    claim = prepared.claim
+    _clear_ended(prepared, checkpoints, storage.url)
+    store = CheckpointStore(storage, claim.owner, reach, claim.fence, signing_keys(config))
+    try:
+        engine = make_engine(Home(directory, StateLocation(f"{storage.url}/{SHARED}", reach, scratch)))
+    except InvalidProgramError:
+        shutil.rmtree(directory)
+        raise
+    clock = _clock(prepared.launch.clock)
+    master = JobMaster(
+        JobMachine(prepared.plan, options, clock.now()),
+        engine,
+        store,
+        replan=prepared.replan,
+        claim=_claim(prepared, checkpoints),
+        subsume=_subsume(prepared, checkpoints),
+        is_alive=claim.is_alive,
+        on_end=partial(_remove, directory, claim),
+        keep_failure=partial(_keep_failure, directory_of(config)),
+        clock=clock,
+    )
+    master.start()
+    if claim.leadership is not None:
+        claim.leadership.on_end(master.suspend)
+    if claim.hold is not None:
+        claim.hold.watch(master.suspend)
+    _announce(config, settings.job_name, options)
+    return master
+
+
+def _announce(config: Configuration, job_name: str, options: JobOptions) -> None:
+    """Say what a job starts from, if not from its beginning."""
+    if config.get_boolean("millstream.quiet", False):
+        return
+    if options.origin is not None:
+        print(f"millstream: job '{job_name}' goes on from {options.origin.describe()}", file=sys.stderr)
+    if options.ended is not None and options.ended.outcome is JobStatus.FINISHED:
+        text = "has finished before, in a process whose program had not ended: it does not run again"
+        print(f"millstream: job '{job_name}' {text}", file=sys.stderr)
+
+
+def _clear_ended(prepared: Prepared, checkpoints: str, own: str) -> None:
+    """Delete what a driver has left that died when its job had ended."""
+    if prepared.options.ended is not None:
+        try:
+            _subsume(prepared, checkpoints)(own)
+        except Exception as e:
+            log.warning("checkpoints of job '%s' could not be deleted: %s", prepared.plan.settings.job_name, e)
+
+
+def _own_checkpoints(prepared: Prepared, directory: str) -> str:
+    """Return where checkpoints go that nobody has given a place: beside the job, or where the next leader sees them."""
+    if prepared.claim.leadership is None:
+        return os.path.join(directory, "checkpoints")
+    return f"{prepared.claim.leadership.options.home}/checkpoints"
+
+
+def _claim(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
+    """Return what makes sure that nobody goes on from another checkpoint than this job."""
+    config, settings, origin = prepared.launch.config, prepared.plan.settings, prepared.options.origin
+    former = prepared.former_runs()
+    if former is None:
+        return partial(claim_latest, config, settings.job_name, origin, is_alive=prepared.claim.is_alive)
+    return lambda _: supersede_runs(checkpoints, former, origin, storage_options(config))
+
+
+def _subsume(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
+    """Return what deletes the checkpoints of earlier drivers, once the job has enough of its own."""
+    config, job_name, former = prepared.launch.config, prepared.plan.settings.job_name, prepared.former_runs()
+    if former is None:
+        return lambda own: subsume_latest(config, job_name, own, prepared.claim.is_alive)
+    return lambda _: subsume_runs(checkpoints, former, storage_options(config))
+
+
+def _keep_failure(directory: str, asked: KeepFailure, at: float) -> None:
+    keep(directory, asked.plan, asked.number, at, asked.failure)
+
+
+def _remove(directory: str, claim: JobClaim) -> None:
+    claim.let_go()
+    with suppress(FileNotFoundError):
+        # Somebody may have deleted it under the running job.
+        shutil.rmtree(directory)
+
+
+def _make_directory(config: Configuration, prefix: str) -> str:
+    """Make a job's own directory, in the first of those that may be used."""
+    given = _TEMPORARY.read(config)
+    # Flink parts several with either sign.
+    temporary = None if given is None else re.split("[,:]", given)[0].strip()
+    try:
+        # Slots have other working directories.
+        temporary = os.path.abspath(temporary) if temporary else None
+        return tempfile.mkdtemp(prefix=prefix, dir=temporary or scratch())
+    except OSError as e:
+        where = temporary or tempfile.gettempdir()
+        raise InvalidProgramError(
+            f"{_TEMPORARY.key} is {where}: the job's own directory cannot be made there ({e.strerror}). "
+            "Give a directory that is there and can be written."
+        ) from None
+
+
+def _clock(wall: Callable[[], int] | None) -> JobClock:
+    return JobClock() if wall is None else JobClock(lambda: wall() / 1000)
+
+
+def _job_id(config: Configuration) -> str | None:
+    chosen = config.get_string(_JOB_ID, "") or None
+    if chosen is not None and not re.fullmatch("[0-9a-f]{32}", chosen):
+        raise InvalidProgramError(f"{_JOB_ID}={chosen!r} must be 32 lowercase hexadecimal digits.")
+    return chosen
+
+
+def _gathering(buffer_timeout_ms: int) -> float:
+    return _LONGEST_GATHERING if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
+
+
+def _haste(buffer_timeout_ms: int) -> float:
+    """Return by how much slices are to be shorter than usual: in proportion to how long output may wait."""
+    return 1.0 if buffer_timeout_ms < 0 else min(buffer_timeout_ms / _USUAL_BUFFER_TIMEOUT_MS, 1.0)
+
+
+def slice_of(config: Configuration, batch: bool) -> float | None:
+    """Return for how many seconds slots work in an epoch if it is said; in BATCH nothing waits for the end of one."""
+    if batch:
+        return math.inf
+    return SLICE.read(config) / 1000 if SLICE.is_set(config) else None
+
+
+def _sizer(config: Configuration) -> EpochSizer:
+    return EpochSizer(
+        fixed_target=_TARGET.read(config) / 1000 if _TARGET.is_set(config) else None,
+        max_records=_MAX_RECORDS.read(config),
+        max_bytes=_MAX_BYTES.read(config),
+    )

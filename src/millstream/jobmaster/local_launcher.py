@@ -1,0 +1,74 @@
+"""Starts a job in this process, without Spark: for the time in which a program is written and tried."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.memory_on_spark import SLOTS
+from millstream.jobmaster.dependencies import FILES_DIRECTORY, bring
+from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.job_launcher import Home, Launch, Prepared, prepare, start
+from millstream.jobmaster.local import LocalEngine
+from millstream.jobmaster.pickling import dump_plan
+from millstream.operators.logs import name_speakers
+from millstream.runtime_services import wall_clock
+
+
+def launch_here(job: Launch) -> JobMaster:
+    """Start a job in this process as it would start on Spark, say so, and return its master."""
+    prepared = prepare(job)
+    name_speakers()
+    master = start_here(prepared)
+    if not job.config.get_boolean("millstream.quiet", False):
+        print("millstream: running in this process, without Spark (millstream.engine=local)", file=sys.stderr)
+    return master
+
+
+# What earlier jobs of this process have brought along.
+_brought: set[str] = set()
+
+
+def _import_from(paths: list[str], files: str) -> None:
+    """Make what a job brings along importable, and forget what earlier jobs did, as new workers would not have it.
+
+    Args:
+        paths: where modules are looked for first.
+        files: the directory of the job's own Python files; other modules stay as they are.
+    """
+    sys.path[:] = [*paths, *(p for p in sys.path if p not in _brought and p not in paths)]
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if any(file.startswith(os.path.join(path, "")) for path in _brought):
+            del sys.modules[name]
+    _brought.update(path for path in paths if path.startswith(files))
+    importlib.invalidate_caches()
+
+
+def start_here(prepared: Prepared) -> JobMaster:
+    """Start a job that is planned in this process."""
+    job = prepared.launch
+    with prepared.claim.let_go_if_it_fails():
+        return _start_here(job, prepared)
+
+
+def _start_here(job: Launch, prepared: Prepared) -> JobMaster:
+    # Before it starts: a function that no worker could be sent is refused here too.
+    pickled = {prepared.plan: dump_plan(prepared.plan)}
+
+    def make_engine(home: Home) -> LocalEngine:
+        dependencies = bring(job.config, home.directory)
+        if dependencies.directory is not None or dependencies.executable not in (None, sys.executable):
+            raise InvalidProgramError(
+                "Archives (python.archives) and another interpreter (python.executable) are for worker processes, and "
+                "this job runs in the process of the program: run it on Spark (millstream.engine=spark)."
+            )
+        # As for workers: under this name PyFlink's find their interpreter.
+        os.environ["python"] = sys.executable  # noqa: SIM112
+        _import_from(dependencies.path, os.path.join(home.directory, FILES_DIRECTORY))
+        slots = SLOTS.read(job.config) if SLOTS.is_set(job.config) else None
+        return LocalEngine(home.state.open(), job.clock or wall_clock, pickled, slots)
+
+    return start(prepared, make_engine)

@@ -1,0 +1,117 @@
+"""How many subtasks each vertex of a job may have, and how many it gets with the slots there are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.fast_dataclass import record
+from millstream.operators.messages import JobPlan
+from millstream.operators.vertex import Vertex
+
+# How many subtasks each vertex has, by its id.
+Parallelisms = Mapping[int, int]
+
+
+@record(frozen=True)
+class Bounds:
+    """The fewest and the most subtasks of a vertex."""
+
+    lower: int
+    upper: int
+
+
+class Requirements:
+    """What a job asks of a cluster: bounds for each vertex, of which those of one slot sharing group share slots."""
+
+    def __init__(self, plan: JobPlan, bounds: Mapping[int, Bounds]) -> None:
+        self.bounds = dict(bounds)
+        # Vertices are in one group where they begin at the same slot.
+        self._groups: dict[int, list[int]] = {}
+        for vertex in plan.vertices:
+            self._groups.setdefault(vertex.slot_offset, []).append(vertex.id)
+        self._alike = _forward_groups(plan)
+
+    @staticmethod
+    def of(plan: JobPlan, reactive: bool) -> Requirements:
+        """Return what a program asks for; in reactive mode, as many subtasks as its state can be spread over."""
+        return Requirements(plan, {v.id: Bounds(1, _most(v, reactive)) for v in plan.vertices})
+
+    @property
+    def desired(self) -> int:
+        """How many slots the job would use."""
+        return sum(max(self.bounds[v].upper for v in group) for group in self._groups.values())
+
+    @property
+    def sufficient(self) -> int:
+        """How many slots the job cannot do without."""
+        return sum(max(self.bounds[v].lower for v in group) for group in self._groups.values())
+
+    def fitted(self, slots: int) -> Parallelisms | None:
+        """Return how many subtasks each vertex gets; None where there are too few slots.
+
+        Groups get what they cannot do without; what is left goes, slot by slot, to the one that has fewest.
+        """
+        if slots < self.sufficient:
+            return None
+        given = {g: max(self.bounds[v].lower for v in vertices) for g, vertices in self._groups.items()}
+        most = {g: max(self.bounds[v].upper for v in vertices) for g, vertices in self._groups.items()}
+        for _ in range(min(slots, self.desired) - sum(given.values())):
+            given[min((g for g in given if given[g] < most[g]), key=lambda g: (given[g], g))] += 1
+        found = {v: min(self.bounds[v].upper, given[g]) for g, vertices in self._groups.items() for v in vertices}
+        for vertices in self._alike:
+            least = min(found[v] for v in vertices)
+            found |= dict.fromkeys(vertices, least)
+        return found
+
+    def changed(self, plan: JobPlan, given: Mapping[str, Bounds]) -> Requirements:
+        """Return the requirements with other bounds, by the ids of vertices that users see: for each of them.
+
+        Raises:
+            InvalidProgramError: such bounds cannot be.
+        """
+        by_name = {v.head.id: v for v in plan.vertices}
+        if missing := [f"'{v.name}' ({i})" for i, v in by_name.items() if i not in given]:
+            raise InvalidProgramError(f"There are no bounds for {', '.join(missing)}: name every vertex of the job.")
+        if unknown := [i for i in given if i not in by_name]:
+            raise InvalidProgramError(f"The job has no vertex {', '.join(unknown)}.")
+        for name, bounds in given.items():
+            _check(by_name[name], bounds)
+        return Requirements(plan, {by_name[name].id: bounds for name, bounds in given.items()})
+
+
+def _most(vertex: Vertex, reactive: bool) -> int:
+    if vertex.non_parallel:
+        return 1
+    return vertex.max_parallelism if reactive else vertex.parallelism
+
+
+def _check(vertex: Vertex, bounds: Bounds) -> None:
+    most = 1 if vertex.non_parallel else vertex.max_parallelism
+    if not 1 <= bounds.lower <= bounds.upper <= most:
+        raise InvalidProgramError(
+            f"The parallelism of '{vertex.name}' cannot be from {bounds.lower} to {bounds.upper}: it must be from 1 to "
+            f"its max parallelism {most}, the lower bound not above the upper."
+        )
+
+
+def _forward_groups(plan: JobPlan) -> list[list[int]]:
+    """Return the vertices that must be equally many because records go from each subtask to the one of its number."""
+    group_of = {v.id: [v.id] for v in plan.vertices}
+    for edge in (e for v in plan.vertices for e in v.out_edges if e.partitioner.name == "FORWARD"):
+        ours, theirs = group_of[edge.source], group_of[edge.target]
+        if ours is not theirs:
+            ours += theirs
+            group_of |= dict.fromkeys(theirs, ours)
+    return [vertices for v, vertices in group_of.items() if vertices[0] == v and len(vertices) > 1]
+
+
+def spread(plan: JobPlan, parallelisms: Parallelisms) -> JobPlan:
+    """Return a plan with other numbers of subtasks: the same vertices and edges, and as few slots as that takes."""
+    width: dict[int, int] = {}
+    for vertex in plan.vertices:
+        width[vertex.slot_offset] = max(width.get(vertex.slot_offset, 0), parallelisms[vertex.id])
+    offsets = {group: sum(w for g, w in width.items() if g < group) for group in width}
+    vertices = [replace(v, parallelism=parallelisms[v.id], slot_offset=offsets[v.slot_offset]) for v in plan.vertices]
+    return JobPlan(settings=plan.settings, vertices=vertices)

@@ -1,0 +1,228 @@
+"""What the job machine knows of its job: the execution, its checkpoints and output, and what can be gone back to. Pure.
+
+The rules of one step each are here; which step follows which is in `machine.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from millstream.checkpoint.restore import Start, restore
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.common.errors import DamagedStateError
+from millstream.jobmaster import instructions as i
+from millstream.jobmaster.coordinator import Checkpoint, Coordinator
+from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.execution import Execution, Positions
+from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.regions import combine, operators_in, region_of
+from millstream.jobmaster.status_recorder import Chronicle
+from millstream.operators.messages import JobPlan, SlotReport
+
+Instructions = list[i.Instruction]
+
+
+class Ledger:
+    """The state of one job, apart from the step it is at.
+
+    Attributes:
+        now: the time of the event that is being handled, by the job's clock.
+        ahead: by how much the wall clock was ahead of it.
+        positions: how far sources were when that was last noted; one of which nothing is said is at its beginning.
+        slots_stay: whether each epoch of the execution runs in the processes of the one before.
+        attempt: numbers the executions, so that no two ever write under the same name.
+    """
+
+    def __init__(self, plan: JobPlan, options: JobOptions, now: float) -> None:
+        self.now = now
+        self.ahead = 0.0
+        self.plan = plan
+        self.options = options
+        self.coordinator = Coordinator(options.checkpoints, now, options.origin)
+        self.chronicle = Chronicle(plan, self.coordinator, now)
+        self.positions: Positions = {}
+        self.slots_stay = False
+        # The last of them up to which each source is known to have been processed.
+        self._processed: Positions = {}
+        # The sinks whose output has to wait for a checkpoint.
+        self.transactional: frozenset[str] = frozenset()
+        self.wants_checkpoints = False
+        self._execution: Execution | None = None
+        self.attempt = -1
+        # Whether anything has happened since the last checkpoint that was cut, or that one was lost.
+        self.has_changed = False
+        # Whether the directory is the job's own, and its sinks have committers.
+        self.is_open = False
+        # When to look for answers to requests in flight.
+        self._look_at = math.inf
+        # Where parts of the job can fail alone, what the others go on from.
+        self._last_cut: Snapshot | None = None
+        self.has_regions = False
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there is, or was, an execution."""
+        return self._execution is not None
+
+    @property
+    def execution(self) -> Execution:
+        assert self._execution is not None
+        return self._execution
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is a reason to take a checkpoint."""
+        return self.has_changed or self.wants_checkpoints
+
+    def next_wake(self) -> float:
+        """Return when there is something to do without input."""
+        # Subtasks know the wall clock.
+        wake = self.execution.next_wake()
+        return self._look_at if wake is None else min(wake / 1000 - self.ahead, self._look_at)
+
+    # --- an execution
+
+    def begin(self, plan: JobPlan, start: Start) -> Instructions:
+        """Begin a new execution, with slots of its own."""
+        self.attempt += 1
+        self.plan = plan
+        self._execution = Execution(plan, start)
+        self.positions, self._processed = start.sources, {}
+        # Requests that were in flight are made again by the first epoch, whether there is input or not.
+        self._look_at = self.now if self._execution.has_requests else math.inf
+        self.has_changed = start.epoch > 0
+        whole = self.options.fails_whole or region_of(plan, plan.vertices[0].head.id) is None
+        self.has_regions = not whole
+        self.chronicle.deployed(plan, self.attempt, self.now)
+        return [i.OpenSlots(plan=plan, attempt=self.attempt, positions=start.sources)]
+
+    def count(self, reports: list[SlotReport]) -> Instructions:
+        """Everything an epoch did counts from here on."""
+        execution = self.execution
+        self.has_changed = True
+        written, replaced = execution.acknowledge(reports)
+        looks = [r.look_again for slot in reports for r in slot.subtasks if r.look_again is not None]
+        self._look_at = self.now + min(looks, default=math.inf)
+        self._note_processed()
+        self.coordinator.wrote(written)
+        self.chronicle.epoch_finished(execution.epoch, reports, execution.ended, self.now)
+        printed = "".join(r.printed for r in reports)
+        instructions: Instructions = [i.Print(text=printed)] if printed else []
+        logged = [line for r in reports for line in r.logged]
+        instructions += [i.Log(lines=logged)] if logged else []
+        instructions += self._stage(reports)
+        if replaced:
+            instructions += self.coordinator.delete_unneeded(execution.live_files())
+        return instructions
+
+    def _note_processed(self) -> None:
+        """A source that has read all it was dealt out is processed as far as was noted last."""
+        unread = self.execution.unread_sources()
+        behind = {v.head.id for v in self.plan.vertices if v.id in unread}
+        read = {operator: at for operator, at in self.positions.items() if operator not in behind}
+        self._processed = {**self._processed, **read}
+
+    def _stage(self, reports: list[SlotReport]) -> Instructions:
+        """Keep output until a checkpoint names it; what need not wait is committed at once."""
+        at_once: dict[str, list[tuple[int, Any]]] = {}
+        waiting = self.transactional if self.options.exactly_once else frozenset()
+        for report in (r for slot in reports for r in slot.subtasks):
+            for operator, committable in report.committables.items():
+                if operator in waiting:
+                    self.coordinator.stage(operator, report.subtask, committable)
+                else:
+                    at_once.setdefault(operator, []).append((report.subtask, committable))
+        return [i.CommitOutput(staged=at_once)] if at_once else []
+
+    def remember_cut(self) -> None:
+        """Where parts of the job can fail alone, know what the others go on from."""
+        whole = self.has_regions and self.execution.owns_its_state
+        self._last_cut = self.execution.snapshot(self.positions) if whole else None
+
+    # --- checkpoints
+
+    def trigger(self) -> Checkpoint:
+        """Begin a checkpoint."""
+        checkpoint = self.coordinator.trigger(self.now)
+        self.look_at_checkpoints()
+        return checkpoint
+
+    def cut(self, checkpoint: Checkpoint) -> Instructions:
+        """The epoch of a checkpoint has ended, and all that need not wait for it is committed: it is cut here."""
+        self.has_changed = False
+        execution = self.execution
+        self._note_processed()
+        snapshot, written = execution.snapshot(self.positions), execution.take_written()
+        instructions = self.coordinator.acknowledge(checkpoint.id, snapshot, self.now, written, self._processed)
+        self.look_at_checkpoints()
+        return instructions
+
+    def look_at_checkpoints(self) -> None:
+        """Something has happened to a checkpoint: others shall see it."""
+        self.chronicle.look_at_checkpoints(self.coordinator)
+
+    # --- going back
+
+    def go_back(self, error: Exception, plan: JobPlan) -> Instructions:
+        """Go back to the last checkpoint after a failure, with a plan: the whole job, or the region that has failed."""
+        region, self.plan = None, plan
+        if self._last_cut is not None and isinstance(error, EpochFailed):
+            region = region_of(self.plan, error.operator_id)
+        operators = None if region is None else operators_in(self.plan, region)
+        target = self.coordinator.failed(self.now, operators)
+        instructions: Instructions = []
+        if target is not None and _is_damaged(error):
+            if not self.coordinator.has_before(target):
+                raise DamagedStateError(
+                    f"Checkpoint {target.id} cannot be read and no earlier one is retained, so the job ends: from its "
+                    "beginning its output would come twice. Start it from a savepoint, and retain more checkpoints "
+                    f"(execution.checkpointing.num-retained). The cause: {error}"
+                )
+            damaged, target = target, self.coordinator.give_up(target)
+            instructions.append(_warn_of_damage(damaged, target))
+        if self.options.at_most_once and target is not None:
+            region = operators = None
+        back = self.start_from(target)
+        if region is not None and self._last_cut is not None:
+            # The others only run the epoch again that failed for all.
+            back = combine(self.plan, region, back, restore(self._last_cut, self.plan, None))
+        self.look_at_checkpoints()
+        # Before any output is aborted that one of them names.
+        instructions.append(i.DiscardOthers(kept=self.coordinator.kept()))
+        instructions.append(self._recovery(target, operators))
+        instructions += self.begin(self.plan, back)
+        return instructions + self.coordinator.sweep(self.execution.live_files())
+
+    def start_from(self, checkpoint: Checkpoint | None) -> Start:
+        """Return what the execution starts from that goes back to a checkpoint, or to the beginning."""
+        if checkpoint is None:
+            return Start(self.execution.epoch)
+        origin = self.options.origin
+        if origin is not None and checkpoint.cut is origin.manifest.snapshot:
+            return restore(checkpoint.cut, self.plan, origin.state_url, origin.allow_non_restored)
+        return restore(checkpoint.cut, self.plan, None)
+
+    def give_up_output(self) -> Instructions:
+        """The job ends before its time: output that no checkpoint names will never count."""
+        target = self.coordinator.failed(self.now)
+        self.look_at_checkpoints()
+        return [i.DiscardOthers(kept=self.coordinator.kept()), self._recovery(target, None)]
+
+    def _recovery(self, checkpoint: Checkpoint | None, operators: set[str] | None) -> i.RecoverOutput:
+        """Commit the output that a checkpoint names, and abort all other; of all sinks, or of some."""
+        if checkpoint is None:
+            return i.RecoverOutput(named={}, former_job_id=self.plan.settings.writes_as, operators=operators)
+        cut = checkpoint.cut
+        return i.RecoverOutput(named=cut.committables, former_job_id=cut.job_id, operators=operators)
+
+
+def _is_damaged(error: Exception) -> bool:
+    return isinstance(error, DamagedStateError) or (isinstance(error, EpochFailed) and error.damaged)
+
+
+def _warn_of_damage(damaged: Checkpoint, target: Checkpoint) -> i.Warn:
+    return i.Warn(
+        text=f"checkpoint {damaged.id} cannot be read; the job goes back to checkpoint {target.id}. Output that "
+        "counted since then comes again."
+    )

@@ -1,0 +1,91 @@
+"""A job's output: the committers of its sinks, by whom staged output is committed, aborted and finished."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+
+from millstream.checkpoint.snapshot import unpack
+from millstream.common.errors import JobExecutionError, MillstreamError
+from millstream.common.faults import fault_point
+from millstream.jobmaster.coordinator import Committables
+from millstream.operators.messages import JobPlan
+from millstream.operators.sink import CommitContext, Committer, SinkOperator
+
+log = logging.getLogger("millstream")
+
+
+class Output:
+    """The committers of a job, by operator id. They live as long as the job."""
+
+    def __init__(self, plan: JobPlan) -> None:
+        self._names: dict[str, str] = {}
+        self._committers: dict[str, Committer] = {}
+        try:
+            for node in (n for v in plan.vertices for n in v.nodes):
+                if isinstance(node.operator, SinkOperator):
+                    committer = node.operator.sink.create_committer(CommitContext(plan.settings.writes_as, node.id))
+                    if committer is not None:
+                        self._names[node.id], self._committers[node.id] = node.label, committer
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def transactional(self) -> frozenset[str]:
+        """The sinks whose output has to wait for a checkpoint."""
+        return frozenset(operator for operator, c in self._committers.items() if c.transactional)
+
+    def begin(self) -> None:
+        """The job starts from nothing."""
+        for operator, committer in self._committers.items():
+            self._guarded(operator, "begin", committer.begin)
+
+    def commit(self, staged: dict[str, Committables]) -> None:
+        """Commit what sinks have staged, by operator id."""
+        fault_point("driver.before-commit")
+        for operator, committables in staged.items():
+            self._guarded(operator, "commit", partial(self._committers[operator].commit, committables))
+            fault_point("driver.in-commit")
+        fault_point("driver.after-commit")
+
+    def recover(self, named: dict[str, bytes], former_job_id: str, operators: Collection[str] | None = None) -> None:
+        """Commit what a checkpoint names, and abort everything else; for all sinks, or for some."""
+        fault_point("driver.before-recover")
+        for operator, committer in self._committers.items():
+            if operators is None or operator in operators:
+                packed = named.get(operator)
+                committables: Committables = [] if packed is None else unpack(packed)
+                self._guarded(operator, "recover", partial(committer.recover, committables, former_job_id))
+                fault_point("driver.in-recover")
+        fault_point("driver.after-recover")
+
+    def waiting(self) -> dict[str, Committables]:
+        """Return what was committed and is not done with, by operator id: checkpoints go on naming it."""
+        return {operator: waiting for operator, c in self._committers.items() if (waiting := c.waiting())}
+
+    @property
+    def wants_checkpoints(self) -> bool:
+        """Whether something waits for checkpoints, though nothing may happen any more."""
+        return any(c.wants_checkpoints for c in self._committers.values())
+
+    def finish(self) -> None:
+        """Be done with what waits."""
+        for operator, committer in self._committers.items():
+            self._guarded(operator, "finish", committer.finish)
+
+    def _guarded(self, operator: str, action: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except MillstreamError:
+            raise
+        except Exception as e:
+            raise JobExecutionError(f"Sink {self._names[operator]} could not {action}: {e!r}") from e
+
+    def close(self) -> None:
+        for operator, committer in self._committers.items():
+            try:
+                committer.close()
+            except Exception as e:
+                log.warning("sink %s could not be closed: %s", self._names[operator], e)

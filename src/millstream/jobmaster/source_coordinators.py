@@ -1,0 +1,166 @@
+"""The sources of a running job: their enumerators, which look at files, brokers and clocks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from millstream.checkpoint.snapshot import pack, unpack
+from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
+from millstream.common.fast_dataclass import record
+from millstream.jobmaster.execution import Positions
+from millstream.jobmaster.polling import BackOff, RateLimit
+from millstream.operators.messages import JobPlan, Shares
+from millstream.operators.source import Lags, Source, SourceOperator, SplitEnumerator
+from millstream.operators.vertex import Vertex
+
+log = logging.getLogger("millstream")
+
+T = TypeVar("T")
+
+# When none may be read, each waits for the progress of another.
+_HELD_BACK = 0.1
+_NONE_AHEAD: Mapping[int, Collection[Any]] = {}
+
+
+@record(frozen=True, kw_only=True)
+class Read:
+    """What sources had to say when they were asked.
+
+    Attributes:
+        limited: whether there is more than the budget allowed.
+        finished: those that have dealt out everything for good.
+        pending: how much waits, of those that can tell.
+    """
+
+    shares: Shares
+    pending: Lags
+    limited: bool
+    finished: frozenset[int]
+
+
+class Sources:
+    """The enumerators of one execution, by source vertex."""
+
+    def __init__(self, plan: JobPlan, positions: Positions, wake: Callable[[], None] = lambda: None) -> None:
+        """Open the sources of a plan.
+
+        Args:
+            plan: the plan.
+            positions: how far each was dealt out before.
+            wake: what sources call, from any thread, when they have something to read.
+        """
+        self._back_off: dict[int, BackOff] = {}
+        self._limits: dict[int, RateLimit] = {}
+        self._enumerators: dict[int, SplitEnumerator] = {}
+        self._operators: dict[int, str] = {}
+        self._labels: dict[int, str] = {}
+        # Those that can hold single splits back.
+        self._aligned: set[int] = set()
+        try:
+            for vertex in plan.vertices:
+                if isinstance(operator := vertex.head.operator, SourceOperator):
+                    self._open(vertex, operator.source, positions.get(vertex.head.id), wake)
+        except BaseException:
+            # Those before the one that failed hold connections, which others may wait for.
+            self.close()
+            raise
+
+    def _open(self, vertex: Vertex, source: Source, packed: bytes | None, wake: Callable[[], None]) -> None:
+        restored = None if packed is None else unpack(packed)
+        self._operators[vertex.id], self._labels[vertex.id] = vertex.head.id, vertex.head.label
+        make = partial(source.create_enumerator, vertex.parallelism, restored)
+        enumerator = self._enumerators[vertex.id] = self._guarded(vertex.id, make)
+        _check_end(source, enumerator)
+        enumerator.listen(wake)
+        self._back_off[vertex.id] = BackOff()
+        if source.aligns_splits:
+            self._aligned.add(vertex.id)
+        rate = source.rate_per_second
+        if rate is not None:
+            self._limits[vertex.id] = RateLimit(rate, vertex.parallelism)
+
+    def poll(
+        self,
+        budgets: Mapping[int, int],
+        now: float,
+        running: Collection[int],
+        ahead: Mapping[int, Collection[Any]] = _NONE_AHEAD,
+    ) -> Read:
+        """Deal out the next input of those that may be read: for each subtask about so many records.
+
+        Nothing is dealt out of the splits that are ahead of others.
+        """
+        for vertex in self._aligned & budgets.keys():
+            self._enumerators[vertex].hold_back(ahead.get(vertex, ()))
+        allowed = {v: self._within_rate(v, budget, now) for v, budget in sorted(budgets.items())}
+        dealt = {
+            v: self._guarded(v, partial(self._enumerators[v].poll, budget, now))
+            for v, budget in allowed.items()
+            if budget
+        }
+        for vertex, found in dealt.items():
+            if found.shares:
+                self._back_off[vertex].had_input()
+        return Read(
+            shares={v: d.shares for v, d in dealt.items() if d.shares},
+            limited=any(d.limited for d in dealt.values()),
+            finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
+            pending={v: lag for v, d in dealt.items() if (lag := d.lag)},
+        )
+
+    def _within_rate(self, vertex: int, budget: int, now: float) -> int:
+        limit = self._limits.get(vertex)
+        return budget if limit is None else limit.allowed(budget, now)
+
+    def next_poll(self, asked: float, answered: float, readable: Collection[int]) -> float:
+        """Return when it is worth asking again after there was nothing."""
+        return min((self._next_poll(v, asked, answered) for v in readable), default=answered + _HELD_BACK)
+
+    def _next_poll(self, vertex: int, asked: float, answered: float) -> float:
+        known = self._enumerators[vertex].next_poll(answered)
+        again = self._back_off[vertex].next(asked, answered) if known is None else known
+        limit = self._limits.get(vertex)
+        return again if limit is None else max(again, limit.next())
+
+    def positions(self) -> Positions:
+        """Return how far each source has been dealt out."""
+        return {self._operators[v]: pack(e.snapshot()) for v, e in self._enumerators.items()}
+
+    def confirm(self, positions: Positions) -> None:
+        """Tell the sources what has been processed for good."""
+        for vertex, enumerator in self._enumerators.items():
+            packed = positions.get(self._operators[vertex])
+            if packed is not None:
+                enumerator.committed(unpack(packed))
+
+    def confirm_all(self, unread: Collection[int]) -> None:
+        """Tell the sources that all they have dealt out was processed for good, but for those where it is not read."""
+        for vertex, enumerator in self._enumerators.items():
+            if vertex not in unread:
+                enumerator.committed(enumerator.snapshot())
+
+    def _guarded(self, vertex: int, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except MillstreamError:
+            raise
+        except Exception as e:
+            raise JobExecutionError(f"Source {self._labels[vertex]} could not say what to read: {e!r}") from e
+
+    def close(self) -> None:
+        for vertex, enumerator in self._enumerators.items():
+            try:
+                enumerator.close()
+            except Exception as e:
+                log.warning("source %s could not be closed: %s", self._labels[vertex], e)
+
+
+def _check_end(source: Source, enumerator: SplitEnumerator) -> None:
+    if source.is_bounded and type(enumerator).is_finished is SplitEnumerator.is_finished:
+        raise InvalidProgramError(
+            f"Source {source.name} is bounded, but {type(enumerator).__name__} does not say when it has come to its "
+            "end: give it a method is_finished()."
+        )

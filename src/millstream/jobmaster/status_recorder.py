@@ -1,0 +1,183 @@
+"""What is told of a job: its status, its tasks, what it has done and what went wrong, kept by the job machine. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+
+from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_status import JobStatus
+from millstream.jobmaster.coordinator import Coordinator
+from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.parallelism_bounds import Bounds
+from millstream.jobmaster.progress import Progress
+from millstream.jobmaster.tasks import Tasks
+from millstream.jobmaster.view import CheckpointsView, FailureView, JobView
+from millstream.operators.messages import Address, JobPlan, SlotReport
+from millstream.operators.source import Lags
+
+_REMEMBERED_FAILURES = 16
+
+
+class Chronicle:
+    """A job's story up to now; `view` is its last page."""
+
+    def __init__(self, plan: JobPlan, coordinator: Coordinator, now: float) -> None:
+        self._plan = plan
+        self._epoch = 0
+        self._attempt = 0
+        self._started = now
+        self._tasks = Tasks()
+        self._progress = Progress()
+        self._failures: deque[FailureView] = deque(maxlen=_REMEMBERED_FAILURES)
+        self._failed = 0
+        self._times = {JobStatus.INITIALIZING: now}
+        self._checkpoints = CheckpointsView.of(coordinator)
+        self.status = JobStatus.INITIALIZING
+        self.restarts = 0
+        # How often in a row it has failed in the same way, with no epoch that ended between, and in which.
+        self._alike = 0
+        self._way = ""
+        # Since when an epoch runs, if one does.
+        self._epoch_since: float | None = None
+        # How many subtasks each vertex may have, where that follows the slots there are.
+        self.bounds: Mapping[int, Bounds] | None = None
+        # How the job will have ended, once that is decided.
+        self.outcome: JobStatus | None = None
+        self.view = self.look()
+
+    def look(self) -> JobView:
+        """Make the view of this moment."""
+        self.view = JobView(
+            plan=self._plan,
+            status=self.status,
+            outcome=self.outcome,
+            times=self._times,
+            epoch=self._epoch,
+            epoch_since=self._epoch_since,
+            attempt=self._attempt,
+            restarts=self.restarts,
+            tasks=self._tasks.views,
+            progress=self._progress,
+            checkpoints=self._checkpoints,
+            failures=tuple(self._failures),
+            alike=self._alike,
+            bounds=self.bounds,
+        )
+        return self.view
+
+    def become(self, status: JobStatus, now: float) -> None:
+        if self.status is status:
+            return
+        if not self.status.may_become(status):
+            raise AssertionError(f"a job cannot go from {self.status.name} to {status.name}")
+        self.status = status
+        self._times = {**self._times, status: now}
+
+    def look_at_checkpoints(self, coordinator: Coordinator) -> None:
+        """Something has happened to a checkpoint."""
+        self._checkpoints = CheckpointsView.of(coordinator)
+
+    # --- an execution
+
+    def deployed(self, plan: JobPlan, attempt: int, now: float) -> None:
+        self._plan, self._attempt = plan, attempt
+        self._progress = self._progress.with_new_slots()
+        self._tasks.deploy(plan, attempt, now)
+
+    def running(self, now: float) -> None:
+        """The slots are there."""
+        self._tasks.opened(now)
+        self.become(JobStatus.RUNNING, now)
+
+    def epoch_begins(self, now: float) -> None:
+        self._epoch_since = now
+
+    def epoch_finished(self, epoch: int, reports: list[SlotReport], ended: frozenset[int], now: float) -> None:
+        self._epoch = epoch
+        self._epoch_since = None
+        self._alike = 0
+        self._progress = self._progress.after(reports)
+        self._tasks.reported(reports, ended, now)
+
+    def sources_polled(self, pending: Lags) -> None:
+        self._progress = self._progress.sources_polled(pending)
+
+    def epoch_took(self, seconds: float) -> None:
+        self._progress = self._progress.epoch_took(seconds)
+
+    def failed(self, error: Exception, delay: float | None, now: float) -> int:
+        """The execution has failed; the job starts again after a delay, or not at all. Return which failure it is."""
+        located = error if isinstance(error, EpochFailed) else None
+        # The same but for numbers: of epochs, processes, addresses.
+        self._epoch_since = None
+        way = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
+        self._alike = self._alike + 1 if way == self._way else 1
+        self._way = way
+        self._tasks.failed(None if located is None else self._task(located), now)
+        self._failed += 1
+        failure = None if located is None else located.failure
+        self._failures.append(
+            FailureView(
+                at=now,
+                message=str(error),
+                operator=None if located is None else located.operator_id,
+                restarts_at=None if delay is None else now + delay,
+                number=self._failed,
+                is_kept=failure is not None and failure.kept is not None,
+                note="" if failure is None else failure.note,
+            )
+        )
+        if delay is not None:
+            self.restarts += 1
+            self.become(JobStatus.RESTARTING, now)
+        return self._failed
+
+    @property
+    def alike(self) -> int:
+        """How often in a row it has failed in the same way, with no epoch that ended between."""
+        return self._alike
+
+    def _task(self, error: EpochFailed) -> Address | None:
+        vertex = next((v for v in self._plan.vertices if any(n.id == error.operator_id for n in v.nodes)), None)
+        return None if vertex is None or error.subtask is None else (vertex.id, error.subtask)
+
+    def cancelling(self, now: float) -> None:
+        """The tasks are told to stop."""
+        self._tasks.cancel(now)
+
+    def released(self, now: float) -> None:
+        """The slots are gone."""
+        self._tasks.released(now)
+
+    # --- the end
+
+    def ends(self, outcome: JobStatus, now: float) -> None:
+        """It is decided how the job will have ended."""
+        self.outcome = outcome
+        if outcome is JobStatus.SUSPENDED:
+            self._tasks.cancel(now)
+        elif outcome is JobStatus.FINISHED:
+            self._tasks.finish(now)
+        else:
+            self.become(JobStatus.CANCELLING if outcome is JobStatus.CANCELED else JobStatus.FAILING, now)
+            self._tasks.cancel(now)
+
+    def finish(self, now: float) -> JobStatus:
+        """All is tidied up: the job has the status that was decided."""
+        assert self.outcome is not None
+        self._tasks.released(now)
+        self.become(self.outcome, now)
+        return self.outcome
+
+    def result(self, now: float) -> JobExecutionResult:
+        settings, progress = self._plan.settings, self._progress
+        return JobExecutionResult(
+            settings.job_id,
+            settings.job_name,
+            int((now - self._started) * 1000),
+            progress.records_in(v.id for v in self._plan.vertices if v.is_source),
+            progress.epochs,
+            progress.metrics(),
+        )

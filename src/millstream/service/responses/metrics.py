@@ -1,0 +1,186 @@
+"""Metrics under Flink's names, from a job's view and how it was some seconds before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from millstream.common.execution_state import ExecutionState
+from millstream.common.job_status import JobStatus
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.jobmaster.view import JobView
+from millstream.operators.io_metrics import SubtaskTraffic
+from millstream.operators.metrics import Marks
+from millstream.operators.vertex import Vertex
+from millstream.service.responses.tasks import milliseconds, progress_of
+
+Value = int | float | str
+
+
+def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | None, seconds: float) -> dict[str, Value]:
+    """Return the metrics of a subtask.
+
+    Args:
+        view: the job now.
+        vertex: the vertex.
+        subtask: the subtask.
+        before: the job some seconds ago, None if it is too new.
+        seconds: how many.
+    """
+    now = progress_of(view, vertex, subtask)
+    then = now if before is None else progress_of(before, vertex, subtask)
+    mark = MIN_WATERMARK if now.watermark is None else now.watermark
+    found: dict[str, Value] = {
+        "numRecordsIn": now.records_in,
+        "numRecordsOut": now.records_out,
+        "numBytesIn": now.bytes_in,
+        "numBytesOut": now.bytes_out,
+        "numRecordsInPerSecond": _rate(now.records_in - then.records_in, seconds),
+        "numRecordsOutPerSecond": _rate(now.records_out - then.records_out, seconds),
+        "numBytesInPerSecond": _rate(now.bytes_in - then.bytes_in, seconds),
+        "numBytesOutPerSecond": _rate(now.bytes_out - then.bytes_out, seconds),
+        "currentInputWatermark": mark,
+        "currentOutputWatermark": mark,
+        "numEpochsStateLocal": now.epochs_here,
+        "numEpochsStateRead": now.epochs_read,
+        "stateLocalShare": _share(now.epochs_here, now.epochs_read),
+    }
+    if now.insight is not None:
+        found |= {"stateRows": now.insight.state_rows, "stateSize": now.insight.state_bytes}
+        if MIN_WATERMARK < mark < MAX_WATERMARK:
+            found["watermarkLag"] = now.insight.at - mark
+    for name, waiting in view.progress.pending.get(vertex.id, {}).items():
+        found[name] = waiting.get(subtask, 0)
+    found |= _times(view, vertex, subtask, before, seconds, now.seconds - then.seconds)
+    for name, value in now.metrics.items():
+        found |= _flat(name, value)
+        if isinstance(value, Marks):
+            # As Flink shows a meter: so many a second.
+            found |= {f"{name}.count": int(value), name: _rate(value - then.metrics.get(name, 0), seconds)}
+    return found
+
+
+def _share(here: int, read: int) -> float:
+    """Return the share of epochs that found their state where they ran; 1 before there was any."""
+    return here / (here + read) if here + read else 1.0
+
+
+def _rate(count: float, seconds: float) -> float:
+    return max(count, 0) / seconds if seconds > 0 else 0.0
+
+
+def _times(
+    view: JobView, vertex: Vertex, subtask: int, before: JobView | None, seconds: float, worked: float
+) -> dict[str, Value]:
+    """Return how a subtask spends a second, in milliseconds that add up to one."""
+    task = view.tasks.get((vertex.id, subtask))
+    if task is None or task.state is not ExecutionState.RUNNING:
+        busy = blocked = 0.0
+    else:
+        busy, blocked = _shares(view, vertex, subtask, before, seconds, worked)
+    found: dict[str, Value] = {
+        "busyTimeMsPerSecond": round(busy * 1000),
+        "backPressuredTimeMsPerSecond": round(blocked * 1000),
+        "idleTimeMsPerSecond": round((1 - busy - blocked) * 1000),
+    }
+    traffic = view.traffic(vertex.id, subtask)
+    if traffic is not None:
+        found |= {
+            "buffers.outPoolUsage": traffic.out_usage,
+            "buffers.inPoolUsage": traffic.in_usage,
+            "accumulateBusyTimeMs": milliseconds(traffic.busy),
+            "accumulateBackPressuredTimeMs": milliseconds(traffic.back_pressured),
+            "accumulateIdleTimeMs": milliseconds(traffic.idle),
+        }
+    return found
+
+
+def _shares(
+    view: JobView, vertex: Vertex, subtask: int, before: JobView | None, seconds: float, worked: float
+) -> tuple[float, float]:
+    """Return the shares of time that a subtask is busy and back-pressured."""
+    now = view.traffic(vertex.id, subtask)
+    then = None if before is None or before.attempt != view.attempt else before.traffic(vertex.id, subtask)
+    if now is None:
+        # Its slot does not stay, and tells only how long it worked.
+        return min(_rate(worked, seconds), 1.0), 0.0
+    busy, blocked, elapsed = _difference(now, then)
+    # Slots tell of their time with epochs; while there is none, time passes all the same.
+    whole = max(elapsed, seconds if then is not None else 0.0, 1e-9)
+    busy = min(busy / whole, 1.0)
+    return busy, min(blocked / whole, 1.0 - busy)
+
+
+def _difference(now: SubtaskTraffic, then: SubtaskTraffic | None) -> tuple[float, float, float]:
+    if then is None:
+        return now.busy, now.back_pressured, now.busy + now.back_pressured + now.idle
+    busy, blocked = now.busy - then.busy, now.back_pressured - then.back_pressured
+    return busy, blocked, busy + blocked + now.idle - then.idle
+
+
+def _flat(name: str, value: Any) -> dict[str, Value]:
+    if isinstance(value, Mapping):
+        return {f"{name}.{part}": v for part, v in value.items() if v is not None}
+    return {name: value if isinstance(value, (int, float, str)) else str(value)}
+
+
+def of_job(view: JobView, now: float) -> dict[str, Value]:
+    """Return the metrics of a whole job."""
+    seen, latest = view.checkpoints, view.checkpoints.latest
+    is_running = view.status is JobStatus.RUNNING
+    since = view.times.get(JobStatus.RUNNING, now)
+    here, read = view.progress.state_epochs()
+    found: dict[str, Value] = {
+        "numRestarts": view.restarts,
+        "fullRestarts": view.restarts,
+        "uptime": milliseconds(now - since) if is_running else 0,
+        "runningTime": milliseconds(now - since) if is_running else 0,
+        "downtime": 0 if is_running else milliseconds(now - view.times[view.status]),
+        "totalNumberOfCheckpoints": seen.triggered,
+        "numberOfCompletedCheckpoints": seen.completed,
+        "numberOfFailedCheckpoints": seen.failed,
+        "numberOfInProgressCheckpoints": seen.in_progress,
+        # When it last went on from one: after its last failure.
+        "lastCheckpointRestoreTimestamp": milliseconds(_restored(view)),
+        "lastEpochSeconds": view.progress.last_epoch_seconds,
+        "numberOfEpochs": view.progress.epochs,
+        "numEpochsStateLocal": here,
+        "numEpochsStateRead": read,
+        "stateLocalShare": _share(here, read),
+    }
+    if latest is not None and latest.completed_at is not None:
+        found |= {
+            "lastCheckpointSize": latest.state_bytes,
+            "lastCheckpointFullSize": latest.state_bytes,
+            # Nothing is in flight at a checkpoint of ours that Flink would count here.
+            "lastCheckpointProcessedData": 0,
+            "lastCheckpointPersistedData": 0,
+            "lastCheckpointDuration": milliseconds(latest.completed_at - latest.triggered_at),
+            "lastCheckpointExternalPath": latest.location or "",
+            "lastCompletedCheckpointId": latest.id,
+        }
+    return found
+
+
+def _restored(view: JobView) -> float | None:
+    """Return when a job last went back to a checkpoint; None if it never had to, or had none."""
+    if not view.restarts or view.checkpoints.latest is None:
+        return None
+    return view.times.get(JobStatus.RUNNING)
+
+
+def aggregated(values: Iterable[float], how: Iterable[str]) -> dict[str, float]:
+    """Return least, most, average, sum and skew of a metric over subtasks, those that are asked for."""
+    numbers = list(values)
+    total, count = sum(numbers), len(numbers)
+    mean = total / count
+    # Flink's: how far values are from their mean, of that mean, in percent.
+    spread = sum(abs(n - mean) for n in numbers) / count
+    every = {
+        "min": min(numbers),
+        "max": max(numbers),
+        "avg": mean,
+        "sum": total,
+        "skew": min(spread / mean * 100, 100.0) if mean else 0.0,
+    }
+    return {name: value for name, value in every.items() if name in set(how)}

@@ -1,0 +1,230 @@
+"""Runs epochs in slots that stay: one long Spark job holds them, and epochs go to them over their own connections."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import secrets
+import threading
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.pickles import dump
+from millstream.exchange import exchange_machine as p
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
+from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.flow import QUICK
+from millstream.operators.messages import JobPlan, LevelTask, SlotReport
+from millstream.operators.slot_tasks import Dealer
+from millstream.spark import errors
+from millstream.spark.cores import free_cores, hold, is_local, let_go, may_grow, most_cores
+from millstream.spark.embedded import is_dead
+from millstream.spark.exchange_settings import TRANSPORT, ExchangeChoice, ExchangeSettings, Transport
+from millstream.spark.rdd import interpreter, partitions, python_rdd
+from millstream.spark.saved_plan import JobRef
+from millstream.spark.slot_host import CLOSE_SECONDS, HostFunction
+
+log = logging.getLogger("millstream")
+
+# How long Spark may take to notice that its tasks have ended.
+_SPARK_SECONDS = 3.0
+
+
+class SlotsMissing(EpochFailed):
+    """Slots that stay cannot be had here. No epoch has run."""
+
+
+class ExchangeEpochs:
+    """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
+
+    slots_stay = True
+    slices = QUICK
+
+    def __init__(
+        self,
+        context: SparkContext,
+        plan: JobPlan,
+        job: JobRef,
+        name: str,
+        settings: ExchangeSettings,
+        executable: str | None = None,
+        takes_all: bool = False,
+    ) -> None:
+        """Take what runs the slots; with `takes_all`, no core is left free for others."""
+        self._context = context
+        self._job = job
+        self._job_id = plan.settings.job_id
+        self._name = name
+        self._heartbeat = settings.heartbeat
+        self._group = f"millstream-{job.key}"
+        self._widths = [plan.slots(level) for level in range(plan.levels)]
+        self._dealer = Dealer(plan)
+        self._python = interpreter(context, executable)
+        self._leaves_a_core = settings.choice is ExchangeChoice.AUTO and not takes_all
+        host = _driver_host(context, settings.transport)
+        identity = settings.identity() if host is not None else None
+        self._credentials = Credentials(secrets.token_bytes(32), identity, settings.heartbeat.timeout)
+        self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host, self._tell_lost)
+        # In how many tasks the slots are, once that is known.
+        self._tasks = 0
+        self._thread: threading.Thread | None = None
+        self._spark_error: Exception | None = None
+        self._spark_ended = threading.Event()
+        self._is_released = False
+        self._lost: Callable[[], None] = lambda: None
+
+    def open(self, lost: Callable[[], None]) -> None:
+        """Have Spark start the slots; they are waited for with the first epoch."""
+        self._lost = lost
+        hold(self._job.key, 1)
+        self._thread = threading.Thread(target=self._hold, name=f"slots-{self._job.key[:8]}", daemon=True)
+        self._thread.start()
+
+    def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
+        """Run the levels of one epoch; raise the user's error when one fails."""
+        epoch = tasks[0].epoch
+        try:
+            common, own = self._dealer.deal(tasks)
+            answers = self._exchange.run(epoch, dump(common), [dump(part) if part else b"" for part in own])
+        except ExchangeFailed as e:
+            raise self._translate(e.cause, epoch) from None
+        return [report for answer in answers for report in pickle.loads(answer)]
+
+    def cancel(self) -> None:
+        """Break off the epoch that is running, if one is. May be called from any thread."""
+        self._exchange.tell(p.CancelAsked())
+
+    def release(self) -> None:
+        """End the slots; returns when they are gone."""
+        if self._is_released:
+            return
+        self._is_released = True
+        try:
+            self._exchange.release()
+            if self._thread is None:
+                return
+            if not self._exchange.has_hosts:
+                # Perhaps they wait for a core, which they need no longer.
+                self._cancel_spark_job()
+            if not self._exchange.serve_until(self._spark_ended.is_set, CLOSE_SECONDS + 0.2):
+                self._exchange.release()
+                self._await_spark()
+        finally:
+            let_go(self._job.key)
+            self._exchange.close()
+
+    def _tell_lost(self) -> None:
+        self._lost()
+
+    def _await_spark(self) -> None:
+        if self._exchange.serve_until(self._spark_ended.is_set, CLOSE_SECONDS + _SPARK_SECONDS):
+            return
+        self._cancel_spark_job()
+        if not self._exchange.serve_until(self._spark_ended.is_set, _SPARK_SECONDS):
+            log.warning("Spark does not end the slots of job '%s'", self._name)
+
+    def _cancel_spark_job(self) -> None:
+        try:
+            self._context.cancelJobGroup(self._group)
+        except Py4JError as e:
+            log.debug("the Spark job of the slots could not be cancelled: %s", e)
+
+    def _hold(self) -> None:
+        """Run the Spark job that the slots are, for as long as they live; on a thread of its own."""
+        sc = self._context
+        try:
+            sc.setJobGroup(self._group, f"{self._name}: slots", interruptOnCancel=True)
+            sc.addJobTag(self._job_id)
+            tasks = self._tasks = self._deal_out()
+            self._exchange.expect_hosts(tasks)
+            address = self._exchange.address
+            function = HostFunction(self._job, address, self._credentials, self._widths, tasks, self._heartbeat)
+            hosts = python_rdd(sc, partitions(sc, tasks), function, self._python)
+            if not self._is_released:
+                hosts.asJavaRDD().count()
+        except Exception as e:
+            self._spark_error = e
+        self._spark_ended.set()
+        self._exchange.tell(p.SparkEnded(""))
+
+    def _deal_out(self) -> int:
+        """Return in how many tasks the slots are to be: as many as there are cores for, but at least one."""
+        if is_local(self._context):
+            # A core is a permit there, and all processes have the same processors.
+            return 1
+        slots = max(self._widths)
+        if may_grow(self._context):
+            # Tasks that wait are what Spark brings executors for.
+            tasks = min(slots, most_cores(self._context))
+        else:
+            spared = 1 if self._leaves_a_core else 0
+            # One of the cores that are not free is this execution's own.
+            free = free_cores(self._context, slots + spared - 1, lambda: self._is_released) + 1
+            tasks = max(1, min(slots, free - spared))
+        if not self._is_released:
+            hold(self._job.key, tasks)
+        return tasks
+
+    def _translate(self, cause: p.Cause, epoch: int) -> EpochFailed:
+        return self._TRANSLATIONS[cause.trouble](self, cause.text, epoch)
+
+    def _raised(self, text: str, epoch: int) -> EpochFailed:
+        reported = errors.failure_in(text)
+        return reported or EpochFailed(f"A slot could not run epoch {epoch}: {text.rstrip()}", engine_trace=text)
+
+    def _died(self, text: str, epoch: int) -> EpochFailed:
+        # The processes of an embedded Spark go with its Java: who went first is the reason.
+        return errors.java_ended(epoch, text) if is_dead() else errors.worker_died(epoch, text)
+
+    def _froze(self, text: str, epoch: int) -> EpochFailed:
+        return EpochFailed(text)
+
+    def _spark_gave_up(self, text: str, epoch: int) -> EpochFailed:
+        if self._spark_error is None:
+            return errors.worker_died(epoch, "the Spark job that holds the slots has ended")
+        return errors.translate(self._spark_error, epoch)
+
+    def _late(self, text: str, epoch: int) -> EpochFailed:
+        return SlotsMissing(
+            f"Spark did not bring the job's slots within {START_SECONDS:g} s: {text}. They need {max(1, self._tasks)} "
+            "free cores for as long as the job runs; with the setting millstream.exchange=spark, only while they work."
+        )
+
+    def _cut_off(self, text: str, epoch: int) -> EpochFailed:
+        return SlotsMissing(
+            f"The hosts of the job's slots cannot reach each other: {text}. Open the ports between them, or use the "
+            "setting millstream.exchange=spark."
+        )
+
+    def _confused(self, text: str, epoch: int) -> EpochFailed:
+        return EpochFailed(f"Slots did not understand each other in epoch {epoch}, an error in millstream: {text}.")
+
+    def _broken_off(self, text: str, epoch: int) -> EpochFailed:
+        return EpochFailed(f"Epoch {epoch} was broken off.")
+
+    _TRANSLATIONS: dict[p.Trouble, Callable[[ExchangeEpochs, str, int], EpochFailed]] = {
+        p.Trouble.RAISED: _raised,
+        p.Trouble.DIED: _died,
+        p.Trouble.FROZEN: _froze,
+        p.Trouble.SPARK: _spark_gave_up,
+        p.Trouble.LATE: _late,
+        p.Trouble.CUT_OFF: _cut_off,
+        p.Trouble.CONFUSED: _confused,
+        p.Trouble.CANCELLED: _broken_off,
+        p.Trouble.RELEASED: _broken_off,
+    }
+
+
+def _driver_host(context: SparkContext, transport: Transport) -> str | None:
+    """Return at which address of this machine slots call; None for a socket in the file system."""
+    if transport is Transport.AUTO:
+        transport = Transport.UNIX if is_local(context) else Transport.TCP
+    if transport is Transport.TCP:
+        return str(context.getConf().get("spark.driver.host", "127.0.0.1"))
+    if not str(context.master).startswith("local"):
+        raise InvalidProgramError(f"{TRANSPORT}=unix needs all slots on this machine; the master is {context.master}.")
+    return None

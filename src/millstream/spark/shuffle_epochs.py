@@ -1,0 +1,124 @@
+"""Runs one epoch as one Spark job: level 0 | shuffle | level 1 | shuffle | ... | reports."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.util import _load_from_socket
+
+from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.flow import SHUFFLED
+from millstream.operators.messages import JobPlan, LevelTask, SlotReport
+from millstream.spark import control
+from millstream.spark.daemon import HEARTBEAT_PROPERTY, JOB_PROPERTY, LOADS_PROPERTY, RELEASE_PROPERTY
+from millstream.spark.errors import translate
+from millstream.spark.heartbeat import HeartbeatSettings
+from millstream.spark.rdd import SERIALIZER, interpreter, partitions, python_rdd
+from millstream.spark.saved_plan import JobRef
+from millstream.spark.worker import LevelFunction
+
+# By name: this package lies below the API.
+_OF_SQL = "millstream.table.slot_preload"
+
+
+class SparkEpochs:
+    """The epochs of one job. All but `cancel` must be called from one thread: the job's own."""
+
+    slices = SHUFFLED
+
+    def __init__(
+        self,
+        context: SparkContext,
+        plan: JobPlan,
+        job: JobRef,
+        name: str,
+        heartbeat: HeartbeatSettings,
+        executable: str | None = None,
+    ) -> None:
+        self._context = context
+        self._jvm: Any = context._jvm
+        self._plan = plan
+        self._job = job
+        self._group = f"millstream-{job.key}"
+        self._name = name
+        self._heartbeat = heartbeat
+        self._slots = [plan.slots(level) for level in range(plan.levels)]
+        self._start: Any = None
+        self._python = interpreter(context, executable)
+        self._embedded = control.is_embedded()
+        # A slot's process that is gone is replaced by one that reads the state from its files. A batch job has none: it
+        # begins anew in any case, and on this machine a slot always has the same process.
+        self.slots_stay = self._embedded and plan.settings.batch
+
+    def open(self, lost: Callable[[], None]) -> None:
+        """Give this thread's Spark jobs their group and their slots."""
+        self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
+        self._context.addJobTag(self._plan.settings.job_id)
+        self._context.setLocalProperty(JOB_PROPERTY, self._job.key)
+        beats = f"{round(self._heartbeat.interval * 1000)}/{round(self._heartbeat.timeout * 1000)}"
+        self._context.setLocalProperty(HEARTBEAT_PROPERTY, beats)
+        runs_sql = any(n.operator.emits_batches for v in self._plan.vertices for n in v.nodes)
+        self._context.setLocalProperty(LOADS_PROPERTY, _OF_SQL if runs_sql else None)  # type: ignore[arg-type]
+        # The partitions are the slots.
+        self._start = partitions(self._context, self._slots[0])
+
+    def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
+        """Run the levels of one epoch; raise the user's error when one fails."""
+        shuffles = []
+        rdd = self._start
+        last = len(tasks) - 1
+        for level, task in enumerate(tasks):
+            rdd = python_rdd(self._context, rdd, LevelFunction(self._job, task, level == last), self._python)
+            if level < last:
+                rdd = self._shuffle(rdd, self._slots[level + 1])
+                shuffles.append(rdd)
+        try:
+            info = self._jvm.PythonRDD.collectAndServe(rdd)
+            with _load_from_socket(info, SERIALIZER) as stream:
+                return [report for answer in stream for report in pickle.loads(answer)]
+        except Exception as e:
+            frozen = control.frozen_slot(self._job.key) if self._embedded else ""
+            raise (EpochFailed(frozen) if frozen else translate(e, tasks[0].epoch)) from None
+        finally:
+            # Spark would free them when the driver's JVM happens to collect garbage; a stream cannot wait for that.
+            for shuffled in shuffles:
+                shuffled.cleanShuffleDependencies(False)
+
+    def cancel(self) -> None:
+        """Stop the epoch that is running, if one is. May be called from any thread."""
+        if self._embedded:
+            # First, so that functions get to close: Spark only hangs up on a task, and kills seconds later.
+            control.release(self._job.key)
+        self._context.cancelJobGroup(self._group)
+
+    def release(self) -> None:
+        """End the job's slot processes, wherever they are."""
+        release_slots(self._context, self._job.key, self._name)
+
+    def _shuffle(self, parent: Any, slots: int) -> Any:
+        pairs = self._jvm.PairwiseRDD(parent).asJavaPairRDD()
+        routed = pairs.partitionBy(self._jvm.PythonPartitioner(slots, 0))
+        return self._jvm.PythonRDD.valueOfPair(routed).rdd()
+
+
+def release_slots(context: SparkContext, key: str, name: str) -> None:
+    """End the processes that run epochs as Spark jobs, of an execution or of all executions of a job."""
+    if control.is_embedded():
+        control.release(key)
+        return
+    context.setJobGroup(f"millstream-{key}-release", f"{name}: release slots", interruptOnCancel=True)
+    context.setLocalProperty(JOB_PROPERTY, None)  # type: ignore[arg-type]
+    context.setLocalProperty(RELEASE_PROPERTY, key)
+    # Every executor has a daemon of its own: enough tasks to reach them all.
+    count = 2 * context.defaultParallelism
+    try:
+        context.parallelize(range(count), count).map(_identity).count()
+    finally:
+        context.setLocalProperty(RELEASE_PROPERTY, None)  # type: ignore[arg-type]
+
+
+def _identity(value: Any) -> Any:
+    return value

@@ -1,0 +1,206 @@
+"""The Spark task that holds slots: a process for each, and the lifeline on which they hang.
+
+    driver ---lifeline--- host (the task's process) ---forks---> slot, slot, ...
+
+The host runs no user code, so it hears at once when the driver hangs up or is gone, whatever its slots do, and ends
+them. When the host itself is killed, its slots go with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from pyspark import TaskContext
+
+from millstream.common.errors import MillstreamError, StateNotSharedError
+from millstream.exchange.addresses import Address
+from millstream.exchange.connection import Link
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.frames import Frame, Kind
+from millstream.exchange.poller import Poller
+from millstream.exchange.slot_loop import Slot
+from millstream.operators.failures import SubtaskFailed
+from millstream.operators.io_metrics import SlotTraffic
+from millstream.operators.messages import LevelTask
+from millstream.operators.slot_runner import SlotRuntime
+from millstream.spark import termination, worker
+from millstream.spark.gc_schedule import Collector
+from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
+from millstream.spark.processes import children_told, die_with_parent, drain, kill, name_process, run_child
+from millstream.spark.saved_plan import JobRef
+from millstream.spark.worker import Printed
+
+# How long functions may take to close.
+CLOSE_SECONDS = 1.5
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """What Spark runs: task t of n holds the slots t, t + n, t + 2n, ..."""
+
+    job: JobRef
+    driver: Address
+    credentials: Credentials
+    widths: list[int]
+    tasks: int
+    heartbeat: HeartbeatSettings
+
+    def __call__(self, task: int, elements: Iterable[bytes]) -> Iterator[bytes]:
+        # Read to the end, or Spark throws the worker process away.
+        for _ in elements:
+            pass
+        context = TaskContext.get()
+        name_process("millstream-host")
+        Host(self, context.taskAttemptId() if context else 0).run(range(task, max(self.widths), self.tasks))
+        name_process("millstream-relay")
+        return iter(())
+
+
+class Host:
+    """Holds some slots of an execution for as long as the driver wants them."""
+
+    def __init__(self, function: HostFunction, task_attempt: int) -> None:
+        self._function = function
+        self._task_attempt = task_attempt
+        self._pids: set[int] = set()
+        # By process: which slot it is, and its heartbeat.
+        self._watched: dict[int, tuple[int, Heartbeat]] = {}
+        self._is_told = False
+
+    def run(self, slots: Iterable[int]) -> None:
+        """Start slots; return when they are gone."""
+        if (identity := self._function.credentials.identity) is not None:
+            # Here, where an error becomes the Spark task's own.
+            identity.context(is_called=False)
+        with children_told() as told:
+            for slot in slots:
+                self._pids.add(self._fork(slot))
+            try:
+                self._hold(told)
+            finally:
+                self._end()
+
+    def _fork(self, slot: int) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        heartbeat = Heartbeat(self._function.heartbeat)
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            die_with_parent()
+            name_process(f"millstream-s{slot}")
+            run_child(lambda: _serve(self._function, slot, self._task_attempt, heartbeat))
+        self._watched[pid] = slot, heartbeat
+        return pid
+
+    def _hold(self, told: socket.socket) -> None:
+        try:
+            lifeline = Link.to(self._function.driver, self._function.credentials)
+        except OSError:
+            # The driver does not want slots any more.
+            return
+        lifeline.push(Frame(Kind.HOLD))
+        poller = Poller()
+        poller.add(lifeline, lambda frame: None, self._hear)
+        poller.watch(told.fileno(), lambda: drain(told))
+        look_at, pause = 0.0, self._function.heartbeat.pause
+        while not self._is_told and self._living():
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + pause
+                self._end_frozen(lifeline, poller)
+            poller.turn(look_at - time.monotonic())
+        poller.close()
+
+    def _end_frozen(self, lifeline: Link, poller: Poller) -> None:
+        """Kill slots that send no heartbeat; the driver is told before it can notice."""
+        for pid in [pid for pid in self._pids if self._watched[pid][1].is_silent(pid)]:
+            text = describe_silence(self._watched[pid][0], pid, self._function.heartbeat)
+            lifeline.push(Frame(Kind.FROZEN, payload=text.encode()))
+            poller.turn(0)
+            kill(pid, signal.SIGKILL)
+
+    def _hear(self) -> None:
+        self._is_told = True
+
+    def _living(self) -> set[int]:
+        for pid in list(self._pids):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self._pids.discard(pid)
+        return self._pids
+
+    def _end(self) -> None:
+        """End the slots: functions are closed, if that does not take too long."""
+        for pid in self._pids:
+            kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while self._living() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        for pid in self._pids:
+            kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: Heartbeat) -> None:
+    """Be a slot, until the driver or a signal ends it."""
+    termination.expect()
+    heartbeat.start()
+    work = SlotWork(function.job, number, task_attempt)
+    try:
+        Slot(number, function.widths, function.driver, function.credentials, work).serve()
+    except SystemExit:
+        pass
+    except OSError:
+        # The driver has gone before this slot called.
+        traceback.print_exc()
+    finally:
+        termination.ignore()
+        worker.close_all()
+
+
+class SlotWork:
+    """What a slot does: it runs its part of the job, as `worker` does for a Spark task of its own."""
+
+    def __init__(self, job: JobRef, slot: int, task_attempt: int) -> None:
+        self._job = job
+        self._slot = slot
+        # No name is ever used twice: not by another run, execution or task, nor, with the epoch behind it, by this one.
+        self._attempt = f"{job.run}.{job.attempt}.{task_attempt:x}"
+        self._printed = Printed()
+        self._runtime: SlotRuntime | None = None
+        self._collector: Collector | None = None
+
+    def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
+        sys.stdout = self._printed
+        self._runtime = worker.runtime_of(self._job, self._slot, self._printed)
+        self._runtime.take_traffic = take_traffic
+        self._runtime.stays = True
+        self._collector = Collector()
+
+    def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        assert self._runtime is not None
+        try:
+            yield from self._runtime.run(task, f"{self._attempt}.{task.epoch:x}", messages)
+        except SystemExit as e:
+            if termination.is_asked():
+                raise
+            raise RuntimeError(f"user code has ended its process: {e!r}") from e
+
+    def after_epoch(self) -> None:
+        assert self._collector is not None
+        self._collector.after_task()
+
+    def describe(self, error: Exception) -> str:
+        trace = "".join(traceback.format_exception(error))
+        if isinstance(error, SubtaskFailed):
+            return f"{worker.describe(error, self._printed.take())}\n{trace}"
+        if isinstance(error, StateNotSharedError):
+            return trace
+        return str(error) if isinstance(error, MillstreamError) else trace

@@ -1,0 +1,131 @@
+"""Small steps from relation to relation, of which queries and the Table API's methods are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from millstream.sql import type_rules
+from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.unbound_calls import cast
+from millstream.sql.expressions import Call, Column, Constant, Expression
+from millstream.sql.plan.nodes import Aggregate, Filter, Node, Project, SetOperation, Sort, Union, Values
+from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.types import DataType, IntType
+
+
+def time_of(expression: Expression, fields: Fields) -> TimeAttribute | None:
+    """Return what kind of time attribute an expression over some columns is."""
+    if isinstance(expression, Column):
+        return fields[expression.index].time
+    if isinstance(expression, Call) and expression.function == "PROCTIME":
+        return TimeAttribute.PROCTIME
+    return None
+
+
+def project(node: Node, expressions: Sequence[Expression], names: Sequence[str]) -> Node:
+    """Return a relation of other columns; nothing is done where they are the same."""
+    fields = tuple(Field(n, e.type, time_of(e, node.fields)) for e, n in zip(expressions, names, strict=True))
+    same = len(fields) == len(node.fields) and all(
+        isinstance(e, Column) and e.index == i for i, e in enumerate(expressions)
+    )
+    if same and fields == node.fields.fields:
+        return node
+    return Project(Fields(fields), node, tuple(expressions))
+
+
+def columns(fields: Fields, first: int = 0) -> list[Expression]:
+    """Return all columns of a relation as expressions."""
+    return [Column(f.type, first + i) for i, f in enumerate(fields.fields)]
+
+
+def renamed(node: Node, names: Sequence[str]) -> Node:
+    """Return the relation with other names of its columns."""
+    if list(names) == node.fields.names:
+        return node
+    return project(node, columns(node.fields), names)
+
+
+def filtered(node: Node, condition: Expression) -> Node:
+    """Return the rows for which a condition is true."""
+    return Filter(node.fields, node, condition)
+
+
+def distinct(node: Node) -> Node:
+    """Return each row once."""
+    fields = Fields(tuple(replace(f, time=None) for f in node.fields.fields))
+    return Aggregate(fields, node, tuple(range(len(fields))), ())
+
+
+def cast_to(node: Node, kinds: Sequence[DataType]) -> Node:
+    """Return a relation whose columns have these types."""
+    if all(f.type.is_same_but_null(k) for f, k in zip(node.fields.fields, kinds, strict=True)):
+        return node
+    casted = [cast(c, k) for c, k in zip(columns(node.fields), kinds, strict=True)]
+    return project(node, casted, node.fields.names)
+
+
+def common_fields(parts: Sequence[Fields], what: str, at: int | None = None) -> list[DataType]:
+    """Return the types that the columns of several relations have in common."""
+    if len({len(p) for p in parts}) > 1:
+        raise Refused(f"Column count mismatch in {what}", at)
+    kinds: list[DataType] = []
+    for i, names in enumerate(zip(*(p.fields for p in parts), strict=True)):
+        kind = type_rules.least_restrictive([f.type for f in names])
+        if kind is None:
+            raise Refused(f"Type mismatch in column {i + 1} of {what}", at)
+        kinds.append(kind)
+    return kinds
+
+
+def set_operation(operator: str, all_: bool, left: Node, right: Node, at: int | None = None) -> Node:
+    """Return UNION, INTERSECT or EXCEPT of two relations, with their common types."""
+    what = f"{operator} ALL" if all_ else operator
+    kinds = common_fields([left.fields, right.fields], what, at)
+    left, right = cast_to(left, kinds), cast_to(right, kinds)
+    pairs = zip(left.fields.fields, right.fields.fields, kinds, strict=True)
+    fields = tuple(Field(a.name, k, a.time if a.time is b.time else None) for a, b, k in pairs)
+    if operator != "UNION":
+        plain = Fields(tuple(replace(f, time=None) for f in fields))
+        return SetOperation(plain, left, right, operator, all_)
+    parts: list[Node] = []
+    for side in (left, right):
+        parts += side.parts if isinstance(side, Union) and side.fields.types == list(kinds) else [side]
+    found = Union(Fields(fields), tuple(parts))
+    return found if all_ else distinct(found)
+
+
+def sorted_by(node: Node, order: Sequence[tuple[int, bool, bool]], offset: int = 0, limit: int | None = None) -> Node:
+    """Return rows in an order, or some of them."""
+    if isinstance(node, Sort) and not order and node.limit is None and node.offset == 0:
+        return replace(node, offset=offset, limit=limit)
+    return Sort(node.fields, node, tuple(order), offset, limit)
+
+
+def rows_of(rows: Sequence[Sequence[Expression]], names: Sequence[str] | None = None, at: int | None = None) -> Node:
+    """Return rows that are written out; those that are not constants are computed."""
+    if len({len(r) for r in rows}) > 1:
+        raise Refused("Values passed to VALUES operator must have compatible types: rows differ in length", at)
+    kinds: list[DataType] = []
+    for i, members in enumerate(zip(*rows, strict=True)):
+        kind = type_rules.least_restrictive([m.type for m in members])
+        if kind is None:
+            raise Refused(f"Values passed to VALUES operator must have compatible types: column {i + 1}", at)
+        kinds.append(kind)
+    called = list(names) if names is not None else [f"EXPR${i}" for i in range(len(kinds))]
+    fields = Fields(tuple(Field(n, k) for n, k in zip(called, kinds, strict=True)))
+    given = [[cast(m, k) for m, k in zip(row, kinds, strict=True)] for row in rows]
+    if all(isinstance(m, Constant) for row in given for m in row):
+        return Values(fields, tuple(tuple(m for m in row if isinstance(m, Constant)) for row in given))
+    parts = [project(one_row(), row, called) for row in given]
+    parts = [Project(fields, p.inputs[0], p.expressions) for p in parts if isinstance(p, Project)]
+    return parts[0] if len(parts) == 1 else Union(fields, tuple(parts))
+
+
+def one_row() -> Values:
+    """Return one row that says nothing, for expressions without a table."""
+    zero = Constant(DUMMY.type, 0)
+    return Values(Fields((DUMMY,)), ((zero,),))
+
+
+DUMMY = Field("ZERO", IntType(False))

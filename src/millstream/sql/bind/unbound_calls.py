@@ -1,0 +1,148 @@
+"""What expressions are while they are bound: aggregates and OVERs before they have columns, and casts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.fast_dataclass import record
+from millstream.sql import type_rules
+from millstream.sql.expressions import Call, Constant, Expression
+from millstream.sql.language import syntax
+from millstream.sql.types import (
+    BooleanType,
+    CharType,
+    DataType,
+    DoubleType,
+    IntegralType,
+    LocalZonedTimestampType,
+    NullType,
+    VarCharType,
+)
+
+BOOLEAN = BooleanType()
+PROCTIME = Call(LocalZonedTimestampType(3, False), "PROCTIME")
+GROUP_FUNCTIONS = frozenset(["GROUPING", "GROUPING_ID", "GROUP_ID"])
+GROUP_WINDOWS = {
+    f"{kind}_{part}": (kind, part.lower())
+    for kind in ("TUMBLE", "HOP", "SESSION")
+    for part in ("START", "END", "ROWTIME", "PROCTIME")
+}
+
+
+@record(frozen=True)
+class Aggregated(Expression):
+    """An aggregate inside an expression, before it has a column.
+
+    Attributes:
+        function: its name.
+        arguments: about the input's row.
+        distinct, condition, order, options, user: as in `AggregateCall`.
+    """
+
+    function: str
+    arguments: tuple[Expression, ...]
+    distinct: bool = False
+    condition: Expression | None = None
+    order: tuple[tuple[Expression, bool, bool], ...] = ()
+    options: tuple[Any, ...] = ()
+    user: Any = None
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+
+@record(frozen=True)
+class Frame:
+    """An OVER, with expressions; otherwise as `OverSpec`."""
+
+    partition: tuple[Expression, ...]
+    order: tuple[tuple[Expression, bool, bool], ...]
+    rows: bool
+    start: int | None
+    end: int | None
+
+
+@record(frozen=True)
+class Overed(Expression):
+    """An aggregate or ranking function over a frame, before it has a column."""
+
+    call: Aggregated
+    frame: Frame
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.call,)
+
+
+@record(frozen=True)
+class GroupProperty(Expression):
+    """What only a group has: TUMBLE_START(..) and its kin, GROUPING(..)."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return ()
+
+
+def is_over_free(expression: Expression) -> bool:
+    """Tell whether there is no OVER in an expression."""
+    return not isinstance(expression, Overed) and all(is_over_free(p) for p in expression.parts)
+
+
+def has_aggregate(expression: Expression) -> bool:
+    """Tell whether an expression asks for an aggregate of a group."""
+    if isinstance(expression, (Aggregated, GroupProperty)):
+        return True
+    if isinstance(expression, Overed):
+        inside = (*expression.call.arguments, *expression.frame.partition, *(o[0] for o in expression.frame.order))
+        return any(has_aggregate(p) for p in inside)
+    return any(has_aggregate(p) for p in expression.parts)
+
+
+def cast(expression: Expression, target: DataType) -> Expression:
+    """Return an expression as another type; nothing is done where only nullability differs."""
+    source = expression.type
+    if source.is_same_but_null(target):
+        return expression
+    if isinstance(expression, Constant):
+        written = _as_written(expression, target)
+        if written is not None:
+            return written
+    return Call(target.with_nullability(source.is_nullable), "CAST", (expression,))
+
+
+def _as_written(constant: Constant, target: DataType) -> Constant | None:
+    """Return a constant of another type, where that is only another way to write it."""
+    source, value = constant.type, constant.value
+    if value is None:
+        return Constant(target.nullable(), None)
+    is_text = isinstance(source, (CharType, VarCharType))
+    if is_text and isinstance(target, VarCharType) and len(value) <= target.length:
+        return Constant(target.not_null(), value)
+    if isinstance(source, IntegralType) and isinstance(target, IntegralType) and source.bits <= target.bits:
+        return Constant(target.not_null(), value)
+    if isinstance(source, IntegralType) and isinstance(target, DoubleType):
+        return Constant(target.not_null(), float(value))
+    return None
+
+
+@record(frozen=True)
+class TypedExpression(syntax.Expression):
+    """A bound expression where one of syntax stands."""
+
+    value: Expression
+
+
+def comparison_type(left: DataType, right: DataType) -> DataType | None:
+    """Return the type as which two values are compared, None if they cannot be."""
+    if not type_rules.is_comparable(left, right):
+        return None
+    if type_rules.is_string(left) != type_rules.is_string(right):
+        text, other = (left, right) if type_rules.is_string(left) else (right, left)
+        found: DataType | None = text if isinstance(other, NullType) else other
+    else:
+        found = type_rules.common_type([left, right])
+    return None if found is None else found.with_nullability(left.is_nullable or right.is_nullable)

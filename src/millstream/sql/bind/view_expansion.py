@@ -1,0 +1,116 @@
+"""Writes a query out in full, as a catalog keeps that of a view: columns with their tables, stars as columns.
+
+So a view stays what it was when its tables get more columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.select import expanded
+from millstream.sql.bind.unbound_calls import TypedExpression
+from millstream.sql.expressions import Column
+from millstream.sql.language import syntax
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+
+def qualified(binder: Binder, query: syntax.Query, outer: Scope | None = None) -> syntax.Query:
+    """Return the query with its columns' tables; a WITH keeps its names as they are."""
+    if isinstance(query, syntax.Select):
+        return _select(binder, query, outer)
+    if isinstance(query, syntax.SetOperation):
+        return replace(query, left=qualified(binder, query.left, outer), right=qualified(binder, query.right, outer))
+    if isinstance(query, syntax.Ordered) and isinstance(query.query, syntax.Select):
+        select = query.query
+        _, scope = binder.relation(select.relation, outer)
+        aliases = {i.alias for i in select.items if i.alias is not None}
+        order = tuple(k if _is_alias(k.value, aliases) else _expression(binder, k, scope) for k in query.order)
+        return replace(query, query=_select(binder, select, outer), order=order)
+    return query
+
+
+def _is_alias(e: syntax.Expression, aliases: set[str]) -> bool:
+    return isinstance(e, syntax.Name) and len(e.parts) == 1 and e.parts[0] in aliases
+
+
+def _select(binder: Binder, select: syntax.Select, outer: Scope | None) -> syntax.Select:
+    _, scope = binder.relation(select.relation, outer)
+    items: list[syntax.SelectItem] = []
+    for item in select.items:
+        if isinstance(item.value, syntax.Star):
+            items += _star(item, scope)
+        else:
+            items.append(_expression(binder, item, scope))
+    relation = None if select.relation is None else _relation(binder, select.relation, outer)
+    # A QUALIFY may name what the items are called.
+    rest = {name: getattr(select, name) for name in ("where", "group", "having", "windows")}
+    changed = {name: _expression(binder, value, scope) for name, value in rest.items()}
+    return replace(select, items=tuple(items), relation=relation, **changed)
+
+
+def _star(item: syntax.SelectItem, scope: Scope) -> list[syntax.SelectItem]:
+    found = []
+    for column in expanded([item], scope):
+        value = column.value
+        if isinstance(value, TypedExpression) and isinstance(value.value, Column):
+            value = _of_place(value.value.index, column.name, scope)
+        found.append(syntax.SelectItem(value, at=item.at))
+    return found
+
+
+def _of_place(index: int, name: str, scope: Scope) -> syntax.Name:
+    """Return the name of a column by its place: with its table, unless it stands for one of each side of a join."""
+    if name in scope.merged:
+        return syntax.Name((name,))
+    source = next(s for s in scope.sources if s.start <= index < s.start + len(s.fields))
+    own = source.fields[index - source.start].name
+    return syntax.Name((source.path[-1], own)) if source.path else syntax.Name((own,))
+
+
+def _expression(binder: Binder, value: Any, scope: Scope) -> Any:
+    """Return an expression, or what has expressions in it, with the tables of its columns."""
+    if isinstance(value, syntax.Query):
+        return qualified(binder, value, scope)
+    if isinstance(value, syntax.Name):
+        return _name(value, scope)
+    if isinstance(value, tuple):
+        return tuple(_expression(binder, v, scope) for v in value)
+    if not isinstance(value, syntax.Node):
+        return value
+    parts = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "at"}
+    new = {name: _expression(binder, part, scope) for name, part in parts.items()}
+    return replace(value, **new)
+
+
+def _name(name: syntax.Name, scope: Scope) -> syntax.Name:
+    found = scope.find(name.parts, name.at)
+    if len(name.parts) > 1 + len(found.rest):
+        return name
+    around: Scope | None = scope
+    for _ in range(found.level):
+        assert around is not None
+        around = around.outer
+    assert around is not None
+    column = _of_place(found.index, name.parts[0], around)
+    return syntax.Name((*column.parts, *found.rest), at=name.at)
+
+
+def _relation(binder: Binder, relation: syntax.Relation, outer: Scope | None) -> syntax.Relation:
+    if isinstance(relation, syntax.TableName):
+        return syntax.Aliased(relation, relation.parts[-1], at=relation.at)
+    if isinstance(relation, syntax.Aliased):
+        if isinstance(relation.relation, syntax.TableName):
+            return relation
+        return replace(relation, relation=_relation(binder, relation.relation, outer))
+    if isinstance(relation, syntax.Derived) and not relation.lateral:
+        return replace(relation, query=qualified(binder, relation.query, outer))
+    if isinstance(relation, syntax.Join):
+        _, scope = binder.relation(relation, outer)
+        left, right = (_relation(binder, side, outer) for side in (relation.left, relation.right))
+        condition = None if relation.condition is None else _expression(binder, relation.condition, scope)
+        return replace(relation, left=left, right=right, condition=condition)
+    return relation

@@ -1,0 +1,323 @@
+"""State as columns: for each key, which is columns too, a slot with values."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
+
+from millstream.common.fast_dataclass import record
+from millstream.sql.columns.append_buffer import Growing
+from millstream.sql.columns.appendable_column import GrowingColumn
+from millstream.sql.columns.index import Slots, index_for
+from millstream.sql.columns.keys import hashes
+from millstream.sql.columns.ttl_index import Expiring
+from millstream.state.array_storage import IN_MEMORY, Arrays
+from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
+
+# Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
+_MOST_DEAD = 1 << 12
+_ORDER = "order"
+# So many bytes a key has in a file beside what it is: its hash, and when it came.
+_ABOUT_KEY = 12
+# What an int begins with where objects are written, and how many bytes it has; a pickle never begins so.
+_INT, _INT_BYTES = 0, 9
+# So many objects say how large the others are, and each takes about so many times the bytes of its pickle.
+_SAMPLE, _IN_MEMORY = 16, 3
+
+
+@record(frozen=True)
+class Kept:
+    """A column of values: its name in files, what it is in numpy, and what a key begins with."""
+
+    name: str
+    dtype: DTypeLike
+    start: Any = 0
+
+
+class Columns(Protocol):
+    """Columns of values, by name; a place in them is a slot."""
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column, to be read and changed in place."""
+
+
+class FreshColumns:
+    """Columns for so many keys that have nothing yet, and are soon forgotten."""
+
+    def __init__(self, kept: Sequence[Kept], count: int) -> None:
+        self._columns = {k.name: filled(k, count) for k in kept}
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column, to be read and changed in place."""
+        return self._columns[name]
+
+
+class KeyedColumns:
+    """Keys, each with a slot in some columns of values; follows `LiveColumns`.
+
+    Slots are numbered in the order in which keys have come, and are good until the next `compact`. Columns of values
+    are changed in place, and then `changed` is to be told.
+    """
+
+    def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[Kept], owners: int | None = None) -> None:
+        """Make one without keys.
+
+        Args:
+            kinds: the Arrow types of the key's columns.
+            kept: the columns of values.
+            owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
+        """
+        self._kinds = list(kinds)
+        self._kept = list(kept)
+        self._owners = len(kinds) if owners is None else owners
+        # Have something done when slots were given other numbers: it is told the old numbers of those that are left.
+        self.when_compacted: Callable[[Slots], None] = lambda left: None
+        self._arrays: Arrays = IN_MEMORY
+        self.clear()
+
+    def live_in(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self.clear()
+
+    def clear(self) -> None:
+        self._index = index_for(self._kinds, self._arrays)
+        self._keys = [GrowingColumn(kind, self._arrays) for kind in self._kinds]
+        self._hashes = Growing(np.uint32, self._arrays)
+        self._columns = {k.name: Growing(k.dtype, self._arrays) for k in self._kept}
+        self._live = Growing(np.bool_, self._arrays)
+        self._dead = 0
+        # Of each column of times by which keys expire.
+        self._expiring: dict[str, Expiring] = {}
+        # Numbers in the order in which keys have come; None while slots are.
+        self._order: Growing | None = None
+        self._next_order = 0
+        # Which slots have changed since the last file, which of them files know, and what files know and is gone.
+        self._changed = Growing(np.bool_, self._arrays)
+        self._saved = Growing(np.bool_, self._arrays)
+        self._gone: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
+
+    def __len__(self) -> int:
+        """Return how many keys there are."""
+        return len(self._live) - self._dead
+
+    @property
+    def bound(self) -> int:
+        """The number of the next slot."""
+        return len(self._live)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes: of objects, from what some of them take in a pickle."""
+        flags = (self._hashes, self._live, self._changed, self._saved, *self._columns.values())
+        size = self._index.nbytes + sum(c.nbytes for c in flags) + sum(c.nbytes for c in self._keys)
+        objects = [c.values for c in self._columns.values() if c.values.dtype == object]
+        return size + sum(map(_about, objects))
+
+    @property
+    def file_bytes(self) -> int:
+        # What objects take is not looked at.
+        of_one = _ABOUT_KEY + sum(c.values.itemsize for c in self._columns.values() if c.values.dtype != object)
+        return len(self) * of_one + sum(c.nbytes for c in self._keys) * len(self) // max(self.bound, 1)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column of values; good until keys are added."""
+        return self._columns[name].values
+
+    def find(self, keys: Sequence[pa.Array], rows: int) -> Slots:
+        """Return the slots of keys; -1 for those that are not there."""
+        return self._index.find(keys, rows)
+
+    def find_or_add(self, keys: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        """Return the slots of keys, and the rows with which new ones came: those have the last slots, in order."""
+        slots, new = self._index.find_or_add(keys, rows)
+        if len(new):
+            at = pa.array(new)
+            self._append(keys if len(new) == rows else [k.take(at) for k in keys], len(new))
+        return slots, new
+
+    def _append(self, keys: Sequence[pa.Array], count: int) -> None:
+        for column, key in zip(self._keys, keys, strict=True):
+            column.extend(key)
+        self._hashes.extend(hashes(keys[: self._owners], count))
+        for kept in self._kept:
+            self._columns[kept.name].extend(filled(kept, count))
+        if self._order is not None:
+            self._order.extend(np.arange(self._next_order, self._next_order + count))
+            self._next_order += count
+        self._live.extend(np.ones(count, np.bool_))
+        self._changed.extend(np.ones(count, np.bool_))
+        self._saved.extend(np.zeros(count, np.bool_))
+
+    def changed(self, slots: Slots) -> None:
+        """The values of slots have changed."""
+        self._changed.values[slots] = True
+
+    def remove(self, slots: Slots) -> None:
+        """Forget the keys of slots, each of them once."""
+        if not len(slots):
+            return
+        keys = self.keys_at(slots)
+        self._index.remove(slots, keys)
+        self._live.values[slots] = False
+        self._changed.values[slots] = False
+        self._dead += len(slots)
+        known = self._saved.values[slots]
+        if known.any():
+            mask = pa.array(known)
+            self._gone.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
+
+    def expire(self, name: str, last: int) -> None:
+        """Forget the keys that were last touched then or before, by a column of times."""
+        self.remove(self.expired(name, last))
+
+    def expired(self, name: str, last: int) -> Slots:
+        """Return the slots that were last touched then or before, to be removed; times of the column only grow."""
+        return self._expiring.setdefault(name, Expiring()).over(last, self.column(name), self._live.values)
+
+    def keys_at(self, slots: Slots) -> list[pa.Array]:
+        """Return the keys of slots."""
+        return [column.take(slots) for column in self._keys]
+
+    def slots(self) -> Slots:
+        """Return all slots that have a key, in the order in which the keys have come."""
+        slots = np.flatnonzero(self._live.values)
+        return slots if self._order is None else slots[np.argsort(self._order.values[slots], kind="stable")]
+
+    def _came(self, slots: Slots) -> NDArray[np.int64]:
+        """Return numbers that are in the order in which the keys of slots have come."""
+        return slots.astype(np.int64) if self._order is None else self._order.values[slots]
+
+    def compact(self) -> None:
+        """Give up slots without keys if there are many: then the others have other numbers."""
+        if self._dead < _MOST_DEAD or self._dead < len(self):
+            return
+        left = self.slots()
+        keys = self.keys_at(left)
+        self._index = index_for(self._kinds, self._arrays)
+        self._index.find_or_add(keys, len(left))
+        for column, key in zip(self._keys, keys, strict=True):
+            column.replace(key)
+        order = self._came(left)
+        self._order = Growing(np.int64, self._arrays)
+        self._order.extend(order)
+        self._next_order = int(order.max(initial=-1)) + 1
+        for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
+            one.replace(one.values[left].copy())
+        self._dead = 0
+        self._expiring.clear()
+        self.when_compacted(left)
+
+    # --- files
+
+    def load(self, change: RowChange) -> None:
+        keys = [(f"k{i}", kind) for i, kind in enumerate(self._kinds)]
+        check_columns(change, [(_ORDER, pa.int64()), *keys, *((k.name, None) for k in self._kept)])
+        if change.gone is not None and change.gone.num_rows:
+            slots = self.find(change.gone.columns[2:], change.gone.num_rows)
+            self._saved.values[slots[slots >= 0]] = False
+            self.remove(slots[slots >= 0])
+        width = len(self._kinds)
+        slots, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
+        for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
+            self._columns[kept.name].values[slots] = read(kept, column)
+        if self._order is None:
+            self._order = Growing(np.int64, self._arrays)
+            self._order.extend(np.arange(self.bound))
+        came = change.rows.column(1).to_numpy()
+        self._order.values[slots] = came
+        self._next_order = max(self._next_order, len(self._order), int(came.max(initial=-1)) + 1)
+        self._changed.values[slots] = False
+        self._saved.values[slots] = True
+
+    def everything(self) -> list[RowChange]:
+        return [RowChange(self._rows(slots)) for slots in in_pieces(self.slots())]
+
+    def changes(self) -> list[RowChange]:
+        slots = np.flatnonzero(self._changed.values)
+        self._changed.values[slots] = False
+        self._saved.values[slots] = True
+        found = [RowChange(self._rows(piece)) for piece in in_pieces(slots)]
+        return [RowChange(self._rows(slots[:0]), self._take_gone()), *found] if self._gone else found
+
+    def _take_gone(self) -> pa.RecordBatch:
+        many = np.concatenate([h for h, _ in self._gone])
+        keys = [pa.concat_arrays(parts) for parts in zip(*(k for _, k in self._gone), strict=True)]
+        self._gone.clear()
+        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]
+        return pa.record_batch([pa.array(many), pa.nulls(len(many), pa.int64()), *keys], names)
+
+    def _rows(self, slots: Slots) -> pa.RecordBatch:
+        columns = [pa.array(self._hashes.values[slots]), pa.array(self._came(slots)), *self.keys_at(slots)]
+        columns += [written(k, self._columns[k.name].values[slots]) for k in self._kept]
+        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
+        return pa.record_batch(columns, names)
+
+
+def _about(values: NDArray[Any]) -> int:
+    """Return about how many bytes objects take."""
+    some = values[:: max(len(values) // _SAMPLE, 1)]
+    return len(values) * _IN_MEMORY * len(pickle.dumps(list(some), 5)) // max(len(some), 1)
+
+
+def filled(kept: Kept, count: int) -> NDArray[Any]:
+    """Return a column of what keys begin with."""
+    values = np.empty(count, kept.dtype)
+    if callable(kept.start):
+        values[:] = [kept.start() for _ in range(count)]
+    else:
+        values[:] = kept.start
+    return values
+
+
+def written(kept: Kept, values: NDArray[Any]) -> pa.Array:
+    """Return values of a column as Arrow has them: objects pickled, but for ints, which are sums of decimals mostly."""
+    if values.dtype != object:
+        return pa.array(values)
+    ints = _as_ints(values)
+    if ints is None:
+        return pa.array([pickle.dumps(v, 5) for v in values], pa.binary())
+    body = np.empty((len(ints), _INT_BYTES), np.uint8)
+    body[:, 0] = _INT
+    body[:, 1:] = ints.astype("<i8").view(np.uint8).reshape(-1, _INT_BYTES - 1)
+    edges = np.arange(0, body.size + 1, _INT_BYTES, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(ints), [None, pa.py_buffer(edges), pa.py_buffer(body)])
+
+
+def _as_ints(values: NDArray[Any]) -> NDArray[np.int64] | None:
+    """Return objects as ints of 64 bits; None where some are none, or too large."""
+    if set(map(type, values)) != {int}:
+        return None
+    try:
+        return values.astype(np.int64)
+    except OverflowError:
+        return None
+
+
+def read(kept: Kept, column: pa.Array) -> NDArray[Any]:
+    """Return what `written` was given."""
+    if np.dtype(kept.dtype) != object:
+        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    ints = _written_ints(column)
+    if ints is not None:
+        return ints.astype(object)
+    values = np.empty(len(column), object)
+    for i, body in enumerate(column.to_pylist()):
+        values[i] = int.from_bytes(body[1:], "little", signed=True) if body[0] == _INT else pickle.loads(body)
+    return values
+
+
+def _written_ints(column: pa.Array) -> NDArray[np.int64] | None:
+    """Return what is in a column that was written as ints; None where other things are in it."""
+    _, places, body = column.buffers()
+    edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1]
+    if not len(column) or body is None or (np.diff(edges) != _INT_BYTES).any():
+        return None
+    rows = np.frombuffer(body, np.uint8)[edges[0] : edges[-1]].reshape(-1, _INT_BYTES)
+    if (rows[:, 0] != _INT).any():
+        return None
+    return np.ascontiguousarray(rows[:, 1:]).view("<i8").ravel()

@@ -1,0 +1,496 @@
+"""State of rows as columns: for each key, which is columns too, the rows that have it, in the order they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from millstream.sql.columns.append_buffer import Growing
+from millstream.sql.columns.appendable_column import GrowingColumn, take_all
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import index_for
+from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.columns.ttl_index import Expiring
+from millstream.state.array_storage import IN_MEMORY, Arrays
+from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+# Rows that are gone are given up when they are more than those that are not, and more than so many.
+_MOST_DEAD = 1 << 12
+# The rows of a key that has more than this many are listed for themselves, not found one from the other.
+_MANY = 24
+_NONE = -1
+# So many bytes a row has in a file beside its columns: the hash of its key, its number, when it came.
+_ABOUT_ROW = 20
+
+
+class KeyedRows:
+    """Rows by key; follows `LiveColumns`.
+
+    A row is known by its number, which is good until the next `compact`. The rows of a key are a list of which each
+    row knows the next; a key with many has an array of them.
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[pa.DataType],
+        keys: Sequence[int],
+        owners: int | None = None,
+        clock: Callable[[], int] | None = None,
+        marked: bool = True,
+    ) -> None:
+        """Make one without rows.
+
+        Args:
+            kinds: the Arrow types of the columns.
+            keys: the columns of the key.
+            owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
+            clock: tells when a row was touched, where rows live for a time only; None where they do not.
+            marked: whether rows have marks.
+        """
+        self._clock = clock
+        self._marked = marked
+        self._kinds = list(kinds)
+        self.keys = tuple(keys)
+        self._owners = len(self.keys) if owners is None else owners
+        self._arrays: Arrays = IN_MEMORY
+        self.clear()
+
+    def live_in(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self.clear()
+
+    def _longs(self) -> Growing:
+        return Growing(np.int64, self._arrays)
+
+    def _flags(self) -> Growing:
+        return Growing(np.bool_, self._arrays)
+
+    def clear(self) -> None:
+        self._index = index_for([self._kinds[k] for k in self.keys], self._arrays)
+        # Of each key: its hash, its first and last row, how many there are in its list, and how many there ever were.
+        self._hashes = Growing(np.uint32, self._arrays)
+        self._head, self._tail = self._longs(), self._longs()
+        self._length, self._ever = self._longs(), self._longs()
+        self._many: dict[int, Growing] = {}
+        # Of each row: its columns, its key, its number among those its key ever had, the next one, a number for its
+        # owner's use, and whether it is there, has changed since the last file, and is known to files.
+        self._columns = [GrowingColumn(kind, self._arrays) for kind in self._kinds]
+        self._key, self._number, self._next = self._longs(), self._longs(), self._longs()
+        self._mark, self._touched = self._longs(), self._longs()
+        self._live, self._changed, self._saved = self._flags(), self._flags(), self._flags()
+        self._dead = 0
+        self._expiring = Expiring()
+        # Other numbers that are in the order in which rows have come; None while the rows' own are.
+        self._order: Growing | None = None
+        self._next_order = 0
+        # What files know and is gone: by number, and from before the last `compact`.
+        self._gone: list[Ints] = []
+        self._gone_before: pa.RecordBatch | None = None
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self._live) - self._dead
+
+    @property
+    def file_bytes(self) -> int:
+        size = sum(column.nbytes for column in self._columns) * len(self) // max(self.bound, 1)
+        return size + len(self) * _ABOUT_ROW
+
+    @property
+    def bound(self) -> int:
+        """The number of the next row."""
+        return len(self._live)
+
+    @property
+    def marks(self) -> Ints:
+        """The number that each row has for its owner's use; whoever changes it in place tells `changed`."""
+        return self._mark.values
+
+    def keys_of(self, rows: Ints) -> Ints:
+        """Return the keys of rows, as numbers."""
+        return self._key.values[rows]
+
+    def numbers_of(self, rows: Ints) -> Ints:
+        """Return the numbers of rows among all that their keys ever had, from 0."""
+        return self._number.values[rows]
+
+    def changed(self, rows: Ints) -> None:
+        """The marks of rows have changed."""
+        self._changed.values[rows] = True
+        if self._clock is not None:
+            self._touched.values[rows] = self._clock()
+
+    def expired(self, last: int) -> Ints:
+        """Return the rows that were last touched then or before; whoever asks may leave them."""
+        found = self._over(last)
+        self._expiring.keep(found, self._touched.values)
+        return found
+
+    def _over(self, last: int) -> Ints:
+        return self._expiring.over(last, self._touched.values, self._live.values)
+
+    def expire(self, last: int) -> None:
+        """Remove the rows that were last touched then or before."""
+        self.remove(self._over(last))
+
+    def all_rows(self) -> Ints:
+        """Return all rows, in the order they came."""
+        rows = np.flatnonzero(self._live.values)
+        return rows if self._order is None else rows[np.argsort(self._order.values[rows], kind="stable")]
+
+    def _came(self, rows: Ints) -> Ints:
+        """Return numbers that are in the order in which rows have come."""
+        return rows if self._order is None else self._order.values[rows]
+
+    def take(self, column: int, rows: Any) -> pa.Array:
+        """Return the values of a column in some rows; a null is asked for by a null."""
+        return self._columns[column].take(rows)
+
+    def take_all(self, columns: Iterable[int], rows: Any) -> list[pa.Array]:
+        """Return the values of some columns in some rows; nulls are asked for by a null."""
+        return take_all([self._columns[i] for i in columns], rows)
+
+    def batch(self, rows: Any) -> Batch:
+        """Return some rows."""
+        return Batch(take_all(self._columns, rows), None, len(rows))
+
+    # --- keys
+
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Ints:
+        """Return the keys of rows, by the columns of the key; -1 for one that is not there."""
+        return self._index.find(columns, rows)
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> Ints:
+        """Return the keys of rows, by the columns of the key; new ones are added."""
+        found, new = self._index.find_or_add(columns, rows)
+        if len(new):
+            at = pa.array(new)
+            self._hashes.extend(hashes([c.take(at) for c in columns[: self._owners]], len(new)))
+            for one, value in ((self._head, _NONE), (self._tail, _NONE), (self._length, 0), (self._ever, 0)):
+                one.extend(np.full(len(new), value, np.int64))
+        return found
+
+    @property
+    def key_bound(self) -> int:
+        """The number of the next key."""
+        return len(self._length)
+
+    def most_pairs(self, keys: Ints) -> int:
+        """Return how many rows of keys there are at most."""
+        return int(np.where(keys < 0, 0, self._length.values[keys]).sum()) if len(self._length) else 0
+
+    def pairs(self, keys: Ints) -> tuple[Ints, Ints]:
+        """Return all rows of keys, as (place among `keys`, row), in order; a key of -1 has none."""
+        if not len(self._length):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        length = np.where(keys < 0, 0, self._length.values[keys])
+        ends = np.cumsum(length)
+        places = np.repeat(np.arange(len(keys)), length)
+        rows = np.empty(len(places), np.int64)
+        at = ends - length
+        few = np.flatnonzero((length > 0) & (length <= _MANY))
+        row, place = self._head.values[keys[few]], at[few]
+        while len(row):
+            rows[place] = row
+            row = self._next.values[row]
+            on = row >= 0
+            row, place = row[on], place[on] + 1
+        for i in np.flatnonzero(length > _MANY).tolist():
+            rows[at[i] : ends[i]] = self._rows_of(int(keys[i])).values
+        live = self._live.values[rows]
+        if len(rows) > _MANY and not live.all():
+            self._shorten(np.unique(keys[np.flatnonzero(length > _MANY)]))
+        return (places, rows) if live.all() else (places[live], rows[live])
+
+    def _shorten(self, keys: Ints) -> None:
+        """Leave rows that are gone out of the lists of keys with many, where they are most of them."""
+        for key in keys.tolist():
+            rows = self._rows_of(key).values
+            left = rows[self._live.values[rows]]
+            if 2 * len(left) > len(rows):
+                continue
+            self._many.pop(key)
+            self._length.values[key] = len(left)
+            self._head.values[key], self._tail.values[key] = (left[0], left[-1]) if len(left) else (_NONE, _NONE)
+            if len(left):
+                self._next.values[left[:-1]] = left[1:]
+                self._next.values[left[-1]] = _NONE
+
+    def _rows_of(self, key: int) -> Growing:
+        """Return the rows of a key that has many."""
+        found = self._many.get(key)
+        if found is None:
+            found = self._many[key] = self._longs()
+            rows, row = [], int(self._head.values[key])
+            while row >= 0:
+                rows.append(row)
+                row = int(self._next.values[row])
+            found.extend(np.array(rows, np.int64))
+        return found
+
+    # --- rows
+
+    def add(self, keys: Ints, columns: Sequence[pa.Array], marks: Ints | None = None) -> Ints:
+        """Add rows that have keys; return their numbers."""
+        count = len(keys)
+        start = len(self._live)
+        rows = np.arange(start, start + count)
+        for column, values in zip(self._columns, columns, strict=True):
+            column.extend(values)
+        if self._marked:
+            self._mark.extend(np.zeros(count, np.int64) if marks is None else marks)
+        if self._clock is not None:
+            self._touched.extend(np.full(count, self._clock(), np.int64))
+        self._key.extend(keys)
+        self._next.extend(np.full(count, _NONE, np.int64))
+        if self._order is not None:
+            self._order.extend(np.arange(self._next_order, self._next_order + count))
+            self._next_order += count
+        self._live.extend(np.ones(count, np.bool_))
+        self._changed.extend(np.ones(count, np.bool_))
+        self._saved.extend(np.zeros(count, np.bool_))
+        if self._are_first(keys):
+            self._link_first(keys, rows)
+        else:
+            self._link(keys, rows)
+        return rows
+
+    def _are_first(self, keys: Ints) -> bool:
+        """Tell whether keys are the last that were added, in order, and have had no rows: as if each came once."""
+        if not len(keys) or int(keys[-1]) - int(keys[0]) != len(keys) - 1 or (keys[1:] <= keys[:-1]).any():
+            return False
+        return not self._ever.values[keys[0] : keys[-1] + 1].any()
+
+    def _link_first(self, keys: Ints, rows: Ints) -> None:
+        span = slice(int(keys[0]), int(keys[-1]) + 1)
+        self._number.extend(np.zeros(len(keys), np.int64))
+        self._head.values[span] = self._tail.values[span] = rows
+        self._length.values[span] = self._ever.values[span] = 1
+
+    def _link(self, keys: Ints, rows: Ints) -> None:
+        """Put rows behind those that their keys have."""
+        count = len(keys)
+        order = stable_order(keys, len(self._length))
+        by_key, in_order = keys[order], rows[order]
+        starts = np.flatnonzero(np.append(True, by_key[1:] != by_key[:-1])) if count else np.zeros(0, np.int64)
+        sizes = np.diff(starts, append=count)
+        owners = by_key[starts]
+        number = np.empty(count, np.int64)
+        number[order] = np.arange(count) - np.repeat(starts, sizes) + np.repeat(self._ever.values[owners], sizes)
+        self._number.extend(number)
+        # Each but the last of a key knows the next, and the last one before them the first of them.
+        inner = np.ones(count, np.bool_)
+        inner[starts] = False
+        self._next.values[in_order[:-1][inner[1:]]] = in_order[1:][inner[1:]]
+        tails, firsts = self._tail.values[owners], in_order[starts]
+        has = tails >= 0
+        self._next.values[tails[has]] = firsts[has]
+        self._head.values[owners[~has]] = firsts[~has]
+        self._tail.values[owners] = in_order[starts + sizes - 1]
+        self._length.values[owners] += sizes
+        self._ever.values[owners] += sizes
+        if self._many:
+            for i in np.flatnonzero(self._length.values[owners] > _MANY).tolist():
+                found = self._many.get(int(owners[i]))
+                if found is not None:
+                    found.extend(in_order[starts[i] : starts[i] + sizes[i]])
+
+    def remove(self, rows: Ints) -> None:
+        """Remove rows, each of them once."""
+        self._live.values[rows] = False
+        self._changed.values[rows] = False
+        self._dead += len(rows)
+        known = rows[self._saved.values[rows]]
+        if len(known):
+            self._gone.append(known)
+
+    def equal_rows(self, keys: Ints, columns: Sequence[pa.Array]) -> Ints:
+        """Return for each of some rows one that is equal to it, each another one; -1 where there is none."""
+        found = np.full(len(keys), _NONE, np.int64)
+        places, rows = self.pairs(keys)
+        if not len(places):
+            return found
+        equal = np.ones(len(places), np.bool_)
+        at, there = pa.array(places), pa.array(rows)
+        others = [i for i in range(len(columns)) if i not in self.keys]
+        for i, kept in zip(others, self.take_all(others, there), strict=True):
+            equal &= equal_values(columns[i].take(at), kept)
+        places, rows = places[equal], rows[equal]
+        if not len(places):
+            return found
+        starts = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
+        sizes = np.diff(starts, append=len(places))
+        # Equal rows have the same candidates: the first of those takes the first of these, and so on.
+        rank = _rank(rows[starts])
+        has = rank < sizes
+        found[places[starts[has]]] = rows[starts[has] + rank[has]]
+        return found
+
+    def compact(self) -> None:
+        """Give up rows that are gone if there are many: then the others have other numbers."""
+        if self._dead < _MOST_DEAD or self._dead < len(self):
+            return
+        gone = self._gone_batch()
+        live = self.all_rows()
+        columns = take_all(self._columns, live)
+        changed, saved = (one.values[live].copy() for one in (self._changed, self._saved))
+        marks, touched = (_ints(_some(one, live)) for one in (self._mark, self._touched))
+        order = self._came(live)
+        number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
+        self.clear()
+        found = self.find_or_add([columns[k] for k in self.keys], len(live))
+        self.add(found, columns, marks)
+        self._number.replace(number)
+        self._order = self._longs()
+        self._order.extend(order)
+        self._next_order = int(order.max(initial=-1)) + 1
+        self._ever.values[found] = ever[keys]
+        if self._clock is not None:
+            self._touched.replace(touched)
+        self._changed.replace(changed)
+        self._saved.replace(saved)
+        self._gone_before = gone
+
+    # --- files
+
+    def _gone_batch(self) -> pa.RecordBatch | None:
+        """Return the keys and numbers of rows that files know and that are gone."""
+        batches = [] if self._gone_before is None else [self._gone_before]
+        self._gone_before = None
+        if self._gone:
+            rows = np.concatenate(self._gone)
+            self._gone.clear()
+            batches.append(self._identities(rows))
+        if not batches:
+            return None
+        return pa.Table.from_batches(batches).combine_chunks().to_batches()[0] if len(batches) > 1 else batches[0]
+
+    def _identities(self, rows: Ints) -> pa.RecordBatch:
+        columns = [pa.array(self._hashes.values[self._key.values[rows]])]
+        columns += self.take_all(self.keys, rows)
+        columns.append(pa.array(self._number.values[rows]))
+        return pa.record_batch(columns, [HASH, *(f"k{i}" for i in range(len(self.keys))), "number"])
+
+    def _rows(self, rows: Ints) -> pa.RecordBatch:
+        columns = [pa.array(self._hashes.values[self._key.values[rows]])]
+        columns += [pa.array(self._number.values[rows]), _some(self._mark, rows)]
+        columns += [pa.array(self._came(rows)), _some(self._touched, rows)]
+        first, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        if self._order is None and stop - first == len(rows):
+            # They are in order. Most that have changed have just come, one behind the other.
+            columns += [column.range(first, stop) for column in self._columns]
+        else:
+            columns += take_all(self._columns, rows)
+        names = [HASH, "number", "mark", "order", "updated_at", *(f"c{i}" for i in range(len(self._columns)))]
+        return pa.record_batch(columns, names)
+
+    def everything(self) -> list[RowChange]:
+        return [RowChange(self._rows(rows)) for rows in in_pieces(self.all_rows())]
+
+    def changes(self) -> list[RowChange]:
+        rows, gone = np.flatnonzero(self._changed.values), self._gone_batch()
+        self._changed.values[rows] = False
+        self._saved.values[rows] = True
+        found = [RowChange(self._rows(piece)) for piece in in_pieces(rows)]
+        return found if gone is None else [RowChange(self._rows(rows[:0]), gone), *found]
+
+    def load(self, change: RowChange) -> None:
+        # A mark and a time that no row has are nulls, which take no bytes; files of before have zeros.
+        about = [("number", pa.int64()), ("mark", None), ("order", pa.int64()), ("updated_at", None)]
+        check_columns(change, [*about, *((f"c{i}", kind) for i, kind in enumerate(self._kinds))])
+        if change.gone is not None and change.gone.num_rows:
+            columns = change.gone.columns[1:-1]
+            self._drop(self._numbered(columns, change.gone.num_rows, change.gone.columns[-1]))
+        count = change.rows.num_rows
+        if not count:
+            return
+        columns = change.rows.columns[5:]
+        number, mark, order, touched = (_ints(change.rows.column(i)) for i in range(1, 5))
+        # A row that is there already has only another mark: it goes and comes again at its place.
+        key_columns = [columns[k] for k in self.keys]
+        there = self._numbered(key_columns, count, change.rows.column(1))
+        old = there >= 0
+        if self._marked:
+            self._mark.values[there[old]] = mark[old]
+        if self._clock is not None:
+            self._touched.values[there[old]] = touched[old]
+        new = np.flatnonzero(~old)
+        if len(new) < count:
+            at = pa.array(new)
+            columns, key_columns = [c.take(at) for c in columns], [c.take(at) for c in key_columns]
+        keys = self.find_or_add(key_columns, len(new))
+        rows = self.add(keys, columns, mark[new])
+        self._number.values[rows] = number[new]
+        if self._clock is not None:
+            self._touched.values[rows] = touched[new]
+        if self._order is None:
+            self._order = self._longs()
+            self._order.extend(np.arange(len(self._live)))
+        self._order.values[rows] = order[new]
+        self._next_order = max(self._next_order, len(self._order), int(order.max()) + 1)
+        np.maximum.at(self._ever.values, keys, number[new] + 1)
+        self._changed.values[rows] = False
+        self._saved.values[rows] = True
+
+    def _numbered(self, key_columns: Sequence[pa.Array], count: int, numbers: pa.Array) -> Ints:
+        """Return the rows with keys and numbers, -1 for those that are not there."""
+        found = np.full(count, _NONE, np.int64)
+        keys = self.find(key_columns, count)
+        places, rows = self.pairs(keys)
+        same = self._number.values[rows] == numbers.to_numpy()[places]
+        found[places[same]] = rows[same]
+        return found
+
+    def _drop(self, rows: Ints) -> None:
+        rows = rows[rows >= 0]
+        self._saved.values[rows] = False
+        self.remove(rows)
+
+
+def _some(column: Growing, rows: Ints) -> pa.Array:
+    """Return the values of rows in a column that need not be there: then they are nulls."""
+    return pa.array(column.values[rows]) if len(column) else pa.nulls(len(rows))
+
+
+def _ints(column: pa.Array) -> Ints:
+    """Return what `_some` made."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    return column.to_numpy()  # type: ignore[no-any-return]
+
+
+def equal_values(one: pa.Array, other: pa.Array) -> Mask:
+    """Tell which values are equal; a null is equal to a null."""
+    if pa.types.is_nested(one.type):
+        return np.fromiter(
+            (a == b for a, b in zip(one.to_pylist(), other.to_pylist(), strict=True)), np.bool_, len(one)
+        )
+    if pa.types.is_null(one.type):
+        return np.ones(len(one), np.bool_)
+    equal = pc.equal(one, other)
+    if pa.types.is_floating(one.type):
+        equal = pc.or_kleene(equal, pc.and_(pc.is_nan(one), pc.is_nan(other)))
+    if equal.null_count:
+        both = pc.and_(pc.is_null(one), pc.is_null(other))
+        equal = pc.fill_null(equal, False)
+        return pc.or_(equal, both).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return equal.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _rank(values: Ints) -> Ints:
+    """Return for each value how many equal ones are before it."""
+    order = np.argsort(values, kind="stable")
+    in_order = values[order]
+    starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
+    sizes = np.diff(starts, append=len(values))
+    rank = np.empty(len(values), np.int64)
+    rank[order] = np.arange(len(values)) - np.repeat(starts, sizes)
+    return rank

@@ -1,0 +1,245 @@
+"""Rows that wait until all have come: in memory, and beyond a budget on disk, as Arrow writes them.
+
+How they lie on disk is said by an arrangement. Rows for a join or an aggregate lie in bins by the hash of their key, so
+that those of one key are in one bin; rows that are to be sorted lie in runs, each of which is in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.operators.budget import Budget
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.columns.order import Order, sorted_rows
+from millstream.state.array_storage import Arrays
+from millstream.state.column_table import HASH, RowChange, check_columns
+from millstream.state.spill_file import Place, SpillFile
+
+Ints = NDArray[np.int64]
+
+BINS = 64
+# So many bytes of rows are arranged at once, since that takes as much again.
+SLAB_BYTES = 32 << 20
+# So many rows of a run are read at once: there may be many runs.
+_RUN_ROWS = 1 << 12
+# Another number than the one that key groups are made with, or all rows of a subtask would be in few bins.
+_MULTIPLIER = np.uint32(0x85EBCA6B)
+
+
+class Arrangement(Protocol):
+    """How rows lie on disk."""
+
+    def arranged(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+        """Yield rows in parts, each with the number of the place that it belongs to."""
+
+
+def bins_of(found: NDArray[np.uint32]) -> Ints:
+    """Return the bins of keys by their hashes."""
+    mixed = (found ^ (found >> np.uint32(15))) * _MULTIPLIER
+    return (mixed >> np.uint32(32 - BINS.bit_length() + 1)).astype(np.int64)
+
+
+class InBins:
+    """By the hash of some columns."""
+
+    def __init__(self, keys: Sequence[int]) -> None:
+        self._keys = tuple(keys)
+
+    def arranged(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+        yield from parted(rows, bins_of(hashes([rows.columns[k] for k in self._keys], len(rows))))
+
+
+def parted(rows: Batch, bins: Ints) -> Iterator[tuple[int, Batch]]:
+    """Yield rows by their bins."""
+    whole = rows.take(stable_order(bins, BINS))
+    ends = np.cumsum(np.bincount(bins, minlength=BINS)).tolist()
+    for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        if end > start:
+            yield number, whole.slice(start, end)
+
+
+class InRuns:
+    """Each time in order."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = tuple(order)
+        self._next = 0
+
+    def arranged(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+        order, run = sorted_rows(rows.columns, self._order, len(rows)), self._next
+        self._next += 1
+        for start in range(0, len(rows), _RUN_ROWS):
+            yield run, rows.take(order[start : start + _RUN_ROWS])
+
+
+class WaitingRows:
+    """Rows that are only added, and taken when all have come; follows `LiveColumns`."""
+
+    def __init__(
+        self,
+        kinds: Sequence[pa.DataType],
+        keys: Sequence[int],
+        arrangement: Arrangement,
+        file: SpillFile,
+        budget: Budget,
+    ) -> None:
+        """Make one without rows.
+
+        Args:
+            kinds: the Arrow types of the columns.
+            keys: the columns that decide which subtask a row belongs to.
+            arrangement: how rows lie on disk.
+            file: where they lie there.
+            budget: how many may stay in memory.
+        """
+        self._kinds = list(kinds)
+        self._keys = tuple(keys)
+        self._arrangement = arrangement
+        self._file = file
+        self._account = budget.account(self.spill)
+        # Where rows lie on disk, by bin or run.
+        self.places: dict[int, list[Place]] = {}
+        self.rows = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._parts: list[Batch] = []
+        # So many of them files of the state have, and what is on disk that they have not.
+        self._saved = 0
+        self._unsaved: list[Place] = []
+        self.places = {}
+        self.rows = 0
+        self._file.clear()
+        self._account.used = 0
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return self.rows
+
+    @property
+    def size(self) -> int:
+        """How many bytes of them are in memory."""
+        return self._account.used
+
+    @property
+    def file_bytes(self) -> int:
+        return self.size + sum(map(self.size_of, self.places))
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether some of them are on disk."""
+        return bool(self.places)
+
+    def add(self, batch: Batch) -> None:
+        """Add rows, which are all inserted."""
+        self._parts.append(batch if batch.kinds is None else Batch(batch.columns, None, len(batch)))
+        self.rows += len(batch)
+        self._account.keeps(self._account.used + batch.nbytes)
+
+    def in_memory(self) -> list[Batch]:
+        """Return the rows that are in memory."""
+        return self._parts
+
+    def of(self, number: int) -> Iterator[Batch]:
+        """Yield the rows of a bin or run, from disk."""
+        for place in self.places.get(number, ()):
+            yield self._read(place)
+
+    def by_bin(self) -> Iterator[Iterable[Batch]]:
+        """Yield the rows bin after bin, or all at once where they are in memory; then forget them."""
+        if self.is_on_disk:
+            self.spill()
+            for number in sorted(self.places):
+                yield self.of(number)
+        elif len(self):
+            yield self.in_memory()
+        self.clear()
+
+    def size_of(self, number: int) -> int:
+        """Return how many bytes a bin or run has."""
+        return sum(size for _, size in self.places.get(number, ()))
+
+    def _read(self, place: Place) -> Batch:
+        return Batch.from_ipc(self._file.read(place), len(self._kinds), False)
+
+    def spill(self) -> None:
+        """Put all rows on disk."""
+        self._write(self._parts[: self._saved])
+        self._unsaved += self._write(self._parts[self._saved :])
+        self._parts, self._saved = [], 0
+        self._account.keeps(0)
+
+    def _write(self, parts: list[Batch]) -> list[Place]:
+        written: list[Place] = []
+        for slab in slabs(parts, SLAB_BYTES):
+            for number, rows in self._arrangement.arranged(slab):
+                written.append(self._file.write(rows.to_ipc()))
+                self.places.setdefault(number, []).append(written[-1])
+        return written
+
+    def retain(self, choose: Callable[[Batch], Ints]) -> None:
+        """Forget the rows in memory but for those that are chosen, which are named in order."""
+        if not self._parts:
+            return
+        saved = sum(map(len, self._parts[: self._saved]))
+        whole = Batch.concatenated(self._parts)
+        chosen = choose(whole)
+        first = int(np.searchsorted(chosen, saved))
+        kept = [whole.take(rows) for rows in (chosen[:first], chosen[first:])]
+        self._parts = [part for part in kept if len(part)]
+        self._saved = int(bool(first))
+        self.rows += len(chosen) - len(whole)
+        self._account.keeps(sum(part.nbytes for part in self._parts))
+
+    # --- files of the state
+
+    def live_in(self, arrays: Arrays) -> None:
+        """Rows that wait are put on disk anyway when there are many."""
+
+    def _change(self, batch: Batch) -> RowChange:
+        found = pa.array(hashes([batch.columns[k] for k in self._keys], len(batch)))
+        names = [HASH, *(f"c{i}" for i in range(len(self._kinds)))]
+        return RowChange(pa.record_batch([found, *batch.columns], names))
+
+    def everything(self) -> list[RowChange]:
+        on_disk = (self._read(place) for places in self.places.values() for place in places)
+        return [self._change(batch) for batch in slabs([*on_disk, *self._parts], SLAB_BYTES)]
+
+    def changes(self) -> list[RowChange]:
+        new = [*(self._read(place) for place in self._unsaved), *self._parts[self._saved :]]
+        self._unsaved, self._saved = [], len(self._parts)
+        return [self._change(batch) for batch in slabs(new, SLAB_BYTES)]
+
+    def load(self, change: RowChange) -> None:
+        check_columns(change, [(f"c{i}", kind) for i, kind in enumerate(self._kinds)])
+        if not change.rows.num_rows:
+            return
+        self._parts.insert(self._saved, Batch(change.rows.columns[1:], None, change.rows.num_rows))
+        self._saved += 1
+        self.rows += change.rows.num_rows
+        self._account.keeps(self._account.used + self._parts[self._saved - 1].nbytes)
+
+
+def slabs(batches: Iterable[Batch], most: int) -> Iterator[Batch]:
+    """Yield rows in large batches of about so many bytes."""
+    some: list[Batch] = []
+    size = 0
+    for batch in batches:
+        if some and size + batch.nbytes > most:
+            yield Batch.concatenated(some)
+            some, size = [], 0
+        some.append(batch)
+        size += batch.nbytes
+    if some:
+        yield Batch.concatenated(some)
+
+
+def _nothing(kinds: Sequence[pa.DataType]) -> Batch:
+    return Batch([pa.array([], kind) for kind in kinds], None, 0)

@@ -1,0 +1,59 @@
+"""What operators know of the session that a query was made in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+
+from millstream.common.configuration import parse_duration_ms
+from millstream.common.fast_dataclass import record
+from millstream.operators.base import OperatorSetup
+from millstream.sql.functions.context import EvaluationContext
+
+
+@record(frozen=True)
+class Session:
+    """What a query was made in.
+
+    Attributes:
+        batch: whether the job is one of batch: only final results count.
+        options: the configuration.
+        time_zone: the session's.
+        query_start: when the query began, in milliseconds.
+        catalog, database: the current ones.
+    """
+
+    batch: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    time_zone: str = "UTC"
+    query_start: int = 0
+    catalog: str = "default_catalog"
+    database: str = "default_database"
+
+    def context(self, setup: OperatorSetup, watermark: Callable[[], int | None] = lambda: None) -> EvaluationContext:
+        """Return what expressions of an operator are told."""
+        return EvaluationContext(
+            time_zone=self.time_zone,
+            clock=setup.clock,
+            batch=self.batch,
+            query_start=self.query_start,
+            watermark=watermark,
+            catalog=self.catalog,
+            database=self.database,
+            runtime_context=setup.context,
+            options=self.options,
+        )
+
+    def flag(self, key: str) -> bool:
+        """Tell whether an option is true; one that is not there is not."""
+        return str(self.options.get(key, "false")).strip().lower() == "true"
+
+    def milliseconds(self, key: str, default: int) -> int:
+        """Return an option that is a length of time."""
+        text = self.options.get(key)
+        return default if text is None else parse_duration_ms(str(text))
+
+    def whole(self, key: str, default: int) -> int:
+        """Return an option that is a whole number above 0."""
+        text = self.options.get(key)
+        return int(text) if text is not None and int(text) > 0 else default

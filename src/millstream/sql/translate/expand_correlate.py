@@ -1,0 +1,67 @@
+"""Rows that become several, or are compared with others whole: expand, correlate, set operations."""
+
+from __future__ import annotations
+
+from millstream.graph.transformations import StreamEnd
+from millstream.operators.base import Operator
+from millstream.sql.operators.base import ColumnKeyPartitioner
+from millstream.sql.operators.correlate import CorrelateOperator
+from millstream.sql.operators.expand import ExpandOperator
+from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.set_operation import BatchSetOperationOperator, SetOperationOperator
+from millstream.sql.plan import nodes
+from millstream.sql.plan.nodes import Planned
+from millstream.sql.row_kinds import INSERTS, Changes
+from millstream.sql.translate.translator import Translator, kinds_of
+
+
+def expand(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.Expand)
+    return to.behind(planned, ExpandOperator(node.sets, kinds_of(planned), to.session))
+
+
+def correlate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.Correlate)
+    operator = CorrelateOperator(
+        node.function,
+        node.arguments,
+        node.fields.types[len(before.node.fields) :],
+        to.session,
+        keeps_all=node.kind is nodes.JoinKind.LEFT,
+        condition=node.condition,
+        ordinality=node.ordinality,
+    )
+    return to.behind(planned, operator)
+
+
+def set_operation(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, ttl = planned.node, planned.traits.state_ttl
+    assert isinstance(node, nodes.SetOperation)
+    keys = tuple(range(len(node.fields)))
+    ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys, i)]
+    if ttl and not node.all and not to.session.batch:
+        return _forgetting(to, planned, ends)
+    operator: Operator
+    if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
+        operator = BatchSetOperationOperator(node.operator, node.all, kinds_of(planned))
+    else:
+        batch = to.session.batch
+        operator = SetOperationOperator(node.operator, node.all, kinds_of(planned), batch, 0 if batch else ttl)
+    return to.one(planned, operator, ends)
+
+
+def _forgetting(to: Translator, planned: Planned, ends: list[StreamEnd]) -> list[StreamEnd]:
+    """Add a set operation whose rows live for a time: as in Flink a join, whose sides forget, then distinct rows."""
+    node, ttl, kinds = planned.node, planned.traits.state_ttl, kinds_of(planned)
+    assert isinstance(node, nodes.SetOperation)
+    keys = tuple(range(len(kinds)))
+    kind = nodes.JoinKind.SEMI if node.operator.upper() == "INTERSECT" else nodes.JoinKind.ANTI
+    side = JoinSide(tuple(kinds), keys)
+    join = JoinOperator(kind, side, side, (True,) * len(keys), None, to.session, ttl=ttl)
+    joined = to.add(planned, join, ends, suffix="-join")
+    pairs = Changes.UPDATE_BEFORE in planned.traits.changes
+    distinct = GroupAggregateOperator(keys, (), kinds, retracts=True, pairs=pairs, ttl=ttl)
+    return to.one(planned, distinct, [StreamEnd(joined, ColumnKeyPartitioner(keys))])

@@ -1,0 +1,453 @@
+"""From expressions of the Table API to syntax that the binder takes: names, windows, functions without a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields as parts_of
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.errors import MillstreamError
+from millstream.sql.bind.relations import Given
+from millstream.sql.errors import ValidationException
+from millstream.sql.language import syntax
+from millstream.sql.plan.nodes import Node
+from millstream.sql.schema import Fields
+from millstream.sql.types import CharType, DataType, DataTypes, RowField, RowType, VarCharType
+from millstream.table.api_syntax import (
+    Chosen,
+    FieldAt,
+    InlineCall,
+    OverNamed,
+    Range,
+    TimeMark,
+    WindowBound,
+)
+from millstream.table.expression import Expression, tree_of
+from millstream.table.summary import OPERATORS, summary
+from millstream.table.udf import UserDefinedFunctionWrapper
+from millstream.table.window import GroupWindow
+
+if TYPE_CHECKING:
+    from millstream.table.table_environment import TableEnvironment
+
+_Fields = Sequence[Expression[Any]]
+# What `call()` finds under the names of the Table API that SQL has no function of.
+_BUILT_IN = {called: name for name, called in OPERATORS.items() if called != name} | {"sum0": "$SUM0"}
+
+
+def rewritten(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a tree with parts of it changed, inner ones first; None leaves a part as it is."""
+    if isinstance(tree, tuple):
+        return tuple(rewritten(part, change) for part in tree)
+    if not isinstance(tree, syntax.Node):
+        return tree
+    parts = {f.name: getattr(tree, f.name) for f in parts_of(tree) if f.name != "at"}
+    new = {n: rewritten(p, change) for n, p in parts.items()}
+    if any(new[n] is not p for n, p in parts.items()):
+        tree = replace(tree, **new)
+    changed = change(tree)
+    return tree if changed is None else changed
+
+
+def tables_columns(fields: _Fields, method: str) -> list[str]:
+    """Return the columns that expressions name, which must be nothing else."""
+    found = []
+    for field in fields:
+        tree = tree_of(field) if isinstance(field, Expression) else syntax.Name((str(field),))
+        if not isinstance(tree, syntax.Name):
+            raise ValidationException(f"{method}() takes columns, not {summary(tree)}.")
+        found.append(tree.parts[-1])
+    return found
+
+
+class Selection:
+    """Makes relations of one relation and expressions.
+
+    Attributes:
+        window: the group window that expressions may name.
+        over: the windows of OVER that they may name.
+    """
+
+    def __init__(
+        self,
+        t_env: TableEnvironment,
+        node: Node,
+        window: GroupWindow | None = None,
+        over: Mapping[str, syntax.Window] | None = None,
+    ) -> None:
+        self._t_env = t_env
+        self._node = node
+        self._window = window
+        self._over = over or {}
+        self._keys: dict[str, syntax.Expression] = {}
+
+    # --- trees
+
+    def tree(self, expression: Any) -> syntax.Expression:
+        """Return an expression as syntax that the binder takes."""
+        found: syntax.Expression = rewritten(tree_of(expression), self._changed)
+        return found
+
+    def _changed(self, tree: Any) -> Any:
+        match tree:
+            case InlineCall(function, arguments):
+                return syntax.Call(self._t_env._inline_name(function), self._spread(arguments))
+            case WindowBound(syntax.Name((alias,)), kind):
+                return self._of_window(alias).part(f"_{kind}")
+            case TimeMark(syntax.Name((alias,)), kind) if self._window is not None and alias == self._window.alias:
+                return self._window.part(f"_{kind}")
+            case OverNamed(syntax.Call() as call, alias):
+                if alias not in self._over:
+                    raise ValidationException(f"There is no window '{alias}': name it in over_window().")
+                return replace(call, over=self._over[alias])
+            case FieldAt(value, index):
+                return syntax.Field(value, self._fields_of(value)[index])
+            case syntax.Call(name) if self._is_redefined(name):
+                return replace(tree, name=OPERATORS[name])
+            case syntax.Call(name) if name in _BUILT_IN and not self._is_system_function(name):
+                built_in = replace(tree, name=_BUILT_IN[name])
+                return self._changed(built_in) or built_in
+            case syntax.Call("+", (left, right)) if self._is_text(left) or self._is_text(right):
+                text = DataTypes.STRING()
+                return syntax.Call("CONCAT", (syntax.Cast(left, text), syntax.Cast(right, text)))
+            case syntax.Call("ROW", members):
+                return self._with_names(tree, members)
+            case syntax.Name((alias,)) if alias in self._keys:
+                return self._keys[alias]
+        return None
+
+    def _is_redefined(self, operator: str) -> bool:
+        """Tell whether a temporary system function takes the place of an operator, such as `plus` of `+`."""
+        return operator in OPERATORS and self._is_system_function(OPERATORS[operator])
+
+    def _is_system_function(self, name: str) -> bool:
+        return self._t_env._has_system_function(name)
+
+    def _with_names(self, row: syntax.Call, members: tuple[syntax.Expression, ...]) -> syntax.Expression | None:
+        """Return a row whose fields are called f0, f1, .. as the Table API does."""
+        kinds = [self._type(m) for m in members]
+        fields = [RowField(f"f{i}", k) for i, k in enumerate(kinds) if k is not None]
+        return syntax.Cast(row, RowType(fields, False)) if len(fields) == len(members) else None
+
+    def _spread(self, arguments: tuple[syntax.Expression, ...]) -> tuple[syntax.Expression, ...]:
+        """Return arguments with columns in place of `with_all_columns()` and the like."""
+        return tuple(a for argument in arguments for a in self._columns(argument))
+
+    def _of_window(self, alias: str) -> GroupWindow:
+        if self._window is None or self._window.alias != alias:
+            raise ValidationException(f"There is no window '{alias}': name it in window() and group_by().")
+        return self._window
+
+    def _type(self, tree: syntax.Expression) -> DataType | None:
+        """Return the type of an expression, None where it cannot be told yet."""
+        if isinstance(tree, syntax.Cast):
+            return tree.type
+        try:
+            node = self._t_env._binder().select(self._node, [syntax.SelectItem(tree)])
+        except MillstreamError:
+            return None
+        return node.fields[0].type
+
+    def _is_text(self, tree: syntax.Expression) -> bool:
+        if isinstance(tree, syntax.Literal):
+            return tree.kind == "STRING"
+        if isinstance(tree, (syntax.Interval, syntax.Symbol)):
+            return False
+        return isinstance(self._type(tree), (CharType, VarCharType))
+
+    def _fields_of(self, tree: syntax.Expression) -> list[str]:
+        kind = self._type(tree)
+        if not isinstance(kind, RowType):
+            raise ValidationException(f"get() is for rows, and {summary(tree)} is of type {kind}.")
+        return kind.names
+
+    # --- columns
+
+    def _columns(self, tree: syntax.Expression) -> list[syntax.Expression]:
+        """Return the columns that an expression stands for; itself where it is one value."""
+        names = self._node.fields.names
+        if isinstance(tree, syntax.Star) and not tree.parts:
+            return [syntax.Name((n,)) for n in names]
+        if isinstance(tree, Chosen):
+            chosen = [n for member in tree.members for n in self._named(member, names)]
+            kept = [n for n in names if n not in chosen] if tree.left_out else chosen
+            return [syntax.Name((n,)) for n in kept]
+        if isinstance(tree, Range):
+            return [syntax.Name((n,)) for n in self._named(tree, names)]
+        return [tree]
+
+    def _named(self, tree: syntax.Expression, names: list[str]) -> list[str]:
+        match tree:
+            case syntax.Name((name,)):
+                return [name]
+            case syntax.Literal("INTEGER", text):
+                return [names[int(text) - 1]]
+            case syntax.Star():
+                return names
+            case Range(start, end):
+                first, last = (self._place(p, names) for p in (start, end))
+                return names[first : last + 1]
+            case syntax.Call("-" | "UNARY -", (inner,)):
+                kept = self._named(inner, names)
+                return [n for n in names if n not in kept]
+        raise ValidationException(f"Columns are named by name, place or range, not by {summary(tree)}.")
+
+    def _place(self, given: str | int, names: list[str]) -> int:
+        if isinstance(given, int):
+            return given - 1
+        if given not in names:
+            raise ValidationException(f"There is no column '{given}' in {names}.")
+        return names.index(given)
+
+    def _items(self, fields: _Fields) -> list[syntax.SelectItem]:
+        """Return the columns of a select, with the names that the Table API gives."""
+        spread = [
+            (tree, field._names if isinstance(field, Expression) else ())
+            for field in fields
+            for tree in self._columns(tree_of(field))
+        ]
+        namer = _Namer(self._t_env, self._window)
+        items = []
+        for place, (tree, names) in enumerate(spread):
+            if isinstance(tree, syntax.Star):
+                items += self._flattened(tree)
+                continue
+            given = namer.name(tree, place)
+            alias = names[0] if names else given
+            items.append(syntax.SelectItem(self.tree(tree), alias))
+        return items
+
+    def _flattened(self, star: syntax.Star) -> list[syntax.SelectItem]:
+        value = syntax.Name(star.parts)
+        prefix = "$".join(star.parts)
+        return [syntax.SelectItem(syntax.Field(value, n), f"{prefix}${n}") for n in self._fields_of(value)]
+
+    # --- relations
+
+    def _unique(self, items: Sequence[syntax.SelectItem]) -> Sequence[syntax.SelectItem]:
+        seen: set[str] = set()
+        for item in items:
+            name = item.alias or ""
+            if name in seen:
+                raise ValidationException(f"Ambiguous column name: {name}")
+            seen.add(name)
+        return items
+
+    def selected(self, fields: _Fields) -> Node:
+        """Return columns."""
+        return self._t_env._binder().select(self._node, self._unique(self._items(fields)))
+
+    def grouped(self, keys: _Fields, fields: _Fields) -> Node:
+        """Return a row for each group."""
+        trees: list[syntax.Expression] = []
+        for key in keys:
+            tree = tree_of(key)
+            if self._window is not None and tree == syntax.Name((self._window.alias,)):
+                trees.append(self._window.tree)
+                continue
+            bound = self.tree(key)
+            trees.append(bound)
+            if isinstance(key, Expression) and key._names:
+                self._keys[key._names[0]] = bound
+        items = self._unique(self._items(fields))
+        node = self._t_env._binder().aggregate(self._node, trees, items)
+        return node if self._window is None else _with_nullable_times(node, items, self._window)
+
+    def added(self, fields: _Fields, replaces: bool = False) -> Node:
+        """Return the columns with more behind them, or in the place of those with the same names."""
+        names = self._node.fields.names
+        items = {n: syntax.SelectItem(syntax.Name((n,)), n) for n in names}
+        namer = _Namer(self._t_env, None)
+        for i, field in enumerate(fields):
+            tree = tree_of(field)
+            name = (
+                field._names[0] if isinstance(field, Expression) and field._names else namer.name(tree, len(names) + i)
+            )
+            if name in items and not replaces:
+                raise ValidationException(f"Ambiguous column name: {name}")
+            items[name] = syntax.SelectItem(self.tree(tree), name)
+        return self._t_env._binder().select(self._node, list(items.values()))
+
+    def dropped(self, fields: _Fields) -> Node:
+        """Return all columns but some."""
+        names = self._node.fields.names
+        dropped = tables_columns([Expression(t) for f in fields for t in self._columns(tree_of(f))], "drop_columns")
+        for name in dropped:
+            if name not in names:
+                raise ValidationException(f"Field {name} does not exist in source table")
+        kept = [syntax.SelectItem(syntax.Name((n,)), n) for n in names if n not in dropped]
+        return self._t_env._binder().select(self._node, kept)
+
+    # --- functions of users
+
+    def _called(self, func: Any) -> tuple[syntax.Call, tuple[str, ...]]:
+        """Return the call of a function, of the whole row where it is given without arguments."""
+        if isinstance(func, UserDefinedFunctionWrapper):
+            names = self._node.fields.names
+            taking = func.taking_rows(names)
+            call = InlineCall(taking, tuple(syntax.Name((n,)) for n in names))
+            return self._call_of(call), func.alias_names
+        return self._call_of(tree_of(func)), func._names
+
+    def _call_of(self, tree: syntax.Expression) -> syntax.Call:
+        found = self.tree(tree)
+        if not isinstance(found, syntax.Call):
+            raise ValidationException(f"This takes the call of a function, not {summary(tree)}.")
+        return found
+
+    def mapped(self, func: Any) -> Node:
+        """Return the row that a function makes of each row."""
+        call, names = self._called(func)
+        binder = self._t_env._binder()
+        node = binder.select(self._node, [syntax.SelectItem(call, "_c0")])
+        kind = node.fields[0].type
+        if not isinstance(kind, RowType):
+            return binder.rename(node, names[:1]) if names else node
+        value = syntax.Name(("_c0",))
+        called = [*names, *kind.names[len(names) :]]
+        items = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
+        return binder.select(node, items)
+
+    def window_aggregated(self, keys: _Fields, func: Any, fields: _Fields) -> Node:
+        """Return columns of the keys of each group, of what a function makes of its rows, and of the window."""
+        trees = [tree_of(f) for f in fields]
+        if any(isinstance(t, syntax.Star) for t in trees):
+            raise ValidationException("Can not use * for window aggregate!")
+        found: dict[syntax.Expression, str] = {}
+
+        def named(tree: Any) -> Any:
+            if not isinstance(tree, (WindowBound, TimeMark)):
+                return None
+            return syntax.Name((found.setdefault(tree, f"EXPR${len(found)}"),))
+
+        moved = [rewritten(t, named) for t in trees]
+        bounds = [syntax.SelectItem(self.tree(t), n) for t, n in found.items()]
+        names = [f._names if isinstance(f, Expression) else () for f in fields]
+        node = self.aggregated(keys, func, bounds)
+        assert self._window is not None
+        node = _with_nullable_times(node, [*[None] * (len(node.fields) - len(bounds)), *bounds], self._window)
+        return Selection(self._t_env, node).selected(
+            [Expression(t, tuple(n)) for t, n in zip(moved, names, strict=True)]
+        )
+
+    def aggregated(self, keys: _Fields, func: Any, bounds: Sequence[syntax.SelectItem] = ()) -> Node:
+        """Return the keys of each group, and behind them what an aggregate function makes of its rows."""
+        call, names = self._called(func)
+        binder = self._t_env._binder()
+        trees, items = self._group_keys(keys)
+        node = binder.aggregate(self._node, trees, [*items, syntax.SelectItem(call, "_agg$"), *bounds])
+        kind = node.fields[len(items)].type
+        kept = [syntax.SelectItem(syntax.Name((i.alias or "",)), i.alias) for i in items]
+        value = syntax.Name(("_agg$",))
+        ends = [syntax.SelectItem(syntax.Name((b.alias or "",)), b.alias) for b in bounds]
+        if not isinstance(kind, RowType):
+            return binder.select(node, [*kept, syntax.SelectItem(value, names[0] if names else "TMP_0"), *ends])
+        called = [*names, *(f"TMP_0${n}" for n in kind.names[len(names) :])]
+        made = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
+        return binder.select(node, [*kept, *made, *ends])
+
+    def flat_aggregated(self, keys: _Fields, func: Any) -> Node:
+        """Return the keys of each group, and behind them the rows that a function makes of its rows."""
+        call, names = self._called(func)
+        _, items = self._group_keys(keys)
+        return self._t_env._binder().table_aggregate(self._node, items, call, names)
+
+    def _group_keys(self, keys: _Fields) -> tuple[list[syntax.Expression], list[syntax.SelectItem]]:
+        """Return what is grouped by, and the keys as columns; a window is none."""
+        trees: list[syntax.Expression] = []
+        items: list[syntax.SelectItem] = []
+        for key in keys:
+            tree = tree_of(key)
+            if self._window is not None and tree == syntax.Name((self._window.alias,)):
+                trees.append(self._window.tree)
+                continue
+            trees.append(self.tree(key))
+            names = key._names if isinstance(key, Expression) else ()
+            items.append(syntax.SelectItem(trees[-1], names[0] if names else _plain_name(tree) or summary(tree)))
+        return trees, items
+
+    def lateral(self, func: Any, predicate: Expression[bool] | None, kind: str) -> Node:
+        """Return each row with the rows that a table function makes of it."""
+        call, names = self._called(func)
+        condition = None if predicate is None else self.tree(predicate)
+        if condition is None and kind == "LEFT":
+            condition = syntax.Literal("BOOLEAN", "TRUE")
+        function: syntax.Relation = syntax.TableFunction(call, lateral=True)
+        if names:
+            function = syntax.Aliased(function, "T0", tuple(names))
+        joined = syntax.Join("CROSS" if condition is None else kind, Given(self._node), function, condition)
+        return self._t_env._binder().query(syntax.Select((syntax.SelectItem(syntax.Star()),), joined))
+
+    def flat_mapped(self, func: Any) -> Node:
+        """Return the rows that a table function makes of each row."""
+        before = len(self._node.fields)
+        # Its columns may be called as those of the table are.
+        hidden = self._t_env._binder().rename(self._node, [f"{n}$" for n in self._node.fields.names])
+        call, names = self._called(func)
+        moved = rewritten(call, lambda t: syntax.Name((f"{t.parts[0]}$",)) if isinstance(t, syntax.Name) else None)
+        made = Selection(self._t_env, hidden).lateral(Expression(moved, tuple(names)), None, "INNER")
+        kept = made.fields.names[before:]
+        return self._t_env._binder().select(made, [syntax.SelectItem(syntax.Name((n,)), n) for n in kept])
+
+
+class _Namer:
+    """Names columns as Flink's Table API does."""
+
+    def __init__(self, t_env: TableEnvironment, window: GroupWindow | None) -> None:
+        self._t_env = t_env
+        self._window = window
+        # Aggregates and properties of windows, in the order in which they come.
+        self._extracted: list[syntax.Expression] = []
+
+    def name(self, tree: syntax.Expression, place: int) -> str:
+        """Return the name of a column that was given none."""
+        for part in self._aggregates(tree):
+            if part not in self._extracted:
+                self._extracted.append(part)
+        if tree in self._extracted:
+            return f"EXPR${self._extracted.index(tree)}"
+        return _plain_name(tree) or f"_c{place}"
+
+    def _is_aggregate(self, tree: Any) -> bool:
+        if isinstance(tree, InlineCall):
+            return tree.function.kind == "aggregate"
+        return isinstance(tree, syntax.Call) and tree.over is None and self._t_env._is_aggregate(tree.name)
+
+    def _aggregates(self, tree: Any) -> Iterator[syntax.Expression]:
+        if isinstance(tree, (WindowBound, TimeMark)) or self._is_aggregate(tree):
+            yield tree
+        elif isinstance(tree, OverNamed):
+            return
+        elif isinstance(tree, syntax.Node):
+            for part in parts_of(tree):
+                yield from self._aggregates(getattr(tree, part.name))
+        elif isinstance(tree, tuple):
+            for member in tree:
+                yield from self._aggregates(member)
+
+
+def _with_nullable_times(node: Node, items: Sequence[syntax.SelectItem | None], window: GroupWindow) -> Node:
+    """Return a relation whose bounds of windows may be null, as the Table API has it; those of SQL may not."""
+    bounds = [window.part(f"_{kind}") for kind in ("START", "END", "ROWTIME")]
+    fields = [
+        replace(f, type=f.type.nullable()) if i is not None and i.value in bounds else f
+        for f, i in zip(node.fields.fields, items, strict=True)
+    ]
+    return replace(node, fields=Fields(tuple(fields)))
+
+
+def _plain_name(tree: syntax.Expression) -> str | None:
+    match tree:
+        case syntax.Name(parts):
+            return parts[-1]
+        case syntax.Cast(value, kind, False):
+            inner = _plain_name(value)
+            return None if inner is None else f"{inner}-{kind}"
+        case syntax.Field(value, name):
+            inner = _plain_name(value)
+            return None if inner is None else f"{inner}${name}"
+        case FieldAt(value, index):
+            inner = _plain_name(value)
+            return None if inner is None else f"{inner}$_{index}"
+    return None

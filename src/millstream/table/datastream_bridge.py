@@ -1,0 +1,284 @@
+"""Streams as tables and tables as streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.deprecated import warn_deprecated
+from millstream.common.errors import InvalidProgramError
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from millstream.common.types import Row, RowKind
+from millstream.datastream.data_stream import DataStream
+from millstream.datastream.table_bridge import Bridge, ends_of, environment_of
+from millstream.sql.bind.insert import mismatch
+from millstream.sql.bind.tables import declared
+from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
+from millstream.sql.errors import ValidationException
+from millstream.sql.language import syntax
+from millstream.sql.operators.datastream_io import StreamInput
+from millstream.sql.plan.nodes import Node, StreamScan, ToStream
+from millstream.sql.row_kinds import ALL_CHANGES, Changes
+from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.type_rules import can_store
+from millstream.sql.types import DataType, DataTypes, LocalZonedTimestampType, TimestampType
+from millstream.table.api_syntax import TimeMark
+from millstream.table.changelog_mode import ChangelogMode
+from millstream.table.expression import Expression, tree_of
+from millstream.table.job_submission import Runner
+from millstream.table.schema import Schema
+from millstream.table.stream_types import check_type_info, data_type_of, record_maker, row_fields, type_info_of
+
+if TYPE_CHECKING:
+    from millstream.table.table import Table
+    from millstream.table.table_environment import TableEnvironment
+
+_ROWTIME = "rowtime"
+_SOURCE_WATERMARK = "SOURCE_WATERMARK()"
+
+
+class Streams:
+    """Makes tables of streams and streams of tables."""
+
+    def __init__(self, t_env: TableEnvironment, bridge: Bridge, runner: Runner) -> None:
+        self._t_env = t_env
+        self._bridge = bridge
+        self._runner = runner
+
+    # --- from streams
+
+    def table(self, stream: DataStream[Any], fields: Sequence[Any]) -> Table:
+        """Return a table of a stream's records: by a schema, by fields, or as its type says."""
+        if fields and isinstance(fields[0], Schema):
+            return self._of_schema(stream, fields[0], changelog=False)
+        if fields:
+            return self._of_fields(stream, fields)
+        return self._of_schema(stream, None, changelog=False)
+
+    def changelog_table(self, stream: DataStream[Any], schema: Schema | None, mode: ChangelogMode | None) -> Table:
+        """Return a table of a stream of changes."""
+        changes = (mode or ChangelogMode.all()).changes
+        if Changes.UPDATE_BEFORE in changes or Changes.UPDATE_AFTER not in changes:
+            return self._of_schema(stream, schema, changelog=True, changes=changes)
+        if schema is None or not schema.primary_key:
+            raise ValidationException("An upsert changelog needs a primary key in its Schema.")
+        return self._of_schema(stream, schema, changelog=True, changes=changes, key=schema.primary_key)
+
+    def _named(self, stream: DataStream[Any], names: tuple[str, ...] | None) -> StreamInput:
+        if environment_of(stream) is not self._bridge.environment:
+            raise InvalidProgramError("The stream is of another environment than this StreamTableEnvironment.")
+        return StreamInput(tuple(ends_of(stream)), names)
+
+    def _physical(self, stream: DataStream[Any]) -> tuple[list[tuple[str, DataType]], bool]:
+        """Return the columns that a stream has by its type, and whether its records have fields."""
+        kind = stream.get_type()
+        fields = row_fields(kind)
+        if fields is None:
+            return [("f0", data_type_of(kind))], False
+        return [(n, data_type_of(t)) for n, t in fields], True
+
+    def _of_schema(
+        self,
+        stream: DataStream[Any],
+        schema: Schema | None,
+        changelog: bool,
+        changes: frozenset[Changes] = ALL_CHANGES,
+        key: Sequence[str] = (),
+    ) -> Table:
+        own, is_row = self._physical(stream)
+        schema = schema or Schema.new_builder().build()
+        columns = list(schema.columns)
+        if not any(c.kind is ColumnKind.PHYSICAL for c in columns):
+            columns = [*(TableColumn(n, t) for n, t in own), *columns]
+        physical = [c for c in columns if c.kind is ColumnKind.PHYSICAL]
+        if not is_row and len(physical) != 1:
+            raise ValidationException(
+                f"The stream's records have no fields, and the schema {len(physical)} columns: give the stream a type "
+                "with Types.ROW_NAMED(...), or the schema one column."
+            )
+        if is_row:
+            known = [n for n, _ in own]
+            for column in physical:
+                if column.name not in known:
+                    raise ValidationException(
+                        f"Unable to find a field named '{column.name}' in the physical data type {known}."
+                    )
+        stamps = [c for c in columns if c.kind is ColumnKind.METADATA]
+        for column in stamps:
+            if (column.metadata_key or column.name) != _ROWTIME:
+                raise ValidationException(
+                    f"Invalid metadata key '{column.metadata_key or column.name}': a stream has '{_ROWTIME}' alone."
+                )
+        # What is not declared can still be computed with.
+        declared_types = {c.name: c.type for c in physical}
+        read = [TableColumn(n, declared_types.get(n, k)) for n, k in own] if is_row else physical
+        scan = self._scan(stream, read, stamps[:1], is_row, changelog, schema)
+        scan = replace(scan, changes=changes, key=tuple(scan.fields.names.index(name) for name in key))
+        return self._declared(scan, columns, schema)
+
+    def _scan(
+        self,
+        stream: DataStream[Any],
+        physical: Sequence[TableColumn],
+        stamps: Sequence[TableColumn],
+        is_row: bool,
+        changelog: bool,
+        schema: Schema,
+    ) -> StreamScan:
+        given = self._named(stream, tuple(c.name for c in physical) if is_row else None)
+        follows = schema.watermark is not None and _is_source_watermark(schema.watermark[1])
+        fields = [Field(c.name, c.type) for c in physical]
+        event_time = None
+        if stamps:
+            event_time = len(fields)
+            fields.append(Field(stamps[0].name, _checked_time(stamps[0])))
+        if follows:
+            assert schema.watermark is not None
+            name = schema.watermark[0]
+            fields = [Field(f.name, f.type, TimeAttribute.ROWTIME) if f.name == name else f for f in fields]
+        return StreamScan(Fields(tuple(fields)), given, changelog, event_time, follows)
+
+    def _declared(self, scan: StreamScan, columns: Sequence[TableColumn], schema: Schema) -> Table:
+        from millstream.table.table import Table
+
+        watermark = None if scan.follows_watermarks else schema.watermark
+        table = CatalogTable(tuple(columns), watermark, schema.primary_key)
+        node = declared(self._t_env._sql_binder(), scan, table)
+        return Table(node, self._t_env, replace(table, watermark=schema.watermark))
+
+    def _of_fields(self, stream: DataStream[Any], fields: Sequence[Any]) -> Table:
+        """Return a table of fields that are named: by their names, or by place under other ones."""
+        from millstream.table.table import Table
+
+        own, is_row = self._physical(stream)
+        known = [n for n, _ in own]
+        trees = [tree_of(f) if isinstance(f, Expression) else syntax.Name((str(f),)) for f in fields]
+        plain = [t for t in trees if not isinstance(t, TimeMark)]
+        named = [_field_name(t) for t in plain]
+        by_name = is_row and all(n in known for n in named)
+        if not by_name and len(named) > len(own):
+            raise ValidationException(f"{len(named)} fields are named, and the stream has {len(own)}: {known}.")
+        chosen = [known.index(n) for n in named] if by_name else list(range(len(named)))
+        columns = [TableColumn(own[i][0], own[i][1]) for i in chosen]
+        marks = [t for t in trees if isinstance(t, TimeMark) and t.kind == "ROWTIME"]
+        stamps = [TableColumn(_field_name(m.value), DataTypes.TIMESTAMP(3), ColumnKind.METADATA) for m in marks]
+        scan = self._scan(stream, columns, stamps[:1], is_row, False, _following(stamps))
+        items = []
+        places = iter(columns)
+        for tree, field in zip(trees, fields, strict=True):
+            if isinstance(tree, TimeMark):
+                name = _field_name(tree.value)
+                value: syntax.Expression = syntax.Name((name,)) if tree.kind == "ROWTIME" else syntax.Call("PROCTIME")
+            else:
+                value, name = syntax.Name((next(places).name,)), _field_name(tree)
+            alias = field._names[0] if isinstance(field, Expression) and field._names else name
+            items.append(syntax.SelectItem(value, alias))
+        return Table(self._t_env._binder().select(scan, items), self._t_env)
+
+    # --- to streams
+
+    def stream(self, table: Table) -> DataStream[Any]:
+        """Return a table's rows, which must only be inserted."""
+        return self._as_stream(table, changelog=False)
+
+    def changelog_stream(self, table: Table, schema: Schema | None, mode: ChangelogMode | None) -> DataStream[Any]:
+        """Return a table's changes."""
+        upsert = mode is not None and mode.changes == ChangelogMode.upsert().changes
+        changelog = mode is None or mode.changes != ChangelogMode.insert_only().changes
+        written = [] if schema is None else [c for c in schema.columns if c.kind is not ColumnKind.COMPUTED]
+        stream = self._as_stream(self._aligned(table, written), changelog, upsert and changelog)
+        places = [i for i, c in enumerate(written) if c.kind is ColumnKind.PHYSICAL]
+        return stream if len(places) == len(written) else _chosen(stream, places)
+
+    def _aligned(self, table: Table, written: Sequence[TableColumn]) -> Table:
+        """Return a table with the columns of a schema, which are the table's by place, as in INSERT INTO."""
+        if not written:
+            return table
+        fields = table._node.fields
+        name = ["to_changelog_stream()"]
+        if len(written) != len(fields):
+            raise mismatch("Different number of columns.", fields, written, name)
+        for place, (column, field) in enumerate(zip(written, fields.fields, strict=True)):
+            if not can_store(field.type, column.type.nullable()):
+                cause = f"Incompatible types for sink column '{column.name}' at position {place + 1}."
+                raise mismatch(cause, fields, written, name)
+        items = [
+            syntax.SelectItem(
+                syntax.Cast(syntax.Name((n,)), c.type) if c.kind is ColumnKind.PHYSICAL else syntax.Name((n,)), c.name
+            )
+            for c, n in zip(written, fields.names, strict=True)
+        ]
+        return table._then(self._t_env._binder().select(table._node, items))
+
+    def _as_stream(self, table: Table, changelog: bool, upsert: bool = False) -> DataStream[Any]:
+        node = table._node
+        end = ToStream(node.fields, node, changelog, upsert, _event_time(node))
+        last = self._runner.stream(end)
+        return self._bridge.stream(last, type_info_of(node.fields))
+
+    def append_stream(self, table: Table, type_info: TypeInformation) -> DataStream[Any]:
+        """Old: return a table's rows."""
+        warn_deprecated("to_append_stream()", "use to_data_stream()")
+        check_type_info(table._node.fields, type_info, "to_append_stream()")
+        return self._as_stream(table, changelog=False).map(record_maker(type_info), type_info)
+
+    def retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream[Any]:
+        """Old: return pairs of whether a row is added, and the row."""
+        warn_deprecated("to_retract_stream()", "use to_changelog_stream()")
+        check_type_info(table._node.fields, type_info, "to_retract_stream()")
+        kind = Types.TUPLE([Types.BOOLEAN(), type_info])
+        make = record_maker(type_info)
+
+        def pair(row: Row) -> tuple[bool, Any]:
+            return row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER), make(row)
+
+        return self._as_stream(table, changelog=True).map(pair, kind)
+
+
+def _chosen(stream: DataStream[Any], places: Sequence[int]) -> DataStream[Any]:
+    """Return a stream of rows with some of their columns; the event time, a column of metadata, is the record's."""
+    kind = stream.get_type()
+    assert isinstance(kind, RowTypeInfo)
+    names = tuple(kind.get_field_names()[i] for i in places)
+
+    def choose(row: Row) -> Row:
+        chosen = Row.of(names, [row[i] for i in places])
+        chosen.set_row_kind(row.get_row_kind())
+        return chosen
+
+    return stream.map(choose, Types.ROW_NAMED(list(names), [kind.get_field_types()[i] for i in places]))
+
+
+def _is_source_watermark(expression: str) -> bool:
+    return expression.replace(" ", "").strip("`").upper() == _SOURCE_WATERMARK
+
+
+def _following(stamps: Sequence[TableColumn]) -> Schema:
+    builder = Schema.new_builder()
+    return builder.watermark(stamps[0].name, _SOURCE_WATERMARK).build() if stamps else builder.build()
+
+
+def _checked_time(column: TableColumn) -> DataType:
+    if not isinstance(column.type, (TimestampType, LocalZonedTimestampType)) or column.type.precision > 3:
+        raise ValidationException(
+            f"The column '{column.name}' of event time must be TIMESTAMP_LTZ(3) or TIMESTAMP(3), not {column.type}."
+        )
+    return column.type
+
+
+def _event_time(node: Node) -> int | None:
+    found = [i for i, f in enumerate(node.fields.fields) if f.time is TimeAttribute.ROWTIME]
+    if len(found) > 1:
+        names = ", ".join(node.fields[i].name for i in found)
+        raise ValidationException(
+            f"The query contains more than one rowtime attribute column [{names}]. Please select the rowtime attribute "
+            "column that should be used as event-time timestamp by casting all other columns to a regular TIMESTAMP."
+        )
+    return found[0] if found else None
+
+
+def _field_name(tree: syntax.Expression) -> str:
+    if not isinstance(tree, syntax.Name):
+        raise ValidationException("A stream's fields are named with col('a'), col('a').rowtime or col('a').proctime.")
+    return tree.parts[-1]

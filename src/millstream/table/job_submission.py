@@ -1,0 +1,136 @@
+"""Runs what was bound: plans it, adds its operators to the program, and starts a job."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.datastream.table_bridge import Bridge
+from millstream.graph.transformations import StreamEnd, Transformation
+from millstream.operators.partitioners import ForwardElse, OrderedPartitioner
+from millstream.sql.catalog.manager import CatalogManager
+from millstream.sql.errors import TableException
+from millstream.sql.language.statements import Client, Delete, Truncate, Update
+from millstream.sql.operators.query_context import Session
+from millstream.sql.operators.sink import TableSinkOperator
+from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
+from millstream.sql.plan.planner import plan
+from millstream.sql.plan.state_report import endless_state
+from millstream.sql.row_kinds import INSERTS
+from millstream.sql.translate import Translator
+from millstream.table.table_config import TableConfig
+from millstream.table.table_result import JobResult, QueryResult, TableResult
+
+log = logging.getLogger("millstream")
+
+_PARALLELISM = "table.exec.resource.default-parallelism"
+_WIDTH = "table.display.max-column-width"
+_SYNC = "table.dml-sync"
+_NAME = "pipeline.name"
+
+End = Sink | Collected | ToStream
+
+
+class Runner:
+    """Runs queries and statements of an environment."""
+
+    def __init__(self, bridge: Bridge, config: TableConfig, catalogs: CatalogManager) -> None:
+        self._bridge = bridge
+        self._config = config
+        self._catalogs = catalogs
+
+    def settings(self) -> dict[str, str]:
+        """Return all settings as text."""
+        return {k: str(v) for k, v in self._bridge.settings().to_dict().items()}
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether jobs are of batch."""
+        return self._bridge.is_batch
+
+    def planned(self, ends: Sequence[End]) -> list[Planned]:
+        """Return how ends are run."""
+        return plan(list(ends), self.settings(), self.is_batch)
+
+    def translated(self, ends: Sequence[End]) -> list[Transformation]:
+        """Add the operators of ends to the program; return the last of each."""
+        return self._added(self.planned(ends))
+
+    def _added(self, plans: Sequence[Planned]) -> list[Transformation]:
+        session = Session(
+            batch=self.is_batch,
+            options=self.settings(),
+            time_zone=self._config.get_local_timezone(),
+            query_start=time.time_ns() // 1_000_000,
+            catalog=self._catalogs.current_catalog,
+            database=self._catalogs.current_database,
+        )
+        before = len(self._bridge.program.transformations)
+        translator = Translator(self._bridge.program, session)
+        for told in () if self.is_batch else endless_state(plans):
+            log.warning("SQL: %s", told)
+        found = [translator.translate(p) for p in plans]
+        self._set_parallelism(self._bridge.program.transformations[before:])
+        return found
+
+    def _set_parallelism(self, added: Sequence[Transformation]) -> None:
+        width = int(self.settings().get(_PARALLELISM, "-1"))
+        for transformation in added if width > 0 else ():
+            if transformation.parallelism is None and not transformation.non_parallel:
+                transformation.parallelism = width
+
+    def collect(self, node: Node) -> TableResult:
+        """Run a query whose rows come back."""
+        end = Collected(node.fields, node)
+        with self._bridge.added():
+            (last,) = self.translated([end])
+            batches, client = self._bridge.collect(self._name("collect"), last, TableSinkOperator)
+        zone, longest = self._config.get_local_timezone(), int(self._config.get(_WIDTH, "30"))
+        return QueryResult(node.fields, zone, batches, client, not self.is_batch, longest)
+
+    def run(self, sinks: Sequence[Sink]) -> TableResult:
+        """Start a job that writes to tables."""
+        return self.run_planned(self.planned(sinks))
+
+    def run_planned(self, plans: Sequence[Planned]) -> TableResult:
+        """Start a job of plans that write to tables."""
+        names = [".".join(p.node.name) for p in plans if isinstance(p.node, Sink)]
+        with self._bridge.added():
+            ends = self._added(plans)
+            client = self._bridge.start(self._name(f"insert-into_{','.join(names)}"), ends)
+        result = JobResult(names, client)
+        if self._config.get(_SYNC, "false").lower() == "true":
+            result.wait()
+        return result
+
+    def execution_plan(self, ends: Sequence[End]) -> str:
+        """Return the job that ends would be, as JSON."""
+        with self._bridge.added():
+            return self._bridge.execution_plan(self.translated(ends))
+
+    def attach(self, sinks: Sequence[Sink]) -> None:
+        """Have statements run by the program's own `execute()`."""
+        self._bridge.attach(self.translated(sinks))
+
+    def stream(self, end: ToStream) -> StreamEnd:
+        """Add a query to the program, as a stream of rows; those that change each other stay in order."""
+        (plan,) = self.planned([end])
+        (last,) = self._added([plan])
+        return StreamEnd(last, None if plan.traits.changes == INSERTS else ForwardElse(OrderedPartitioner()))
+
+    def _name(self, otherwise: str) -> str:
+        return self._config.get(_NAME, otherwise)
+
+
+def refuse_unknown(statement: Any, batch: bool) -> TableException:
+    """Return the error of a statement that cannot be executed here."""
+    if isinstance(statement, (Delete, Truncate, Update)):
+        word = type(statement).__name__.upper()
+        name = ".".join(statement.table)
+        if not batch:
+            return TableException(f"{word} statement is not supported for streaming mode now.")
+        return TableException(f"{word} statement is not supported for table {name}: no connector can change rows yet.")
+    word = statement.word if isinstance(statement, Client) else type(statement).__name__
+    return TableException(f"{word} is a statement for a client, not for execute_sql().")

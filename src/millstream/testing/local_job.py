@@ -1,0 +1,226 @@
+"""Runs a job in this process, without Spark, step by step: epochs are cut where a test wants."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
+from millstream.checkpoint.restore import Start, restore
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.graph.job_graph import build_job_graph
+from millstream.graph.transformations import Transformation
+from millstream.jobmaster.execution import Execution, merged
+from millstream.jobmaster.flow import QUICK
+from millstream.jobmaster.job_launcher import settings_of, slice_of
+from millstream.jobmaster.local import LocalSlots
+from millstream.jobmaster.progress import Progress
+from millstream.jobmaster.sink_committers import Output
+from millstream.jobmaster.source_coordinators import Sources
+from millstream.operators.failures import SubtaskFailed
+from millstream.operators.messages import JobPlan, LevelTask
+from millstream.operators.slot_runner import SlotRuntime
+from millstream.testing.clock import ManualClock
+
+# How long to wait for requests in flight when there is nothing else to do.
+_MOMENT = 0.001
+
+
+class MemoryStorage:
+    """State files in a dict."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def read(self, name: str) -> bytes:
+        return self.files[name.lstrip("/")]
+
+    def write(self, name: str, parts: Iterable[bytes]) -> int:
+        self.files[name] = b"".join(parts)
+        return len(self.files[name])
+
+    def forget(self, names: list[str]) -> None:
+        pass
+
+    def scratch(self, name: str) -> str:
+        path = tempfile.mkdtemp(prefix="millstream-scratch-")
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+        return path
+
+
+class LocalJob:
+    """A program run epoch by epoch in this process.
+
+    Example:
+        >>> from millstream.testing import CollectSink
+        >>> env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        >>> _ = env.from_collection([1, 2, 3]).map(lambda x: x * x).sink_to(sink)
+        >>> LocalJob(env).run()
+        >>> sink.results()
+        [1, 4, 9]
+    """
+
+    def __init__(
+        self,
+        env: StreamExecutionEnvironment,
+        clock: Callable[[], int] | None = None,
+        epoch_sizes: Callable[[], int] | None = None,
+        snapshot: Snapshot | None = None,
+        storage: MemoryStorage | None = None,
+        sinks: list[Transformation] | None = None,
+        job_name: str | None = None,
+    ) -> None:
+        """Take over the program that was built in an environment.
+
+        Args:
+            env: the environment; its pending sinks are taken.
+            clock: the wall clock in milliseconds; without one it stands at 0.
+            epoch_sizes: asked before every epoch how many records each source subtask may read.
+            snapshot: what to go on from, see `snapshot()`; the program may have another parallelism or other operators.
+            storage: the state files that belong to the snapshot.
+            sinks: what to run in place of the environment's pending sinks.
+            job_name: the job's name, in place of the configured one.
+        """
+        graph = env._stream_graph(job_name, env._take_sinks() if sinks is None else sinks)
+        batch = env._is_batch(graph)
+        job_graph = build_job_graph(graph, batch)
+        settings = settings_of(env.get_configuration(), job_graph, "local", batch=batch)
+        self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
+        self._slice = slice_of(env.get_configuration(), batch) or QUICK.longest
+        self._clock = clock or ManualClock()
+        self._sizes = epoch_sizes or (lambda: 1 << 30)
+        self.storage = storage or MemoryStorage()
+        self.progress = Progress()
+        self._slots = LocalSlots(self.plan, self.storage, self._clock)
+        self._begin(snapshot)
+        self.output = Output(self.plan)
+
+    def _begin(self, snapshot: Snapshot | None) -> None:
+        # Until an epoch has counted, it is the cut.
+        self._given = snapshot
+        start = Start() if snapshot is None else restore(snapshot, self.plan, "")
+        self.execution = Execution(self.plan, start)
+        self._sources = Sources(self.plan, start.sources)
+        self.restart_slots()
+
+    @property
+    def slots(self) -> list[SlotRuntime]:
+        """The slots, as processes have them on Spark."""
+        return self._slots.slots
+
+    def restart_slots(self) -> None:
+        """Let all processes die and start anew, as between two epochs."""
+        self._slots.start()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the job has come to its end."""
+        return self.execution.is_finished
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether async requests are in flight; they go on between epochs."""
+        return self.execution.has_requests
+
+    @property
+    def next_wake(self) -> int | None:
+        """When there is something to do without input, in milliseconds; None for never."""
+        return self.execution.next_wake()
+
+    def run(self, restarts: int = 0) -> None:
+        """Run to the end of a bounded program.
+
+        Args:
+            restarts: how often to go on after a failure, from the last epoch that was good.
+        """
+        while not self.is_finished:
+            before = self.snapshot() if restarts else None
+            try:
+                if not self.run_epoch() and self.has_requests:
+                    time.sleep(_MOMENT)
+            except SubtaskFailed:
+                if before is None:
+                    raise
+                restarts -= 1
+                self.go_on_from(before)
+
+    def go_on_from(self, snapshot: Snapshot) -> None:
+        """Start anew from an earlier cut of this job, as after a failure."""
+        self._begin(snapshot)
+
+    def run_epoch(self, flush: bool = False, keep: bool = True) -> int:
+        """Run one epoch, with whatever the sources have; return how many shares they had.
+
+        Sinks stage all they have when told to flush. Async requests that are not answered are in flight at its end.
+        Unless state is to be kept, slots may hold its changes in memory: then there is no cut behind this epoch.
+        """
+        execution = self.execution
+        now = self._clock() / 1000
+        unread = execution.unread_sources()
+        budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
+        read = self._sources.poll(budgets, now, execution.running_sources(), execution.splits_ahead())
+        self.run_tasks(execution.tasks(read.shares, read.finished, keep, flush=flush, slice=self._slice))
+        return len(read.shares) + len(unread - execution.held_sources())
+
+    def finish_requests(self) -> None:
+        """Run epochs without input until no async request is in flight."""
+        while self.has_requests:
+            time.sleep(_MOMENT)
+            self.run_tasks(self.execution.tasks({}, frozenset(), slice=0.0))
+
+    def run_tasks(self, tasks: list[LevelTask]) -> None:
+        """Run an epoch of these tasks; all it did counts."""
+        reports = merged(self._slots.run(tasks, "0"))
+        self.execution.acknowledge(reports)
+        self._given = None
+        self.progress = self.progress.after(reports)
+        staged: dict[str, list[tuple[int, Any]]] = {}
+        for report in (r for slot in reports for r in slot.subtasks):
+            for operator, committable in report.committables.items():
+                staged.setdefault(operator, []).append((report.subtask, committable))
+        self.output.commit(staged)
+        if self.is_finished:
+            self.output.finish()
+
+    def cut(self) -> Snapshot:
+        """Return the cut after the last epoch, as the job itself knows it."""
+        return self.execution.snapshot(self._sources.positions())
+
+    def savepoint(self) -> Snapshot:
+        """Return the cut after the last epoch, which was a savepoint's."""
+        return self.execution.savepoint(self._sources.positions())
+
+    def snapshot(self) -> Snapshot:
+        """Return the cut after the last epoch, as a checkpoint would have it; before one, what it goes on from."""
+        if self._given is not None:
+            return self._given
+        return decode_manifest("local", encode_manifest(Manifest("checkpoint", 1, 0, self.cut(), ""))).snapshot
+
+    def close(self) -> None:
+        """Close the functions that are still open."""
+        self._slots.close()
+
+    def state_rows(self, table: str) -> list[tuple[Any, Any]]:
+        """Return what is stored in a state table, over all operators and subtasks."""
+        return [row for slot in self.slots for row in slot.state_rows(table)]
+
+
+def run_locally(env: StreamExecutionEnvironment, epoch_sizes: Sequence[int] = ()) -> LocalJob:
+    """Run a bounded program in this process; epochs read as many records as `epoch_sizes` says, then all.
+
+    Example:
+        >>> from millstream.testing import CollectSink
+        >>> env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        >>> _ = env.from_collection([1, 2, 3]).sink_to(sink)
+        >>> run_locally(env, epoch_sizes=[1, 1]).progress.epochs
+        3
+    """
+    sizes = iter(epoch_sizes)
+    job = LocalJob(env, epoch_sizes=lambda: next(sizes, 1 << 30))
+    job.run()
+    return job

@@ -1,0 +1,105 @@
+"""Checkpoints and savepoints of jobs that run in a test's own process: written as a cluster would, and gone on from."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from millstream.checkpoint.manifest import NAME, SHARED, Manifest, encode_manifest
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.checkpoint.storage import open_storage
+from millstream.checkpoint.store import open_checkpoint
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.testing.local_job import LocalJob, MemoryStorage
+
+_PARTS = "savepoint"
+
+
+def save_checkpoint(job: LocalJob, directory: str | os.PathLike[str], number: int = 1) -> str:
+    """Take a checkpoint of a local job; return where it is.
+
+    Args:
+        job: the job, between two epochs.
+        directory: the job's directory: the checkpoint is `chk-<number>` in it.
+        number: the number of the checkpoint.
+
+    Example:
+        >>> import tempfile
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection([1, 2, 3]).print()  # doctest: +ELLIPSIS
+        <...>
+        >>> job = LocalJob(env, epoch_sizes=lambda: 1)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     os.path.basename(save_checkpoint(job, directory, 7))
+        'chk-7'
+    """
+    _run_epoch(job, checkpoint=number)
+    snapshot = job.cut()
+    storage = open_storage(os.fspath(directory))
+    for name in snapshot.files():
+        storage.write(f"{SHARED}/{name}", [job.storage.read(name)])
+    return _publish(os.path.join(directory, f"chk-{number}"), "checkpoint", number, snapshot, f"../{SHARED}")
+
+
+def save_savepoint(job: LocalJob, directory: str | os.PathLike[str]) -> str:
+    """Take a savepoint of a local job; return where it is, which is the directory.
+
+    Example:
+        >>> import tempfile
+        >>> from millstream.testing import CollectSink
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> counts = env.from_collection(["a", "b", "a"]).map(lambda w: (w, 1)).key_by(lambda t: t[0]).sum(1)
+        >>> _ = counts.uid("counts").sink_to(CollectSink())
+        >>> job = LocalJob(env, epoch_sizes=lambda: 2)
+        >>> _ = job.run_epoch()
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     sorted(os.listdir(save_savepoint(job, directory)))[-1]
+        '_metadata'
+    """
+    _run_epoch(job, checkpoint=1, savepoint=_PARTS)
+    snapshot = job.savepoint()
+    storage = open_storage(os.fspath(directory))
+    for vertex in snapshot.vertices.values():
+        for part in (p for s in vertex.subtasks for p in s.parts.values()):
+            storage.write(part.file, [job.storage.read(f"{_PARTS}/{part.file}")])
+    return _publish(os.fspath(directory), "savepoint", snapshot.epoch, snapshot, "")
+
+
+def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str], **settings: Any) -> LocalJob:
+    """Return a local job of the program in an environment that goes on from a checkpoint or savepoint on disk.
+
+    So an upgrade can be tried without a cluster, on what the cluster has left. `settings` are those of LocalJob.
+
+    Example:
+        >>> import tempfile
+        >>> from millstream.testing import CollectSink
+        >>> sink = CollectSink()
+        >>> def program():
+        ...     env = StreamExecutionEnvironment.get_execution_environment()
+        ...     env.from_collection([1, 2, 3]).map(lambda x: x * x).sink_to(sink)
+        ...     return env
+        >>> job = LocalJob(program(), epoch_sizes=lambda: 1)
+        >>> _ = job.run_epoch()
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     start_from(program(), save_savepoint(job, directory)).run()
+        >>> sink.results()
+        [1, 4, 9]
+    """
+    found = open_checkpoint(os.fspath(location))
+    storage, there = MemoryStorage(), open_storage(found.state_url())
+    snapshot = found.manifest.snapshot
+    for name in snapshot.files().union(snapshot.parts()):
+        storage.files[name] = bytes(there.read(name))
+    return LocalJob(env, snapshot=snapshot, storage=storage, **settings)
+
+
+def _run_epoch(job: LocalJob, **about: Any) -> None:
+    job.run_tasks(job.execution.tasks({}, frozenset(), flush=True, **about))
+    job.output.finish()
+
+
+def _publish(location: str, kind: str, number: int, snapshot: Snapshot, state: str) -> str:
+    storage = open_storage(location)
+    # A test's clock may stand still; epochs do not.
+    storage.publish(NAME, encode_manifest(Manifest(kind, number, snapshot.epoch, snapshot, state)))
+    return storage.url
