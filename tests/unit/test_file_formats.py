@@ -32,7 +32,7 @@ def manifest(location: str) -> dict[str, Any]:
     head, body = Path(location, "_metadata").read_bytes().split(b"\n", 1)
     header = json.loads(head)
     checked = f"{header['millstream']} {header['version']}".encode() + body
-    assert (header["version"], header["length"], header["crc32"]) == (2, len(body), zlib.crc32(checked))
+    assert (header["version"], header["length"], header["crc32"]) == (3, len(body), zlib.crc32(checked))
     read: dict[str, Any] = json.loads(body)
     assert header["millstream"] == read["kind"]
     return read
@@ -76,9 +76,11 @@ def test_a_savepoint(tmp_path: Path) -> None:
 def test_what_subtasks_carry(tmp_path: Path) -> None:
     read = manifest(save_savepoint(running(), tmp_path))
     for found in vertex_of(read, "keep")["subtasks"]:
-        data = unpacked(found["carried"])
-        assert data[0] == 2
-        watermark, idle, ended, channels, operators, watermarks, ended_edges = pickle.loads(data[1:])
+        data = unpacked(found["runtime_snapshot"])
+        # Version 3, no requests in flight, and no input that is pending.
+        assert struct.unpack(">BBH", data[:4]) == (3, 0, 0)
+        watermark, idle, ended, channels, operators, watermarks, ended_edges, *pending = pickle.loads(data[4:])
+        assert pending == [[], [], []]
         # The last numbers of the two senders are 19 and 20; watermarks are six behind.
         assert (watermark, idle, ended, ended_edges) == (13, False, False, None)
         edges = [e[0] for e in read["edges"] if e[2] == operator_id("keep")]
@@ -93,7 +95,7 @@ def unpacked(text: str) -> bytes:
 
 def sections(path: Path) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     data = path.read_bytes()
-    assert struct.unpack(">4sH", data[:6]) == (b"MSCL", 2)
+    assert struct.unpack(">4sH", data[:6]) == (b"MSCL", 3)
     length, checksum, magic = struct.unpack(">II4s", data[-12:])
     assert magic == b"MSCL"
     text = data[-12 - length : -12]
