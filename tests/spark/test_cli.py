@@ -56,6 +56,8 @@ class Terminal:
     def __init__(self, *command: str) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            # Tests that run in the background of a shell have SIGINT ignored, and so would have the program.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execv(command[0], list(command))
         self.shown = ""
 

@@ -140,7 +140,7 @@ def test_reading_begins_behind_a_gtid(shop: MariaDbShop) -> None:
     shop.run("INSERT INTO orders VALUES (24, NULL, NULL)")
     # What was done where the job began is done when it goes on, too.
     with closing(
-        shop.source().build().create_enumerator(1, {**state, "place": place(shop, 4), "gtid": ""})
+        shop.source().build().create_enumerator(1, {**state, "offset": place(shop, 4), "gtid": ""})
     ) as enumerator:
         again = dealt(enumerator, 2)
     assert ([c.after[0] for c in found], [c.after[0] for c in again]) == ([22], [22, 24])

@@ -210,11 +210,11 @@ def test_a_log_that_is_not_the_one_that_was_read(shop: MariaDbShop) -> None:
             with pytest.raises(MillstreamError, match=words):
                 dealt(enumerator, 1)
     domain, server, number = state["gtid"].split("-")
-    number_, position, *rest = state["place"]
+    number_, position, *rest = state["offset"]
     # As if the log had come further there, or were another one.
     for other in (
         {"gtid": f"{domain}-{server}-{int(number) + 1}"},
-        {"place": (number_, position - 1, *rest)},
+        {"offset": (number_, position - 1, *rest)},
     ):
         with pytest.raises(MillstreamError, match="The binlog is another one than that the job has read"):
             source.create_enumerator(1, {**state, **other})

@@ -143,10 +143,6 @@ class Chronicle:
         vertex = next((v for v in self._plan.vertices if any(n.id == error.operator_id for n in v.nodes)), None)
         return None if vertex is None or error.subtask is None else (vertex.id, error.subtask)
 
-    def cancelling(self, now: float) -> None:
-        """The tasks are told to stop."""
-        self._tasks.cancel(now)
-
     def released(self, now: float) -> None:
         """The slots are gone."""
         self._tasks.released(now)

@@ -52,12 +52,6 @@ SESSION_TIMEOUT = DurationSetting(
     ("recovery.zookeeper.client.session-timeout",),
     _positive,
 )
-CONNECTION_TIMEOUT = DurationSetting(
-    "high-availability.zookeeper.client.connection-timeout",
-    15_000,
-    ("recovery.zookeeper.client.connection-timeout",),
-    _positive,
-)
 NAMESPACE = TextSetting("kubernetes.namespace", None)
 KUBERNETES_SERVER = TextSetting("millstream.high-availability.kubernetes.server", None)
 KUBERNETES_TOKEN = TextSetting("millstream.high-availability.kubernetes.token-file", None)

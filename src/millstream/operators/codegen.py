@@ -36,7 +36,6 @@ _SHOWN_NAME = 60
 # The numbers of generated functions, which make their file names unique in this process.
 _NUMBERS = count(1)
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
 # Under this name the globals of a generated function have the sites of its lines. A table of all functions would hold
 # operators, and through them the very functions, for ever.
 _SITES = "__millstream_sites__"
