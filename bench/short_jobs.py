@@ -45,11 +45,11 @@ note(embedded, "start_ahead", "JVM started")
 note(gateway.Gateway, "connect", "JVM reached")
 launch = StreamExecutionEnvironment._launch
 def watched(env, job):
-    from millstream.spark import exchange_epochs, session
+    from millstream.spark import resident_epochs, session
     reached["PySpark imported"] = time.time() - began
     note(session, "_start", "Spark up")
-    note(exchange_epochs.ExchangeEpochs, "run", "first epoch")
-    note(exchange_epochs.ExchangeEpochs, "release", "job over")
+    note(resident_epochs.ExchangeEpochs, "run", "first epoch")
+    note(resident_epochs.ExchangeEpochs, "release", "job over")
     return launch(env, job)
 StreamExecutionEnvironment._launch = watched
 atexit.register(lambda: print(json.dumps(reached), file=sys.stderr))

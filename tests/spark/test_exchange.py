@@ -433,15 +433,15 @@ import sys
 from pathlib import Path
 from millstream.common import Configuration
 from millstream.common.faults import SETTING
-from millstream.spark import exchange_epochs
+from millstream.spark import resident_epochs
 from millstream.spark.executors import executors, read_log, threads_of
 from tests.faults import job
 
-made, real = [], exchange_epochs.HostFunction
+made, real = [], resident_epochs.HostFunction
 def note(*args):
     made.append(real(*args))
     return made[-1]
-exchange_epochs.HostFunction = note
+resident_epochs.HostFunction = note
 directory = Path(sys.argv[1])
 settings = {
     "spark.master": "local-cluster[2,2,1024]",
