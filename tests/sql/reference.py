@@ -91,7 +91,9 @@ def page() -> str:
     lines += ["Made by `make sql-docs` from the code; do not edit. [sql.md](sql.md) is where to begin.", ""]
     lines += ["## Statements", "", "| | |", "|---|---|", *map(_statements, STATEMENTS), ""]
     for kind, title in _KINDS.items():
-        found = sorted((f for f in functions().values() if f.kind is kind), key=lambda f: f.name)
+        # Those that only the planner calls have no name in the Table API.
+        shown = [f for f in functions().values() if f.kind is kind and (f.api or not f.name.startswith("$"))]
+        found = sorted(shown, key=lambda f: f.name)
         lines += [f"## {title}", "", "| SQL | Table API |", "|---|---|"]
         lines += [f"| `{f.name.replace('|', chr(92) + '|')}` | {f'`{f.api}`' if f.api else ''} |" for f in found]
         lines.append("")
