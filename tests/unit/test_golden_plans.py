@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any
 
 import pytest
-from golden.plans import FILE, NOT_COMPILED, plans
+from golden.plans import FILE, NOT_COMPILED, environment, plans
 
 from millstream.common.fast_dataclass import record
 from millstream.sql.plan import nodes as n
@@ -60,3 +60,15 @@ def test_signature_is_the_same_with_another_class_name_and_a_new_field(monkeypat
 
     assert planner.signature(Renamed(None, None, None, "INTERSECT", True)) == expected  # type: ignore[arg-type]
     assert planner.signature(Renamed(None, None, None, "INTERSECT", True, 6)) != expected  # type: ignore[arg-type]
+
+
+def test_queries_that_differ_in_names_of_columns_keep_their_names() -> None:
+    t_env = environment()
+    statements = t_env.create_statement_set()
+    for name in ("x1", "x2"):
+        t_env.execute_sql(f"CREATE TABLE {name}_sink (n BIGINT) WITH ('connector' = 'blackhole')")
+        statements.add_insert_sql(
+            f"INSERT INTO {name}_sink SELECT {name} FROM (SELECT id, COUNT(*) AS {name} FROM src GROUP BY id)"
+        )
+    optimized = statements.explain().partition("== Optimized Physical Plan ==")[2]
+    assert "AS x1]" in optimized and "AS x2]" in optimized
