@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.operators.base import Operator, OperatorSetup, Surroundings
-from millstream.operators.context import RuntimeContext
-from millstream.operators.metrics import MetricGroup
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.functions.metrics import MetricGroup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import DictIndex, KeyIndex
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
@@ -113,7 +113,7 @@ def _window(kind: WindowKind, size: int, step: int) -> Callable[[], None]:
 
 def _two_phases(keys: int, phases: int) -> Callable[[], None]:
     """A tumbling window with the way to its subtask: rows are split for two, and half of them are read again."""
-    from millstream.operators.partitioners import Place
+    from millstream.operators.runtime.partitioners import Place
 
     times = [pa.array(np.arange(i * ROWS, (i + 1) * ROWS) // 10).view(_TIME) for i in range(BATCHES)]
     batches = [Batch([*b.columns, t]) for b, t in zip(_ints(keys), times, strict=True)]
@@ -164,7 +164,7 @@ def _join() -> Callable[[], None]:
 
 
 def _shuffle() -> Callable[[], None]:
-    from millstream.operators.partitioners import Place
+    from millstream.operators.runtime.partitioners import Place
 
     batches = _ints(10_000)
     parts: list[list[Batch]] = [[], []]

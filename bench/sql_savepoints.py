@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.operators.base import OperatorSetup, Surroundings
-from millstream.operators.context import RuntimeContext
-from millstream.operators.metrics import MetricGroup
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.functions.metrics import MetricGroup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator

@@ -18,8 +18,8 @@ import cloudpickle
 
 from millstream.common.pickles import dump
 from millstream.datastream.connectors.base import CommitContext, Sink, SinkWriter
-from millstream.operators.context import RuntimeContext
-from millstream.operators.metrics import MetricGroup
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.functions.metrics import MetricGroup
 
 OPERATOR = "f00d"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.common import Row, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.operators.failures import SubtaskFailed
+from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.table import ChangelogMode, Schema, StreamTableEnvironment, Table
 from millstream.testing import ABORT, CollectSink, LocalJob, ManualClock, TestingSource, ValuesTable
 

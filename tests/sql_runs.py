@@ -11,9 +11,9 @@ import pyarrow as pa
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator, OperatorSetup, Surroundings
-from millstream.operators.budget import Budget
-from millstream.operators.context import RuntimeContext
-from millstream.operators.metrics import MetricGroup
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.functions.metrics import MetricGroup
+from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.operators.query_context import Session

@@ -12,7 +12,7 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
-from millstream.operators.partitioners import GlobalPartitioner
+from millstream.operators.runtime.partitioners import GlobalPartitioner
 from millstream.sql.columns.batch import Batch
 from millstream.sql.operators.base import BatchOperator
 from millstream.sql.operators.sink import TableSinkOperator

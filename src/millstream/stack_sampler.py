@@ -8,8 +8,8 @@ import threading
 import time
 from types import CodeType, FrameType, FunctionType
 
-from millstream.operators.codegen import site_of
-from millstream.operators.sampling import Seen, Stack
+from millstream.operators.codegen.code_writer import site_of
+from millstream.operators.diagnostics.sampling import Seen, Stack
 
 # Time between two looks, in seconds: 25 in a second cost less than a hundredth of a core.
 INTERVAL = 0.04

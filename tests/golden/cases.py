@@ -14,7 +14,7 @@ from millstream.checkpoint.store import open_checkpoint
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.tags import NAMESPACE
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
-from millstream.operators.runtime_snapshot import Carried, decode
+from millstream.operators.runtime.runtime_snapshot import Carried, decode
 from millstream.testing import ManualClock, start_from
 
 from .driver import RECORDS, Driver, program

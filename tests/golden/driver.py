@@ -30,8 +30,8 @@ from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.mailbox import ThreadInbox
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import Request
-from millstream.operators.messages import JobPlan, LevelTask, SlotReport
-from millstream.operators.vertex import JobSettings
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
+from millstream.operators.runtime.vertex import JobSettings
 from millstream.testing import CollectSink, ManualClock
 
 from .programs import PROGRAMS, Env

@@ -18,7 +18,7 @@ from millstream.jobmaster.events import SlotsCounted
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 
 from .master import VirtualInbox, make_master
 from .program import make_plan

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.common.run_ids import is_earlier
-from millstream.operators.context import RuntimeContext
+from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 
 from .storage import Disk

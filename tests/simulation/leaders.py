@@ -34,7 +34,7 @@ from millstream.jobmaster.options import JobOptions
 from millstream.leader import election as m
 from millstream.leader.cas_cells import OvertakenError
 from millstream.leader.fence import Fence, JobRecord
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 
 from .driver import _OWNER
 from .master import make_master

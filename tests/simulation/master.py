@@ -23,7 +23,7 @@ from millstream.jobmaster.regions import operators_in
 from millstream.jobmaster.slot_monitor import SlotWatch
 from millstream.jobmaster.view import JobView
 from millstream.jobmaster.watchdog import EpochWatchdog
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 
 from .scene import Scene
 from .storage import SimulatedStorage, Writing

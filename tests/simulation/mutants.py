@@ -32,11 +32,11 @@ from millstream.jobmaster.shutdown import Ending, Last
 from millstream.jobmaster.sink_committers import Output
 from millstream.leader.election import Election, Instruction, Lease, LeaseWritten, Role
 from millstream.leader.fence import Fence, JobRecord
-from millstream.operators.blocks import Block, Control, Layout
-from millstream.operators.input_gate import Queue
-from millstream.operators.messages import JobPlan, SubtaskReport
-from millstream.operators.recovered_input import EarlierInput
-from millstream.operators.runtime_snapshot import Unread, Waiting, decode, encode
+from millstream.operators.runtime.blocks import Block, Control, Layout
+from millstream.operators.runtime.input_gate import Queue
+from millstream.operators.runtime.messages import JobPlan, SubtaskReport
+from millstream.operators.runtime.recovered_input import EarlierInput
+from millstream.operators.runtime.runtime_snapshot import Unread, Waiting, decode, encode
 from millstream.state import restored
 from millstream.state.keyed import KeyedState, Version
 

@@ -14,15 +14,15 @@ from random import Random
 from typing import Any
 
 from millstream.operators.base import Operator
-from millstream.operators.blocks import Layout
-from millstream.operators.chain import ChainNode
-from millstream.operators.functions import UserFunction
-from millstream.operators.messages import JobPlan
-from millstream.operators.partitioners import KeyPartitioner
-from millstream.operators.record_writer import Edge
+from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.runtime.blocks import Layout
+from millstream.operators.runtime.chain import ChainNode
+from millstream.operators.runtime.messages import JobPlan
+from millstream.operators.runtime.partitioners import KeyPartitioner
+from millstream.operators.runtime.record_writer import Edge
+from millstream.operators.runtime.vertex import JobSettings, Vertex
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Dealt, Source, SourceOperator, SourceReader, SplitEnumerator
-from millstream.operators.vertex import JobSettings, Vertex
 
 from .external import External, SimulatedSink
 from .world import World

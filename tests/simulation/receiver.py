@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from millstream.operators.blocks import END_OF_INPUT, WATERMARK, Frame
-from millstream.operators.channels import Channel
-from millstream.operators.input_gate import Inbox, Queue, Turns
-from millstream.operators.messages import LevelTask
-from millstream.operators.recovered_input import EarlierInput
-from millstream.operators.runtime_snapshot import decode, encode
-from millstream.operators.vertex import Vertex
+from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, Frame
+from millstream.operators.runtime.channels import Channel
+from millstream.operators.runtime.input_gate import Inbox, Queue, Turns
+from millstream.operators.runtime.messages import LevelTask
+from millstream.operators.runtime.recovered_input import EarlierInput
+from millstream.operators.runtime.runtime_snapshot import decode, encode
+from millstream.operators.runtime.vertex import Vertex
 
 from .program import Record
 from .world import World

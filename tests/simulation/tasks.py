@@ -13,9 +13,9 @@ from millstream.common.errors import DamagedStateError, StateLostError
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import QUICK
 from millstream.operators.async_io import REQUESTS
-from millstream.operators.blocks import END_OF_INPUT, WATERMARK, Frame, Layout
-from millstream.operators.messages import JobPlan, LevelTask, SlotReport, SubtaskReport
-from millstream.operators.runtime_snapshot import Unread, decode, encode
+from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, Frame, Layout
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport, SubtaskReport
+from millstream.operators.runtime.runtime_snapshot import Unread, decode, encode
 from millstream.state.key_groups import key_group, owner
 from millstream.state.keyed import KeyedState, Version
 from millstream.state.kinds import LIST, VALUE

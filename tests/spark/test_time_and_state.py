@@ -48,7 +48,7 @@ from millstream.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from millstream.operators.runtime_snapshot import has_requests
+from millstream.operators.runtime.runtime_snapshot import has_requests
 from millstream.state.backend import Backend
 from millstream.testing import CollectSink
 

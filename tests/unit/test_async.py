@@ -27,7 +27,7 @@ from millstream.datastream.state import ListStateDescriptor
 from millstream.event_loop import Requests
 from millstream.jobmaster import local
 from millstream.operators.async_queue import Fence, InFlight
-from millstream.operators.failures import SubtaskFailed
+from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.watermarks import MIN_WATERMARK
 from millstream.testing import CollectSink, LocalJob, ManualClock
 from millstream.testing.scripted_source import ScriptedInput, record, scripted_stream, watermark

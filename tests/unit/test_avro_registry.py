@@ -18,7 +18,7 @@ from millstream.datastream.formats.avro import (
     ConfluentRegistryAvroSerializationSchema,
     SchemaRegistry,
 )
-from millstream.operators.bad_records import FormatUnavailable
+from millstream.operators.diagnostics.bad_records import FormatUnavailable
 
 NAME = {"name": "name", "type": "string"}
 OLD = json.dumps({"type": "record", "name": "Person", "fields": [NAME]})

@@ -17,7 +17,7 @@ from millstream.datastream import (
     launch_context,
 )
 from millstream.graph.job_graph import build_job_graph
-from millstream.operators.windows.operator import WindowOperator
+from millstream.operators.windows.window_operator import WindowOperator
 from millstream.state.backend import Backend, backend_of
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.common.inferred_types import ANYTHING, TEXT, Fixed, Shape, shape_of
-from millstream.operators.blocks import IDLE, WATERMARK, Block, Layout, Pieces, Record
-from millstream.operators.codegen import CodeWriter
-from millstream.operators.input_gate import Queue
+from millstream.operators.codegen.code_writer import CodeWriter
+from millstream.operators.runtime.blocks import IDLE, WATERMARK, Block, Layout, Pieces, Record
+from millstream.operators.runtime.input_gate import Queue
 
 LAYOUTS = [Layout(key, timestamp) for key in (False, True) for timestamp in (False, True)]
 RECORDS: list[Record] = [("a", (1, "x"), 10), ("b", None, 20), ("a", [3], 30)]

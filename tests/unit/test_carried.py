@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 import pytest
 
 from millstream.common.errors import DamagedStateError
-from millstream.operators import runtime_snapshot
-from millstream.operators.runtime_snapshot import (
+from millstream.operators.runtime import runtime_snapshot
+from millstream.operators.runtime.runtime_snapshot import (
     Carried,
     CarriedChannel,
     decode,

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.operators.chain import ChainCompiler, ChainNode, ChainOutput
-from millstream.operators.codegen import CodeWriter
-from millstream.operators.failures import SubtaskFailed, locate
-from millstream.operators.functions import UserFunction
+from millstream.operators.codegen.code_writer import CodeWriter
+from millstream.operators.diagnostics.failures import SubtaskFailed, locate
+from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.runtime.chain import ChainCompiler, ChainNode, ChainOutput
 from millstream.operators.stateless import MapOperator
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob

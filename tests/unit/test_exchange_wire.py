@@ -34,8 +34,8 @@ from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
 from millstream.exchange.poller import Poller
 from millstream.exchange.slot_loop import Slot
 from millstream.exchange.tls import CertificateError, Identity, make_identity
-from millstream.operators.io_metrics import SlotTraffic, SubtaskTraffic
-from millstream.operators.messages import LevelTask
+from millstream.operators.diagnostics.io_metrics import SlotTraffic, SubtaskTraffic
+from millstream.operators.runtime.messages import LevelTask
 
 SECRET = Credentials(b"s" * 32)
 OTHER = Credentials(b"t" * 32)

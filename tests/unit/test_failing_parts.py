@@ -11,7 +11,7 @@ import pytest
 from millstream import testing
 from millstream.common.errors import JobCancelledError, JobExecutionError, MillstreamError
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.operators.failures import SubtaskFailed
+from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.testing import (
     ABORT,
     KILL,

@@ -35,13 +35,13 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.operators.base import Operator
-from millstream.operators.codegen import CodeWriter, Var
-from millstream.operators.coercion_codegen import made_to_fit
-from millstream.operators.failures import SubtaskFailed
-from millstream.operators.inline import BINARY_OPERATORS
-from millstream.operators.operator_types import binary, unary
-from millstream.operators.return_types import elements_of, result_of
-from millstream.operators.sum_headroom import ALL, Meter, room_of
+from millstream.operators.codegen.code_writer import CodeWriter, Var
+from millstream.operators.codegen.coercion_codegen import made_to_fit
+from millstream.operators.codegen.inline import BINARY_OPERATORS
+from millstream.operators.codegen.operator_types import binary, unary
+from millstream.operators.codegen.return_types import elements_of, result_of
+from millstream.operators.codegen.sum_headroom import ALL, Meter, room_of
+from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob
 

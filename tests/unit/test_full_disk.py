@@ -9,7 +9,7 @@ import pytest
 
 from millstream.checkpoint.storage import DirectoryStorage
 from millstream.common.errors import MillstreamError
-from millstream.operators.failures import user_traceback
+from millstream.operators.diagnostics.failures import user_traceback
 from millstream.testing import CollectSink, LocalEnvironment
 
 SAID = "State cannot be written to {}: No space left on device. Free space there, set 'execution.checkpointing.dir'"

@@ -14,7 +14,7 @@ from millstream.graph.job_graph import build_job_graph
 from millstream.graph.stream_graph import StreamGraph
 from millstream.graph.svg import draw
 from millstream.graph.transformations import StreamEnd
-from millstream.operators.vertex import Vertex
+from millstream.operators.runtime.vertex import Vertex
 from millstream.testing import CollectSink
 from millstream.testing.local_job import run_locally
 

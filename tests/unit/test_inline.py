@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from millstream.operators import inline as inlining
-from millstream.operators.inline import OPERATIONS, inline, is_path
+from millstream.operators.codegen.code_writer import inline as inlining
+from millstream.operators.codegen.inline import OPERATIONS, inline, is_path
 
 LIMIT = 10
 

@@ -12,8 +12,8 @@ from millstream.common import Configuration, Duration, Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream import AggregateFunction, DataStream, MapFunction, StreamExecutionEnvironment
 from millstream.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
-from millstream.operators.codegen import CodeWriter
-from millstream.operators.failures import Failure, SubtaskFailed
+from millstream.operators.codegen.code_writer import CodeWriter
+from millstream.operators.diagnostics.failures import Failure, SubtaskFailed
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob
 

@@ -6,8 +6,8 @@ import pytest
 
 from millstream.common.pickles import dump
 from millstream.jobmaster.engine import EpochFailed
-from millstream.operators import record_writer
-from millstream.operators.messages import SlotReport, SubtaskReport
+from millstream.operators.runtime import record_writer
+from millstream.operators.runtime.messages import SlotReport, SubtaskReport
 from millstream.testing import CollectSink, LocalEnvironment
 from millstream.testing.local_job import LocalJob
 

@@ -32,8 +32,8 @@ from millstream.jobmaster.requests import (
 )
 from millstream.jobmaster.restart import FixedDelay
 from millstream.jobmaster.scaling_options import ScalingOptions
-from millstream.operators.messages import JobPlan, LevelTask, SlotReport, SubtaskReport
-from millstream.operators.runtime_snapshot import encode
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport, SubtaskReport
+from millstream.operators.runtime.runtime_snapshot import encode
 from millstream.service.diagnosis import explanations
 from millstream.testing import CollectSink, LocalJob
 

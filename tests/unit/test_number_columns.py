@@ -15,9 +15,9 @@ from millstream.common.inferred_types import ANYTHING, Fixed, Shape, Whole
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.operators import subtask
-from millstream.operators.failures import SubtaskFailed
-from millstream.operators.range_vectorizer import chosen, works_on_columns
+from millstream.operators.codegen.range_vectorizer import chosen, works_on_columns
+from millstream.operators.diagnostics.failures import SubtaskFailed
+from millstream.operators.runtime import subtask
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.operators.partitioners import pointwise_targets
+from millstream.operators.runtime.partitioners import pointwise_targets
 
 
 def flinks_pointwise(up: int, down: int) -> dict[int, list[int]]:

@@ -22,7 +22,7 @@ from millstream.common.pickles import dump
 from millstream.datastream import KeyedProcessFunction
 from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from millstream.jobmaster.engine import EpochFailed
-from millstream.operators.blocks import Layout
+from millstream.operators.runtime.blocks import Layout
 from millstream.state.changelog import FileHeader, encode, sections
 from millstream.state.kinds import VALUE
 from millstream.state.table import BY_KEY

@@ -26,7 +26,7 @@ from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironme
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TimeWindow
 from millstream.graph.stream_graph import operator_id_of
-from millstream.operators.runtime_snapshot import decode
+from millstream.operators.runtime.runtime_snapshot import decode
 from millstream.state.key_groups import freeze, key_group, owned_groups, owner, thaw
 from millstream.state_processor import Savepoint
 from millstream.testing import (

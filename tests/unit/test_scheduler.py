@@ -15,7 +15,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobmaster import scheduler as s
 from millstream.jobmaster.parallelism_bounds import Bounds, Requirements, spread
 from millstream.jobmaster.scaling_options import ScalingOptions
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 from millstream.testing import CollectSink, LocalJob
 
 OPTIONS = ScalingOptions(wait=300, settle_at_start=10, cooldown=30, settle=60, max_delay=9, max_failures=2)

@@ -33,7 +33,7 @@ from millstream.common.masking import masked
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.operators.messages import LogLine, Place, SlotReport
+from millstream.operators.runtime.messages import LogLine, Place, SlotReport
 from millstream.service.app import Service, make_app
 from millstream.service.auth_and_cache import Front
 from millstream.service.history import ArchiveDirectory, Shelf, history_app

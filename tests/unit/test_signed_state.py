@@ -30,7 +30,7 @@ from millstream.common.errors import (
 )
 from millstream.common.private_files import NotPrivateError
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.operators.runtime_snapshot import encode as encode_carried
+from millstream.operators.runtime.runtime_snapshot import encode as encode_carried
 from millstream.state.changelog import FileHeader, Section, decode, encode
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalEnvironment

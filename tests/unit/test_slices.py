@@ -26,9 +26,9 @@ from millstream.datastream.functions import AsyncFunction, KeyedProcessFunction,
 from millstream.datastream.state import StateTtlConfig, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from millstream.operators import watermarks
-from millstream.operators.pending_splits import OpenShare, Unfinished
-from millstream.operators.runtime_snapshot import decode
-from millstream.operators.time_slice import Pace
+from millstream.operators.runtime.pending_splits import OpenShare, Unfinished
+from millstream.operators.runtime.runtime_snapshot import decode
+from millstream.operators.runtime.time_slice import Pace
 from millstream.runtime_services import wall_clock
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.sql import tpch
 from tests.sql_runs import Bare, batch_of
 
-from millstream.operators.budget import Budget
+from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns import spillable_rows
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.matches import Matches

@@ -19,8 +19,8 @@ from millstream.common import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.graph.transformations import StreamEnd
-from millstream.operators.partitioners import GlobalPartitioner
-from millstream.operators.runtime_snapshot import decode
+from millstream.operators.runtime.partitioners import GlobalPartitioner
+from millstream.operators.runtime.runtime_snapshot import decode
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import Kept, read, written
 from millstream.sql.expressions import AggregateCall

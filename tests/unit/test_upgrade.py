@@ -27,7 +27,7 @@ from millstream.datastream.state import (
 )
 from millstream.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from millstream.graph.stream_graph import operator_id_of
-from millstream.operators.failures import SubtaskFailed
+from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalJob, save_checkpoint, save_savepoint, start_from
 

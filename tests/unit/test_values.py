@@ -9,7 +9,7 @@ import pytest
 
 from millstream.common import Row
 from millstream.common.immutability import detach
-from millstream.operators.object_reuse import keeps_nothing
+from millstream.operators.codegen.object_reuse import keeps_nothing
 
 CACHE: list[Any] = []
 

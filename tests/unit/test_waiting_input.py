@@ -27,7 +27,7 @@ from millstream.datastream.functions import (
 from millstream.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from millstream.graph.stream_graph import operator_id_of
-from millstream.operators.runtime_snapshot import decode
+from millstream.operators.runtime.runtime_snapshot import decode
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
 

@@ -24,9 +24,9 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.type_variables import OUT, T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.data_stream import DataStream, KeyedStream
-from millstream.operators.cep import CepOperator
-from millstream.operators.dynamic_cep import DynamicCepOperator
-from millstream.operators.output_tag import OutputTag
+from millstream.operators.cep.cep_operator import CepOperator
+from millstream.operators.cep.dynamic_cep import DynamicCepOperator
+from millstream.operators.functions.output_tag import OutputTag
 
 __all__ = ["CEP", "PatternStream"]
 

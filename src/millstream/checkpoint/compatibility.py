@@ -10,11 +10,11 @@ from millstream.checkpoint.inspect import KEYED, Inspection, OperatorInfo, State
 from millstream.checkpoint.restore import has_state
 from millstream.checkpoint.state_rows import is_internal, shown_name
 from millstream.operators.broadcast import BroadcastProcessOperator
-from millstream.operators.chain import ChainNode
-from millstream.operators.messages import JobPlan
-from millstream.operators.pattern_runner import StatesOfPattern
+from millstream.operators.cep.pattern_runner import StatesOfPattern
+from millstream.operators.runtime.chain import ChainNode
+from millstream.operators.runtime.messages import JobPlan
+from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.source import SourceOperator
-from millstream.operators.vertex import Vertex
 from millstream.state.kinds import kind_named
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from millstream.operators.base import Operator, Surroundings
-from millstream.operators.chain import ChainNode
-from millstream.operators.failures import shorten
-from millstream.operators.messages import JobPlan
-from millstream.operators.subtask import Subtask
-from millstream.operators.vertex import Vertex
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.runtime.chain import ChainNode
+from millstream.operators.runtime.messages import JobPlan
+from millstream.operators.runtime.subtask import Subtask
+from millstream.operators.runtime.vertex import Vertex
 from millstream.runtime_services import requests, stopwatch, wall_clock
 
 # Which state ("" of keys, "operator") -> table -> kind, address, type, ttl.

@@ -17,9 +17,9 @@ from millstream.checkpoint.sql_state_diff import is_of_sql, why_it_does_not_fit
 from millstream.common.checksums import Checksum
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.chain import ChainNode
-from millstream.operators.messages import JobPlan
-from millstream.operators.runtime_snapshot import (
+from millstream.operators.runtime.chain import ChainNode
+from millstream.operators.runtime.messages import JobPlan
+from millstream.operators.runtime.runtime_snapshot import (
     EARLIER,
     SHARES,
     Earlier,
@@ -30,8 +30,8 @@ from millstream.operators.runtime_snapshot import (
     has_unread,
     unread_inputs,
 )
+from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.source import SourceOperator
-from millstream.operators.vertex import Vertex
 from millstream.state.key_groups import owned_groups
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored, StoredState

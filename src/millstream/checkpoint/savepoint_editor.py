@@ -28,7 +28,7 @@ from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import InvalidProgramError, MissingClassError
 from millstream.common.pickles import load, naming_missing_classes
 from millstream.graph.stream_graph import operator_id_of
-from millstream.operators.runtime_snapshot import decode, encode, has_unread
+from millstream.operators.runtime.runtime_snapshot import decode, encode, has_unread
 from millstream.state.changelog import Section, sections
 from millstream.state.key_groups import key_group, owner
 from millstream.state.restored import StoredState

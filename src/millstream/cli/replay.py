@@ -22,10 +22,10 @@ from millstream.common.error_rendering import with_source_lines
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import naming_missing_classes
 from millstream.jobmaster.failure_reports import KeptFailure, directory_of, files_of, read
-from millstream.operators.context import RuntimeContext
-from millstream.operators.failures import is_ours, locate, user_traceback
-from millstream.operators.metrics import MetricGroup
-from millstream.operators.replay import Replay
+from millstream.operators.diagnostics.failures import is_ours, locate, user_traceback
+from millstream.operators.diagnostics.replay import Replay
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.functions.metrics import MetricGroup
 from millstream.runtime_services import requests
 from millstream.state.key_groups import thaw
 from millstream.state.keyed import KeyedState, rows_of_key

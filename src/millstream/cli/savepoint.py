@@ -20,8 +20,8 @@ from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
 from millstream.cli.state import heading, open_inspection
 from millstream.common.configuration import Configuration
 from millstream.datastream.launch_context import ProgramPlanned
-from millstream.operators.messages import JobPlan
-from millstream.operators.vertex import JobSettings
+from millstream.operators.runtime.messages import JobPlan
+from millstream.operators.runtime.vertex import JobSettings
 
 
 class _Savepoints(click.Group):

@@ -11,7 +11,7 @@ from millstream.common.watermark_strategy import MIN_WATERMARK, WatermarkStrateg
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.collection import CollectionSource
 from millstream.graph.transformations import Program, StreamEnd, Transformation
-from millstream.operators.functions import UserFunction
+from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.process import ProcessOperator
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import SourceOperator

@@ -46,9 +46,11 @@ from millstream.datastream.program_lint import warn_of_no_result, warn_of_yields
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import StreamEnd, Transformation
 from millstream.operators.base import Operator
-from millstream.operators.functions import UserFunction
-from millstream.operators.output_tag import OutputTag, check_tag
-from millstream.operators.partitioners import (
+from millstream.operators.functions.output_tag import OutputTag, check_tag
+from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.process import ProcessOperator
+from millstream.operators.reduce import ReduceOperator, check_position, choose_by_field, combine_field
+from millstream.operators.runtime.partitioners import (
     BroadcastPartitioner,
     CustomPartitioner,
     ForwardPartitioner,
@@ -59,8 +61,6 @@ from millstream.operators.partitioners import (
     RescalePartitioner,
     ShufflePartitioner,
 )
-from millstream.operators.process import ProcessOperator
-from millstream.operators.reduce import ReduceOperator, check_position, choose_by_field, combine_field
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 from millstream.operators.watermarks import WatermarkOperator

@@ -41,14 +41,14 @@ from millstream.datastream.internal_functions import (
     SourceFunction,
 )
 from millstream.operators.broadcast import BroadcastReadContext, BroadcastWriteContext
-from millstream.operators.context import RuntimeContext
-from millstream.operators.functions import UserFunction, not_overridden
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.functions.operator_state import FunctionInitializationContext, FunctionSnapshotContext
+from millstream.operators.functions.output_tag import OutputTag
+from millstream.operators.functions.user_function import UserFunction, not_overridden
 from millstream.operators.interval_join import IntervalJoinContext
-from millstream.operators.operator_state import FunctionInitializationContext, FunctionSnapshotContext
-from millstream.operators.output_tag import OutputTag
 from millstream.operators.process import ProcessContext
-from millstream.operators.timers import TimeDomain, TimerService
-from millstream.operators.windows.operator import ProcessWindowContext, WindowStateStore
+from millstream.operators.runtime.timers import TimeDomain, TimerService
+from millstream.operators.windows.window_operator import ProcessWindowContext, WindowStateStore
 
 __all__ = [
     "AggregateFunction",

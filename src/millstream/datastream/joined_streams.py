@@ -19,9 +19,9 @@ from millstream.datastream.functions import (
     key_of,
 )
 from millstream.datastream.windowed_stream import WindowedStream
-from millstream.operators.functions import UserFunction
+from millstream.operators.functions.output_tag import OutputTag
+from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.interval_join import IntervalJoinContext, IntervalJoinOperator
-from millstream.operators.output_tag import OutputTag
 from millstream.operators.windows.assigners import WindowAssigner
 
 if TYPE_CHECKING:

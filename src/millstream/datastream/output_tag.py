@@ -1,5 +1,5 @@
 """OutputTag: the name of a side output."""
 
-from millstream.operators.output_tag import OutputTag
+from millstream.operators.functions.output_tag import OutputTag
 
 __all__ = ["OutputTag"]

@@ -1,6 +1,6 @@
 """State: descriptors and the states they describe."""
 
-from millstream.operators.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
+from millstream.operators.functions.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
 from millstream.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

@@ -1,5 +1,5 @@
 """TimeDomain, where PyFlink has it."""
 
-from millstream.operators.timers import TimeDomain
+from millstream.operators.runtime.timers import TimeDomain
 
 __all__ = ["TimeDomain"]

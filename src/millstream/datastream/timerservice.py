@@ -1,5 +1,5 @@
 """TimerService, where PyFlink has it."""
 
-from millstream.operators.timers import TimerService
+from millstream.operators.runtime.timers import TimerService
 
 __all__ = ["TimerService"]

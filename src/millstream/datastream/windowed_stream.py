@@ -19,8 +19,8 @@ from millstream.datastream.functions import (
     WindowFunction,
     as_user_function,
 )
-from millstream.operators.functions import UserFunction
-from millstream.operators.output_tag import OutputTag, check_tag
+from millstream.operators.functions.output_tag import OutputTag, check_tag
+from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.reduce import choose_by_field, combine_field
 from millstream.operators.windows.assigners import WindowAssigner
 from millstream.operators.windows.contents import (
@@ -35,8 +35,8 @@ from millstream.operators.windows.contents import (
     WindowFunctionKind,
 )
 from millstream.operators.windows.evictors import Evictor
-from millstream.operators.windows.operator import ProcessWindowContext, WindowOperator
 from millstream.operators.windows.triggers import Trigger
+from millstream.operators.windows.window_operator import ProcessWindowContext, WindowOperator
 
 if TYPE_CHECKING:
     from millstream.datastream.data_stream import DataStream, KeyedStream

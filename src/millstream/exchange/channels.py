@@ -16,7 +16,7 @@ from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind, ProtocolError
 from millstream.exchange.poller import Poller
 from millstream.exchange.receive_buffer import Arrivals
-from millstream.operators.io_metrics import ChannelTraffic
+from millstream.operators.diagnostics.io_metrics import ChannelTraffic
 
 # The credit of a channel: so many bytes may wait at the sender before its loop has to.
 CREDIT_BYTES = 8 << 20

@@ -22,9 +22,9 @@ from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError, end_of
 from millstream.exchange.poller import Poller
 from millstream.exchange.receive_buffer import Arrivals
-from millstream.operators.io_metrics import LevelTimes, SlotTraffic
-from millstream.operators.messages import LevelTask
-from millstream.operators.slot_tasks import with_own
+from millstream.operators.diagnostics.io_metrics import LevelTimes, SlotTraffic
+from millstream.operators.runtime.messages import LevelTask
+from millstream.operators.runtime.slot_tasks import with_own
 
 # A slot tells its traffic at most so often, however many epochs there are.
 TELL_SECONDS = 0.1

@@ -17,8 +17,8 @@ from millstream.gateway.session import Outcome, Session
 from millstream.jobmaster.leases import CheckpointLeases
 from millstream.jobmaster.requests import Request as JobRequest
 from millstream.jobmaster.view import FailureView, JobView
-from millstream.operators.messages import JobPlan
-from millstream.operators.vertex import JobSettings
+from millstream.operators.runtime.messages import JobPlan
+from millstream.operators.runtime.vertex import JobSettings
 from millstream.service.registry import Registry
 from millstream.sql.errors import TableException
 from millstream.sql.language.statement_grammar import read_statement

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, is_chainable
-from millstream.operators.blocks import BatchLayout, Layout
-from millstream.operators.chain import ChainNode, ChainOutput
-from millstream.operators.partitioners import KeyPartitioner
-from millstream.operators.record_writer import Edge
-from millstream.operators.vertex import Vertex
+from millstream.operators.runtime.blocks import BatchLayout, Layout
+from millstream.operators.runtime.chain import ChainNode, ChainOutput
+from millstream.operators.runtime.partitioners import KeyPartitioner
+from millstream.operators.runtime.record_writer import Edge
+from millstream.operators.runtime.vertex import Vertex
 from millstream.state.backend import Backend
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.operators.base import Operator
 from millstream.operators.windows import panes, sessions
-from millstream.operators.windows.operator import WindowOperator
+from millstream.operators.windows.window_operator import WindowOperator
 from millstream.state.backend import Backend
 
 

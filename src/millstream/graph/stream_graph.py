@@ -14,8 +14,8 @@ from millstream.common.errors import InvalidProgramError
 from millstream.graph.operator_selection import physical
 from millstream.graph.transformations import DEFAULT_SLOT_GROUP, ChainingStrategy, Transformation
 from millstream.operators.base import Operator
-from millstream.operators.output_tag import OutputTag
-from millstream.operators.partitioners import ForwardElse, Partitioner, RebalancePartitioner
+from millstream.operators.functions.output_tag import OutputTag
+from millstream.operators.runtime.partitioners import ForwardElse, Partitioner, RebalancePartitioner
 from millstream.state.backend import Backend
 from millstream.state.key_groups import UPPER_BOUND_MAX_PARALLELISM, default_max_parallelism
 

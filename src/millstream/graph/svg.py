@@ -6,7 +6,7 @@ from html import escape
 
 from millstream.common.names import printable
 from millstream.graph.job_graph import JobGraph
-from millstream.operators.vertex import Vertex
+from millstream.operators.runtime.vertex import Vertex
 
 _WIDTH, _LINE, _GAP_X, _GAP_Y, _MARGIN = 240, 16, 110, 28, 24
 

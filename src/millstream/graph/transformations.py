@@ -12,8 +12,8 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
-from millstream.operators.output_tag import OutputTag
-from millstream.operators.partitioners import Partitioner
+from millstream.operators.functions.output_tag import OutputTag
+from millstream.operators.runtime.partitioners import Partitioner
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.source import SourceOperator
 from millstream.state.key_groups import UPPER_BOUND_MAX_PARALLELISM

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.messages import JobPlan, Progress, SubtaskReport
+from millstream.operators.runtime.messages import JobPlan, Progress, SubtaskReport
 from millstream.operators.source import SourceOperator
 from millstream.operators.watermarks import WatermarkOperator
 

@@ -8,8 +8,8 @@ from typing import Protocol
 from millstream.common.error_rendering import with_source_lines
 from millstream.common.errors import JobExecutionError
 from millstream.jobmaster.flow import Slices
-from millstream.operators.failures import Failure
-from millstream.operators.messages import JobPlan, LevelTask, LogLine, SlotReport
+from millstream.operators.diagnostics.failures import Failure
+from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine, SlotReport
 
 
 class EpochFailed(JobExecutionError):

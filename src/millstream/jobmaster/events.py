@@ -9,7 +9,7 @@ from millstream.common.fast_dataclass import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.flow import Slices
 from millstream.jobmaster.requests import Request
-from millstream.operators.messages import JobPlan, Shares, SlotReport
+from millstream.operators.runtime.messages import JobPlan, Shares, SlotReport
 from millstream.operators.source import Lags
 
 

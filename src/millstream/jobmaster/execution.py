@@ -12,9 +12,9 @@ from typing import Any
 from millstream.checkpoint.restore import Start, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.jobmaster.alignment import Alignment
-from millstream.operators.messages import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
-from millstream.operators.runtime_snapshot import has_requests, unread_inputs
-from millstream.operators.vertex import Vertex
+from millstream.operators.runtime.messages import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
+from millstream.operators.runtime.runtime_snapshot import has_requests, unread_inputs
+from millstream.operators.runtime.vertex import Vertex
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored, StoredState
 

@@ -26,10 +26,10 @@ from millstream.common.fast_dataclass import record
 from millstream.common.masking import masked
 from millstream.common.private_files import write_private
 from millstream.common.setting import TextSetting
-from millstream.operators.chain import ChainNode, ChainOutput, is_encoded
-from millstream.operators.failures import Failure
-from millstream.operators.messages import JobPlan
-from millstream.operators.vertex import Vertex
+from millstream.operators.diagnostics.failures import Failure
+from millstream.operators.runtime.chain import ChainNode, ChainOutput, is_encoded
+from millstream.operators.runtime.messages import JobPlan
+from millstream.operators.runtime.vertex import Vertex
 
 DIRECTORY = TextSetting("millstream.failures.dir", None)
 

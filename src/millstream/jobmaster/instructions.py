@@ -16,8 +16,8 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.requests import Request
-from millstream.operators.failures import Failure
-from millstream.operators.messages import JobPlan, LevelTask, LogLine
+from millstream.operators.diagnostics.failures import Failure
+from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine
 
 
 @record(frozen=True, kw_only=True)

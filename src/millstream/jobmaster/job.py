@@ -36,8 +36,8 @@ from millstream.jobmaster.slot_monitor import SlotWatch
 from millstream.jobmaster.source_coordinators import Sources
 from millstream.jobmaster.view import JobView
 from millstream.jobmaster.watchdog import EpochWatchdog
-from millstream.operators.logs import pass_on
-from millstream.operators.messages import JobPlan, LevelTask, SlotReport
+from millstream.operators.diagnostics.logs import pass_on
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 
 log = logging.getLogger("millstream")
 

@@ -55,9 +55,9 @@ from millstream.leader.drivers import Drivers, Hold, owner_file
 from millstream.leader.fence import Fence, JobRecord
 from millstream.leader.leadership import Leadership, leadership_of
 from millstream.leader.options import DURATION as LEASE_DURATION
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
+from millstream.operators.runtime.vertex import INLINING, JobSettings
 from millstream.operators.source import SourceOperator
-from millstream.operators.vertex import INLINING, JobSettings
 
 log = logging.getLogger("millstream")
 

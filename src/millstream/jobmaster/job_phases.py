@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import Enum, auto
 
 from millstream.common.fast_dataclass import record
-from millstream.operators.messages import Shares
+from millstream.operators.runtime.messages import Shares
 
 
 class Step(Enum):

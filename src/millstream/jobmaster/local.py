@@ -17,9 +17,9 @@ from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import QUICK
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import Surroundings
-from millstream.operators.failures import SubtaskFailed
-from millstream.operators.messages import JobPlan, LevelTask, Place, SlotReport
-from millstream.operators.slot_runner import SlotRuntime
+from millstream.operators.diagnostics.failures import SubtaskFailed
+from millstream.operators.runtime.messages import JobPlan, LevelTask, Place, SlotReport
+from millstream.operators.runtime.slot_runner import SlotRuntime
 from millstream.runtime_services import requests, stopwatch, timer_lag
 from millstream.stack_sampler import StackSampler
 from millstream.state.keyed import StateStorage

@@ -13,7 +13,7 @@ from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.job_launcher import Home, Launch, Prepared, prepare, start
 from millstream.jobmaster.local import LocalEngine
 from millstream.jobmaster.pickling import dump_plan
-from millstream.operators.logs import name_speakers
+from millstream.operators.diagnostics.logs import name_speakers
 from millstream.runtime_services import wall_clock
 
 

@@ -71,7 +71,7 @@ from millstream.jobmaster.scaling import Scaling
 from millstream.jobmaster.shutdown import LAST_PATIENCE, Ending, Last
 from millstream.jobmaster.status_recorder import Chronicle
 from millstream.jobmaster.view import ALIKE_MEANS_STUCK, JobView
-from millstream.operators.messages import JobPlan, SlotReport
+from millstream.operators.runtime.messages import JobPlan, SlotReport
 
 # So long the next epoch waits for a manifest, if it may: most are written by then, and their output counts at once.
 _PATIENCE = 0.05

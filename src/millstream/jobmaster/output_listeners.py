@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from millstream.operators.messages import SlotReport
+from millstream.operators.runtime.messages import SlotReport
 
 
 class Listener(Protocol):

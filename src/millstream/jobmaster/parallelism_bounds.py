@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
-from millstream.operators.messages import JobPlan
-from millstream.operators.vertex import Vertex
+from millstream.operators.runtime.messages import JobPlan
+from millstream.operators.runtime.vertex import Vertex
 
 # How many subtasks each vertex has, by its id.
 Parallelisms = Mapping[int, int]

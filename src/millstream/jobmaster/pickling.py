@@ -10,9 +10,9 @@ from typing import Any
 import cloudpickle
 
 from millstream.common.errors import InvalidProgramError
-from millstream.operators.chain import ChainNode
-from millstream.operators.functions import UserFunction
-from millstream.operators.messages import JobPlan
+from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.runtime.chain import ChainNode
+from millstream.operators.runtime.messages import JobPlan
 
 
 def dump_plan(plan: JobPlan) -> bytes:

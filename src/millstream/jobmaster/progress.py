@@ -7,10 +7,10 @@ from dataclasses import field, replace
 from typing import Any
 
 from millstream.common.fast_dataclass import record
-from millstream.operators.diagnostics import Insight
-from millstream.operators.io_metrics import SlotTraffic
-from millstream.operators.messages import Address, Place, SlotReport, SubtaskReport
-from millstream.operators.sampling import Seen, added
+from millstream.operators.diagnostics.io_metrics import SlotTraffic
+from millstream.operators.diagnostics.sampling import Seen, added
+from millstream.operators.diagnostics.subtask_diagnostics import Insight
+from millstream.operators.runtime.messages import Address, Place, SlotReport, SubtaskReport
 from millstream.operators.source import Lags
 
 

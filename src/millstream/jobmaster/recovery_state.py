@@ -18,7 +18,7 @@ from millstream.jobmaster.execution import Execution, Positions
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.regions import combine, operators_in, region_of
 from millstream.jobmaster.status_recorder import Chronicle
-from millstream.operators.messages import JobPlan, SlotReport
+from millstream.operators.runtime.messages import JobPlan, SlotReport
 
 Instructions = list[i.Instruction]
 

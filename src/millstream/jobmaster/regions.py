@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.checkpoint.restore import Start
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 
 
 def region_of(plan: JobPlan, operator_id: str | None) -> frozenset[int] | None:

@@ -8,7 +8,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.jobmaster import scheduler as s
 from millstream.jobmaster.parallelism_bounds import Bounds, Parallelisms, Requirements, spread
 from millstream.jobmaster.scaling_options import ScalingOptions
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 
 
 class Scaling:

@@ -10,7 +10,7 @@ from millstream.checkpoint.snapshot import unpack
 from millstream.common.errors import JobExecutionError, MillstreamError
 from millstream.common.faults import fault_point
 from millstream.jobmaster.coordinator import Committables
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 from millstream.operators.sink import CommitContext, Committer, SinkOperator
 
 log = logging.getLogger("millstream")

@@ -12,9 +12,9 @@ from millstream.common.errors import InvalidProgramError, JobExecutionError, Mil
 from millstream.common.fast_dataclass import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.polling import BackOff, RateLimit
-from millstream.operators.messages import JobPlan, Shares
+from millstream.operators.runtime.messages import JobPlan, Shares
+from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.source import Lags, Source, SourceOperator, SplitEnumerator
-from millstream.operators.vertex import Vertex
 
 log = logging.getLogger("millstream")
 

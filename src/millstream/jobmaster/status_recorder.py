@@ -14,7 +14,7 @@ from millstream.jobmaster.parallelism_bounds import Bounds
 from millstream.jobmaster.progress import Progress
 from millstream.jobmaster.tasks import Tasks
 from millstream.jobmaster.view import CheckpointsView, FailureView, JobView
-from millstream.operators.messages import Address, JobPlan, SlotReport
+from millstream.operators.runtime.messages import Address, JobPlan, SlotReport
 from millstream.operators.source import Lags
 
 _REMEMBERED_FAILURES = 16

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from millstream.common.execution_state import ExecutionState
 from millstream.jobmaster.view import TaskView
-from millstream.operators.messages import Address, JobPlan, SlotReport
+from millstream.operators.runtime.messages import Address, JobPlan, SlotReport
 
 _S = ExecutionState
 

@@ -11,9 +11,9 @@ from millstream.common.job_status import JobStatus
 from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
 from millstream.jobmaster.parallelism_bounds import Bounds
 from millstream.jobmaster.progress import Progress
-from millstream.operators.io_metrics import SubtaskTraffic
-from millstream.operators.messages import Address, JobPlan, Place
-from millstream.operators.vertex import Vertex
+from millstream.operators.diagnostics.io_metrics import SubtaskTraffic
+from millstream.operators.runtime.messages import Address, JobPlan, Place
+from millstream.operators.runtime.vertex import Vertex
 
 # A job that has failed so often in a row in the same way does not get on by starting again.
 ALIKE_MEANS_STUCK = 3

@@ -16,10 +16,10 @@ from millstream.common.fast_dataclass import record
 from millstream.common.immutability import detach
 from millstream.operators.async_queue import Fence, InFlight
 from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.failures import FailedFor
-from millstream.operators.functions import UserFunction
-from millstream.operators.object_reuse import detached
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.codegen.object_reuse import detached
+from millstream.operators.diagnostics.failures import FailedFor
+from millstream.operators.functions.user_function import UserFunction
 from millstream.state.kinds import LIST
 from millstream.state.restored import SPLIT_LIST
 from millstream.state.table import BY_NAME

@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 from millstream.common.fast_dataclass import record
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.operators.budget import Budget
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.context import RuntimeContext
-from millstream.operators.functions import UserFunction
-from millstream.operators.operator_state import (
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.codegen.range_vectorizer import Columns
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.functions.operator_state import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
     OperatorStateStore,
 )
-from millstream.operators.range_vectorizer import Columns
-from millstream.operators.timers import Timers
+from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.runtime.budget import Budget
+from millstream.operators.runtime.timers import Timers
 from millstream.state.key_groups import PLAIN_KEYS, hashable
 from millstream.state.keyed import KeyedState
 from millstream.state.timers import Timer

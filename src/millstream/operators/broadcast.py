@@ -7,16 +7,16 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.base import Downstream, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.functions import UserFunction
-from millstream.operators.operator_state import (
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.functions.operator_state import (
     BroadcastState,
     OperatorStateStore,
     ReadOnlyBroadcastState,
     each_keyed_state,
 )
+from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.process import ProcessContext, TimedOperator
-from millstream.operators.timers import TimerService
+from millstream.operators.runtime.timers import TimerService
 from millstream.state.descriptors import MapStateDescriptor, StateDescriptor
 from millstream.state.key_groups import thaw
 from millstream.state.table import NO_KEY

@@ -9,12 +9,12 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError
 from millstream.common.immutability import detach
 from millstream.operators.base import Downstream, Operator, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.functions import UserFunction
-from millstream.operators.metrics import Counter
-from millstream.operators.output_tag import OutputTag
-from millstream.operators.timers import Timers
-from millstream.operators.windows.operator import LATE_DROPPED, LATE_SHOWN
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.functions.metrics import Counter
+from millstream.operators.functions.output_tag import OutputTag
+from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.runtime.timers import Timers
+from millstream.operators.windows.window_operator import LATE_DROPPED, LATE_SHOWN
 from millstream.state.descriptors import MapStateDescriptor
 from millstream.state.handles import MapState
 from millstream.state.timers import Timer

@@ -7,9 +7,9 @@ from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.functions import UserFunction
-from millstream.operators.timers import TimeDomain, Timers, TimerService
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.runtime.timers import TimeDomain, Timers, TimerService
 from millstream.state.key_groups import thaw
 from millstream.state.table import KeyCell
 from millstream.state.timers import Timer

@@ -13,12 +13,12 @@ from millstream.common.fast_dataclass import record
 from millstream.common.inferred_types import ANYTHING, Fixed, Shape, either, null_as_in, widened, within
 from millstream.common.types import Row
 from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.coercion_codegen import test_of, test_of_record
-from millstream.operators.functions import UserFunction
-from millstream.operators.lookup_codegen import look_up, look_up_cell
-from millstream.operators.object_reuse import keeps_nothing
-from millstream.operators.sum_headroom import ALL, Meter, Room, room_of
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.codegen.coercion_codegen import test_of, test_of_record
+from millstream.operators.codegen.lookup_codegen import look_up, look_up_cell
+from millstream.operators.codegen.object_reuse import keeps_nothing
+from millstream.operators.codegen.sum_headroom import ALL, Meter, Room, room_of
+from millstream.operators.functions.user_function import UserFunction
 from millstream.state.kinds import REDUCING
 from millstream.state.table import MISSING, StateTable
 

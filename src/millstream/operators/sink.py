@@ -10,10 +10,10 @@ from millstream.common.fast_dataclass import record
 from millstream.common.type_variables import T_contra
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.context import RuntimeContext
-from millstream.operators.functions import UserFunction
-from millstream.operators.object_reuse import detached
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.codegen.object_reuse import detached
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.functions.user_function import UserFunction
 
 # What a writer hands to the committer for one epoch; pickled on the way.
 Committable = Any

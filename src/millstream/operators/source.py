@@ -13,10 +13,10 @@ from millstream.common.fast_dataclass import record
 from millstream.common.inferred_types import ANYTHING, Shape, Whole
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
-from millstream.operators.bad_records import COUNTER, BadRecord, BadRecords
 from millstream.operators.base import Downstream, Operator
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.output_tag import OutputTag
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.diagnostics.bad_records import COUNTER, BadRecord, BadRecords
+from millstream.operators.functions.output_tag import OutputTag
 from millstream.state.key_groups import stable_hash
 
 # What waits to be read, by source, the name of the metric and subtask.

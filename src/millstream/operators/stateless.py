@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.operators.base import Downstream, FunctionOperator
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.object_reuse import keeps_nothing
-from millstream.operators.range_vectorizer import Columns
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.codegen.object_reuse import keeps_nothing
+from millstream.operators.codegen.range_vectorizer import Columns
 
 
 class MapOperator(FunctionOperator):

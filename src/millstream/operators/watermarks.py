@@ -21,7 +21,7 @@ from millstream.common.watermark_strategy import (
     WatermarkStrategy,
 )
 from millstream.operators.base import Downstream, Operator, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 
 
 def _read_bounded(bound: int, highest: int) -> BoundedOutOfOrderness:

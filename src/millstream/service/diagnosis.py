@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from millstream.jobmaster.view import JobView
-from millstream.operators.diagnostics import HotKey, LateRecord
-from millstream.operators.vertex import Vertex
-from millstream.operators.windows.operator import LATE_DROPPED
+from millstream.operators.diagnostics.subtask_diagnostics import HotKey, LateRecord
+from millstream.operators.runtime.vertex import Vertex
+from millstream.operators.windows.window_operator import LATE_DROPPED
 from millstream.service.event_time_diagnosis import event_time
 from millstream.service.explanation import Explanation, where
 from millstream.service.responses.metrics import Value

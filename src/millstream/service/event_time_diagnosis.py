@@ -11,8 +11,8 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.view import JobView
 from millstream.operators.base import Operator
-from millstream.operators.diagnostics import InputMark, Insight, SplitMark
-from millstream.operators.vertex import Vertex
+from millstream.operators.diagnostics.subtask_diagnostics import InputMark, Insight, SplitMark
+from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.watermarks import WatermarkOperator
 from millstream.service.explanation import Explanation, where
 from millstream.service.responses.tasks import milliseconds, vertex_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.operators.vertex import Vertex
+from millstream.operators.runtime.vertex import Vertex
 
 
 @dataclass(frozen=True)

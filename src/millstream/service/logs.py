@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from millstream.common.masking import masked_text
-from millstream.operators.logs import line_text
-from millstream.operators.messages import SlotReport
+from millstream.operators.diagnostics.logs import line_text
+from millstream.operators.runtime.messages import SlotReport
 
 _LINES = 5000
 # So much of a line is kept.

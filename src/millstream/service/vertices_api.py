@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from millstream.common.masking import masked_text
-from millstream.operators.sampling import flame_graph
-from millstream.operators.vertex import Vertex
+from millstream.operators.diagnostics.sampling import flame_graph
+from millstream.operators.runtime.vertex import Vertex
 from millstream.service.diagnosis import explanations
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, names_of
 from millstream.service.jobs_api import JobsApi

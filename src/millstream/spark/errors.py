@@ -12,8 +12,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from millstream.common.errors import StateNotSharedError
 from millstream.jobmaster.engine import EpochFailed
-from millstream.operators.failures import Failure
-from millstream.operators.messages import LogLine
+from millstream.operators.diagnostics.failures import Failure
+from millstream.operators.runtime.messages import LogLine
 from millstream.spark.worker import FAILURE_MARK
 
 _REPORT = re.compile(re.escape(FAILURE_MARK) + r"([A-Za-z0-9+/=]+);")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from millstream.jobmaster.engine import EpochFailed, EpochRunner
 from millstream.jobmaster.flow import QUICK
-from millstream.operators.messages import LevelTask, SlotReport
+from millstream.operators.runtime.messages import LevelTask, SlotReport
 from millstream.spark.resident_epochs import SlotsMissing
 
 log = logging.getLogger("millstream")

@@ -18,8 +18,8 @@ from millstream.exchange.credentials import Credentials
 from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import QUICK
-from millstream.operators.messages import JobPlan, LevelTask, SlotReport
-from millstream.operators.slot_tasks import Dealer
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
+from millstream.operators.runtime.slot_tasks import Dealer
 from millstream.spark import errors
 from millstream.spark.cores import free_cores, hold, is_local, let_go, may_grow, most_cores
 from millstream.spark.embedded import is_dead

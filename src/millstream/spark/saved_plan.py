@@ -11,7 +11,7 @@ from millstream.checkpoint.storage import StateLocation, Storage
 from millstream.common import pyflink_names
 from millstream.common.errors import DamagedStateError, StateNotSharedError
 from millstream.jobmaster.dependencies import Dependencies
-from millstream.operators.logs import levels
+from millstream.operators.diagnostics.logs import levels
 from millstream.spark.job_files import unpacked
 
 # Where a job's state is: the driver leaves a sign there, by which workers know that they see the same place.

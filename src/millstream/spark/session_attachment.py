@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.flow import QUICK, Slices
-from millstream.operators.messages import JobPlan, LevelTask, SlotReport
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pyspark.util import _load_from_socket
 
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import SHUFFLED
-from millstream.operators.messages import JobPlan, LevelTask, SlotReport
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 from millstream.spark import control
 from millstream.spark.daemon import HEARTBEAT_PROPERTY, JOB_PROPERTY, LOADS_PROPERTY, RELEASE_PROPERTY
 from millstream.spark.errors import translate

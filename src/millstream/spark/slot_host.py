@@ -26,10 +26,10 @@ from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.poller import Poller
 from millstream.exchange.slot_loop import Slot
-from millstream.operators.failures import SubtaskFailed
-from millstream.operators.io_metrics import SlotTraffic
-from millstream.operators.messages import LevelTask
-from millstream.operators.slot_runner import SlotRuntime
+from millstream.operators.diagnostics.failures import SubtaskFailed
+from millstream.operators.diagnostics.io_metrics import SlotTraffic
+from millstream.operators.runtime.messages import LevelTask
+from millstream.operators.runtime.slot_runner import SlotRuntime
 from millstream.spark import termination, worker
 from millstream.spark.gc_schedule import Collector
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence

@@ -25,7 +25,7 @@ from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.job_launcher import Home, Launch, Prepared, prepare, start
 from millstream.jobmaster.pickling import dump_plan
 from millstream.jobmaster.scaling_options import ScalingOptions
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 from millstream.spark import control, job_files
 from millstream.spark.control import is_embedded
 from millstream.spark.cores import allot, executions_that_hold, free_cores, is_local, may_grow, slots_of

@@ -21,10 +21,10 @@ from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import adopt_main_classes, dump
 from millstream.operators.base import Surroundings
-from millstream.operators.failures import SubtaskFailed
-from millstream.operators.logs import Logged
-from millstream.operators.messages import JobPlan, LevelTask
-from millstream.operators.slot_runner import SlotRuntime
+from millstream.operators.diagnostics.failures import SubtaskFailed
+from millstream.operators.diagnostics.logs import Logged
+from millstream.operators.runtime.messages import JobPlan, LevelTask
+from millstream.operators.runtime.slot_runner import SlotRuntime
 from millstream.runtime_services import requests, resident, stopwatch, timer_lag, wall_clock
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
 from millstream.spark.worker_location import this_place

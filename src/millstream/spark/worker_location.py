@@ -6,7 +6,7 @@ import functools
 import os
 import socket
 
-from millstream.operators.messages import Place
+from millstream.operators.runtime.messages import Place
 
 # The executor of a Spark on this machine, which is in the driver's own Java.
 DRIVER = "driver"

@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.datastream.table_bridge import Bridge
 from millstream.graph.transformations import StreamEnd, Transformation
-from millstream.operators.partitioners import ForwardElse, OrderedPartitioner
+from millstream.operators.runtime.partitioners import ForwardElse, OrderedPartitioner
 from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.errors import TableException
 from millstream.sql.language.statements import Client, Delete, Truncate, Update

@@ -13,7 +13,7 @@ from millstream.cep.stream import CEP
 from millstream.cep.trace import Ended, Tracer
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.data_stream import DataStream
-from millstream.operators.output_tag import OutputTag
+from millstream.operators.functions.output_tag import OutputTag
 from millstream.testing.harness import HarnessSettings, StreamHarness
 
 

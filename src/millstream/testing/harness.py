@@ -21,8 +21,8 @@ from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.functions import ProcessFunction
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
-from millstream.operators.failures import SubtaskFailed
-from millstream.operators.output_tag import OutputTag
+from millstream.operators.diagnostics.failures import SubtaskFailed
+from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.process import ProcessContext
 from millstream.testing.clock import ManualClock
 from millstream.testing.inspection import EVENT_TIMERS, PROCESSING_TIMERS, StateView, TimerView

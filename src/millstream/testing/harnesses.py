@@ -9,7 +9,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.window import Evictor, Trigger, WindowAssigner
-from millstream.operators.output_tag import OutputTag
+from millstream.operators.functions.output_tag import OutputTag
 from millstream.state.descriptors import MapStateDescriptor
 from millstream.testing.harness import HarnessSettings, StreamHarness
 

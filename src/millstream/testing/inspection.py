@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.immutability import detach
-from millstream.operators.slot_runner import SlotRuntime
+from millstream.operators.runtime.slot_runner import SlotRuntime
 from millstream.state.descriptors import AggregatingStateDescriptor
 from millstream.state.key_groups import hashable, thaw
 from millstream.state.keyed import KeyedState
 from millstream.state.table import BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
 
-# Both are what operators call them: see operators/timers.py and operators/operator_state.py.
+# Both are what operators call them: see operators/runtime/timers.py and operators/functions/operator_state.py.
 EVENT_TIMERS, PROCESSING_TIMERS = "_event_timers", "_processing_timers"
 _OPERATOR_ROW = "operator"
 

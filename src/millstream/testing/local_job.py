@@ -22,9 +22,9 @@ from millstream.jobmaster.local import LocalSlots
 from millstream.jobmaster.progress import Progress
 from millstream.jobmaster.sink_committers import Output
 from millstream.jobmaster.source_coordinators import Sources
-from millstream.operators.failures import SubtaskFailed
-from millstream.operators.messages import JobPlan, LevelTask
-from millstream.operators.slot_runner import SlotRuntime
+from millstream.operators.diagnostics.failures import SubtaskFailed
+from millstream.operators.runtime.messages import JobPlan, LevelTask
+from millstream.operators.runtime.slot_runner import SlotRuntime
 from millstream.testing.clock import ManualClock
 
 # How long to wait for requests in flight when there is nothing else to do.

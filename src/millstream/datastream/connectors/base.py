@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from millstream.operators.bad_records import BadRecord, BadRecords
+from millstream.operators.diagnostics.bad_records import BadRecord, BadRecords
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.operators.source import Dealt, Share, Source, SourceReader, SplitEnumerator
 

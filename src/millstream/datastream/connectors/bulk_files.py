@@ -14,7 +14,7 @@ from millstream.common.serialization import BulkWriter, BulkWriterFactory
 from millstream.datastream.connectors import part_files
 from millstream.datastream.connectors.file_writers import FileSinkSettings, FileWriter
 from millstream.datastream.connectors.part_files import PartFile, StagedParts
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
 
 __all__ = ["BulkWriter", "BulkWriterFactory"]
 

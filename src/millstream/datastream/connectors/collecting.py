@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
-from millstream.operators.context import RuntimeContext
+from millstream.operators.functions.context import RuntimeContext
 
 
 class _Writer(SinkWriter):

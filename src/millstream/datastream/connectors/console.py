@@ -9,7 +9,7 @@ from typing import Any
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.jobmaster import output_listeners
-from millstream.operators.context import RuntimeContext
+from millstream.operators.functions.context import RuntimeContext
 
 
 def _text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:

@@ -22,8 +22,8 @@ from millstream.datastream.connectors.elasticsearch_client import (
     reason,
 )
 from millstream.datastream.connectors.elasticsearch_documents import Action, ElasticsearchEmitter
-from millstream.operators.context import RuntimeContext
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.functions.context import RuntimeContext
 
 __all__ = [
     "Elasticsearch7SinkBuilder",

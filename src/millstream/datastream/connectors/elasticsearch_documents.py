@@ -14,7 +14,7 @@ from uuid import UUID
 
 from millstream.common.errors import MillstreamError
 from millstream.common.types import Row, RowKind
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
 
 
 class Action(NamedTuple):

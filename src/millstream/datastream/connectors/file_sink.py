@@ -21,7 +21,7 @@ from millstream.datastream.connectors.compaction import Compaction, FileCompacto
 from millstream.datastream.connectors.file_committer import FileCommitter
 from millstream.datastream.connectors.file_writers import FileSinkSettings, RowWriter, TextWriter
 from millstream.datastream.connectors.rolling import OnCheckpointRollingPolicy, OutputFileConfig, RollingPolicy
-from millstream.operators.context import RuntimeContext
+from millstream.operators.functions.context import RuntimeContext
 from millstream.runtime_services import wall_clock
 
 __all__ = ["BulkFormatBuilder", "FileSink", "RowFormatBuilder", "StreamingFileSink"]

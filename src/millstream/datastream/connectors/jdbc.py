@@ -15,8 +15,8 @@ from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions,
 from millstream.datastream.connectors.jdbc_url import connector, count_places, translated
 from millstream.datastream.connectors.sql_database import Connection, Driver
 from millstream.datastream.connectors.sql_errors import is_mistake
-from millstream.operators.context import RuntimeContext
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.functions.context import RuntimeContext
 
 __all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]
 

@@ -20,7 +20,7 @@ from millstream.datastream.connectors.kafka_client import (
 )
 from millstream.datastream.connectors.kafka_protocol import Address, Coordinators
 from millstream.datastream.connectors.kafka_sink_settings import SinkSettings
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
 
 
 @tagged("kafka-transaction")

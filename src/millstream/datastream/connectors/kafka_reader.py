@@ -11,7 +11,7 @@ from millstream.datastream.connectors.kafka_fetch import Fetcher
 from millstream.datastream.connectors.kafka_offsets import Partition
 from millstream.datastream.connectors.kafka_source_settings import SourceSettings
 from millstream.datastream.formats.change_json import ChangeDeserializationSchema
-from millstream.operators.bad_records import FormatUnavailable
+from millstream.operators.diagnostics.bad_records import FormatUnavailable
 
 # So many offsets are one record at most, where one is made of many.
 _BATCH_OFFSETS = 8192

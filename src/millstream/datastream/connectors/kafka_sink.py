@@ -24,7 +24,7 @@ from millstream.datastream.connectors.kafka_serialization import (
 )
 from millstream.datastream.connectors.kafka_sink_settings import SinkSettings
 from millstream.datastream.connectors.kafka_writer import KafkaBatchWriter, KafkaWriter
-from millstream.operators.context import RuntimeContext
+from millstream.operators.functions.context import RuntimeContext
 
 __all__ = ["KafkaSink", "KafkaSinkBuilder"]
 

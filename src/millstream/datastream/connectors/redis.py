@@ -10,8 +10,8 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.lookup import CachedLookup
-from millstream.operators.context import RuntimeContext
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.functions.context import RuntimeContext
 
 __all__ = ["RedisLookup", "RedisSink"]
 

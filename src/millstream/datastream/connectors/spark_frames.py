@@ -28,7 +28,7 @@ from millstream.datastream.connectors.file_enumerator import FilePosition
 from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.formats.arrow_types import arrow_schema, to_arrow
 from millstream.datastream.formats.parquet import ParquetColumnarRowInputFormat
-from millstream.operators.context import RuntimeContext
+from millstream.operators.functions.context import RuntimeContext
 
 if TYPE_CHECKING:
     from millstream.spark.dataframes import DataFrame, StagedQuery

@@ -11,8 +11,8 @@ from millstream.common.types import Row
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.sql_database import Connection, Cursor, Database, OvertakenError
 from millstream.datastream.connectors.sql_table import Table, unquoted
-from millstream.operators.context import RuntimeContext
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.functions.context import RuntimeContext
 
 __all__ = ["SqlSink"]
 

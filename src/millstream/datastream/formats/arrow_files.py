@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.datastream.formats.arrow_types import Convert, arrow_schema, to_arrow
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
 
 __all__ = ["ArrowFile", "ArrowWriter", "row_writer"]
 

@@ -22,7 +22,7 @@ from millstream.datastream.formats.avro_schema import (
     resolved,
 )
 from millstream.datastream.formats.avro_values import TAGGED, AvroMisfit, fitter
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
 
 __all__ = ["AvroRowDeserializationSchema", "AvroRowSerializationSchema"]
 

@@ -18,8 +18,8 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.formats.avro_messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from millstream.datastream.formats.avro_schema import AvroSchema, avro_library
 from millstream.datastream.formats.avro_values import reader_schema
-from millstream.operators.bad_records import FormatUnavailable
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.bad_records import FormatUnavailable
+from millstream.operators.diagnostics.failures import shorten
 
 __all__ = ["ConfluentRegistryAvroDeserializationSchema", "ConfluentRegistryAvroSerializationSchema", "SchemaRegistry"]
 

@@ -21,7 +21,7 @@ from millstream.datastream.formats.avro_schema import (
     members_of,
     name_of,
 )
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
 
 __all__ = ["PLAIN", "TAGGED", "AvroMisfit", "Shape", "fitter"]
 

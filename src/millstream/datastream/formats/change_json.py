@@ -15,7 +15,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import Row, RowKind
 from millstream.datastream.formats.json_values import JsonError, reader_of, writer_of
 from millstream.datastream.formats.text_values import check_row_type
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
 
 __all__ = [
     "CanalJsonDeserializationSchema",

@@ -12,7 +12,7 @@ from millstream.common.types import Row
 from millstream.datastream.formats.csv_dialect import CsvDialect, CsvError
 from millstream.datastream.formats.csv_rows import RowReader, RowWriter, columns_of
 from millstream.datastream.formats.text_values import check_row_type
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 

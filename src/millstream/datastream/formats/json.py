@@ -16,7 +16,7 @@ from millstream.datastream.connectors.lines import text_lines
 from millstream.datastream.formats.json_schema import type_of_schema
 from millstream.datastream.formats.json_values import JsonError, reader_of, writer_of
 from millstream.datastream.formats.text_values import check_row_type
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
 
 __all__ = ["JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 

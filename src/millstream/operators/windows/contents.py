@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from millstream.common.immutability import detach
-from millstream.operators.functions import UserFunction
+from millstream.operators.functions.user_function import UserFunction
 from millstream.state import kinds
 from millstream.state.kinds import StateKind
 from millstream.state.table import StateTable

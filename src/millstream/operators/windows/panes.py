@@ -13,13 +13,13 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.lookup_codegen import look_up
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.codegen.lookup_codegen import look_up
 from millstream.operators.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from millstream.operators.windows.contents import Aggregated, Reduced
-from millstream.operators.windows.operator import WindowOperator
 from millstream.operators.windows.takeover import take_windows
 from millstream.operators.windows.triggers import EventTimeTrigger
+from millstream.operators.windows.window_operator import WindowOperator
 from millstream.operators.windows.windows import TimeWindow
 from millstream.state.kinds import PANES
 from millstream.state.table import BY_PANE, MISSING, about_len

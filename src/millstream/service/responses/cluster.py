@@ -13,7 +13,7 @@ from millstream import __version__
 from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked
 from millstream.jobmaster.view import JobView
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 from millstream.service.responses.jobs import is_over
 from millstream.service.responses.metrics import Value
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from millstream.jobmaster.view import JobView
-from millstream.operators.diagnostics import Insight
-from millstream.operators.vertex import Vertex
+from millstream.operators.diagnostics.subtask_diagnostics import Insight
+from millstream.operators.runtime.vertex import Vertex
 from millstream.service.responses.tasks import progress_of, vertex_id
 
 

@@ -9,9 +9,9 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.view import JobView
-from millstream.operators.io_metrics import SubtaskTraffic
-from millstream.operators.metrics import Marks
-from millstream.operators.vertex import Vertex
+from millstream.operators.diagnostics.io_metrics import SubtaskTraffic
+from millstream.operators.functions.metrics import Marks
+from millstream.operators.runtime.vertex import Vertex
 from millstream.service.responses.tasks import milliseconds, progress_of
 
 Value = int | float | str

@@ -9,7 +9,7 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.masking import masked_text
 from millstream.jobmaster.progress import SubtaskProgress
 from millstream.jobmaster.view import JobView, TaskView
-from millstream.operators.vertex import Vertex
+from millstream.operators.runtime.vertex import Vertex
 
 _NOTHING = SubtaskProgress()
 # The worker of jobs that run in this process, and Flink's word for where a task is that has no worker yet.

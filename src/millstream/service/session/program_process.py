@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import IncurableError
 from millstream.common.job_status import JobStatus
-from millstream.operators.messages import JobPlan
+from millstream.operators.runtime.messages import JobPlan
 from millstream.service.app import make_app
 from millstream.service.archive import Archive
 from millstream.service.archiver import Archiver, put_where_settings_say

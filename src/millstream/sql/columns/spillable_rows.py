@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.operators.budget import Budget
+from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.columns.order import Order, sorted_rows

@@ -13,9 +13,9 @@ import pyarrow as pa
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup
-from millstream.operators.blocks import Block
-from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.partitioners import Append, Partitioner, Place
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.runtime.blocks import Block
+from millstream.operators.runtime.partitioners import Append, Partitioner, Place
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.columns.spillable_rows import Arrangement, WaitingRows

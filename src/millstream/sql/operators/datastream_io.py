@@ -14,7 +14,7 @@ from millstream.common.types import Row, RowKind
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Downstream, Operator
-from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import names_of, to_column, to_python

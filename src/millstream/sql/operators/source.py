@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from millstream.operators.base import Downstream
-from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.source import Dealt, Share, Source, SourceOperator, SourceReader, SplitEnumerator
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch

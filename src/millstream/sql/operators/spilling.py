@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
-from millstream.operators.budget import Budget
+from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.spillable_rows import BINS, InBins, WaitingRows, bins_of, parted
 from millstream.sql.operators.base import EmitsStepByStep

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from millstream.graph.transformations import StreamEnd
-from millstream.operators.partitioners import GlobalPartitioner, Partitioner
+from millstream.operators.runtime.partitioners import GlobalPartitioner, Partitioner
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
-from millstream.operators.partitioners import GlobalPartitioner
+from millstream.operators.runtime.partitioners import GlobalPartitioner
 from millstream.sql.connectors import TableSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.operators.calc import CalcOperator

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
-from millstream.operators.partitioners import ForwardElse
+from millstream.operators.runtime.partitioners import ForwardElse
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.conflicts import ConflictOperator
 from millstream.sql.operators.constraints import ConstraintOperator, constraints_of

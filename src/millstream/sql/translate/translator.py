@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.graph.transformations import Program, StreamEnd, Transformation
 from millstream.operators.base import Operator
-from millstream.operators.partitioners import ForwardElse, GlobalPartitioner, OrderedPartitioner, Partitioner
+from millstream.operators.runtime.partitioners import ForwardElse, GlobalPartitioner, OrderedPartitioner, Partitioner
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.operators.base import ColumnKeyPartitioner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.operators.context import RuntimeContext
+from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Sink, SinkWriter
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink

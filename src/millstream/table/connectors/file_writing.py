@@ -19,7 +19,7 @@ from millstream.datastream.connectors.file_access import FileAccess
 from millstream.datastream.connectors.file_formats import FileShare
 from millstream.datastream.connectors.file_sink import FileSink
 from millstream.datastream.connectors.rolling import RollingPolicy
-from millstream.operators.context import RuntimeContext
+from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import ValidationException

@@ -11,8 +11,8 @@ from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import record
 from millstream.datastream.connectors.sql_database import Connection
 from millstream.datastream.connectors.sql_errors import is_mistake
-from millstream.operators.context import RuntimeContext
-from millstream.operators.failures import shorten
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.sql.columns.batch import INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.values import to_python

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.operators.context import RuntimeContext
+from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Sink, SinkWriter
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink

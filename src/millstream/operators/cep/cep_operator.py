@@ -1,0 +1,298 @@
+"""Pattern matching on a keyed stream: events wait for their time, then go to the automaton of their key.
+
+State of a key, each a row of its own:
+
+    _cep_events   the events that wait: (timestamp, event), in the order in which they came
+    _cep_runs     partial matches, matches that wait, and when to look at the time again (cep.automaton.Runs)
+
+A key with neither has no row. What waits is also in memory in one list for all keys, sorted by time: at a watermark a
+prefix of it is due, and every key gets its part at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from millstream.cep.event_buffer import Alarms, Waiting, WaitingEvents, by_time
+from millstream.cep.functions import Handler
+from millstream.cep.matcher import Comparator
+from millstream.cep.pattern import Pattern
+from millstream.common.errors import InvalidProgramError
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.base import Downstream, Operator, OperatorSetup, make_hashable
+from millstream.operators.cep.pattern_runner import Matching, PatternRuntimeContext, StatesOfPattern, set_alarm
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.codegen.object_reuse import detached
+from millstream.operators.functions.metrics import Counter
+from millstream.operators.functions.output_tag import OutputTag
+from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.windows.window_operator import LATE_DROPPED, LATE_SHOWN
+from millstream.state.descriptors import ValueStateDescriptor
+from millstream.state.kinds import LIST, VALUE
+from millstream.state.table import BY_KEY
+
+EVENTS, RUNS = "_cep_events", "_cep_runs"
+
+
+class PatternOperator(Operator):
+    """Keeps events until their time has come, and then hands them key by key to who looks for patterns."""
+
+    keyed = True
+    uses_key = True
+    emits_later = True
+    tags_outputs = True
+
+    _dropped: Counter
+
+    def __init__(self, comparator: Comparator | None, late_tag: OutputTag | None, processing_time: bool) -> None:
+        self.comparator = comparator
+        self.late_tag = late_tag
+        self.processing_time = processing_time
+
+    # --- to be said by those who look for patterns
+
+    # How the rows of runs are addressed.
+    address = BY_KEY
+
+    def _take_now(self, key: Any, value: Any, now: int) -> None:
+        """Process an event at once."""
+        raise NotImplementedError(f"{type(self).__name__} must say who looks for patterns")
+
+    def _key_of(self, row: Any) -> Any:
+        """Return the key of a row of runs."""
+        return row
+
+    def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
+        """Let keys process their events up to a time; and let that time come for rows of runs."""
+        raise NotImplementedError(f"{type(self).__name__} must say who looks for patterns")
+
+    # --- life
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(replace(setup, context=PatternRuntimeContext(setup.context)))
+        assert setup.state is not None
+        self._state = setup.state
+        self._events = setup.state.table(EVENTS, LIST)
+        self._runs = setup.state.table(RUNS, VALUE, self.address)
+        self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
+        self.late_records: deque[tuple[Any, int, int]] = deque(maxlen=LATE_SHOWN)
+        # What came since the last watermark; the loop appends to it.
+        self._arrived: list[Waiting] = []
+        # What waits, and what has come in this epoch.
+        self._queue = WaitingEvents()
+        self._came: list[Waiting] = []
+        # The keys with events in state.
+        self._written: set[Any] = set()
+        # When to look at which row of runs; with a comparator in processing time, also at which keys' events.
+        self._alarms = Alarms()
+        self._ripe = Alarms()
+        setup.state.when_loaded(self._load)
+
+    def _load(self) -> None:
+        """The state was read anew: make of it what is in memory."""
+        self._arrived.clear()
+        self._came.clear()
+        self._queue.clear()
+        self._alarms.clear()
+        self._ripe.clear()
+        self._written = {key for key, _ in self._events.rows()}
+        waiting = [(stamp, key, event) for key, events in self._events.rows() for stamp, event in events]
+        waiting.sort(key=by_time)
+        self._queue.add(waiting)
+        if self.processing_time:
+            for stamp, key, _ in waiting:
+                self._ripe.set(stamp + 1, key)
+        for row, runs in self._runs.rows():
+            set_alarm(self._alarms, row, runs, self.processing_time)
+
+    def snapshot(self, epoch: int) -> None:
+        super().snapshot(epoch)
+        self._sort_arrived()
+        append, written = self._events.append, self._written.add
+        # What the watermark has reached does not wait any more. By the clock, what does was taken out.
+        reached = MIN_WATERMARK if self.processing_time else self.watermark
+        for stamp, key, event in self._came:
+            if stamp > reached:
+                append(key, (stamp, event))
+                written(key)
+        self._came.clear()
+
+    # --- events
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        assert key is not None
+        make_hashable(w, key)
+        if self.processing_time:
+            value = detached(w, value)
+            w.line(f"{w.bind(self.take, 'take')}({key.name}, {value.name})", self, value.name)
+            return
+        stamp = value.timestamp
+        if stamp is None:
+            w.line(f"{w.bind(self.refuse, 'refuse')}()", self, value.name)
+            return
+        with w.block(f"if {stamp} is None:"):
+            w.line(f"{w.bind(self.refuse, 'refuse')}()", self, value.name)
+        with w.block(f"if {stamp} <= {w.bind(self, 'patterns')}.watermark:"):
+            w.line(f"{w.bind(self.late, 'late')}({value.name}, {stamp})", self, value.name)
+        with w.block("else:"):
+            value = detached(w, value)
+            w.line(f"{w.bind(self._arrived.append, 'wait')}(({stamp}, {key.name}, {value.name}))")
+
+    def refuse(self) -> None:
+        raise InvalidProgramError(
+            "A pattern needs events with timestamps and this one has none: call "
+            "assign_timestamps_and_watermarks(...) before CEP.pattern(...), or look for it in_processing_time()."
+        )
+
+    def late(self, value: Any, timestamp: int) -> None:
+        if timestamp == MIN_WATERMARK:
+            # This is how an event without one looks in a stream that has them.
+            self.refuse()
+        if self.late_tag is not None:
+            self.setup.emit(((self.late_tag, value),), timestamp)
+        else:
+            self._dropped.inc()
+            self.late_records.append((value, timestamp, self.watermark))
+
+    def take(self, key: Any, value: Any) -> None:
+        """In processing time: process an event now, or with a comparator a millisecond later with its likes."""
+        now = self.setup.clock()
+        if self.comparator is not None:
+            self._arrived.append((now, key, value))
+            self._ripe.set(now + 1, key)
+            return
+        self._take_now(key, value, now)
+
+    # --- time
+
+    def on_watermark(self, watermark: int) -> int | None:
+        self.watermark = watermark
+        if not self.processing_time:
+            self._fire(watermark)
+        return watermark
+
+    def on_end_of_key(self) -> None:
+        if self.processing_time:
+            self._fire_by_clock(MAX_WATERMARK)
+            return
+        self.watermark = MAX_WATERMARK
+        self._fire(MAX_WATERMARK)
+        self.watermark = MIN_WATERMARK
+        # All of it was processed.
+        self._came.clear()
+
+    @property
+    def follows_clock(self) -> bool:
+        return self.processing_time
+
+    def next_wake(self) -> int | None:
+        times = [t for t in (self._alarms.next_time(), self._ripe.next_time()) if t is not None]
+        return min(times, default=None) if self.processing_time else None
+
+    def on_processing_time(self) -> None:
+        if self.processing_time:
+            self._fire_by_clock(self.setup.clock())
+
+    def _fire(self, watermark: int) -> None:
+        """Event time has come this far: each key gets its events, or the time alone."""
+        self._sort_arrived()
+        events: dict[Any, list[tuple[int, Any]]] = {}
+        due = self._queue.take(watermark)
+        for stamp, key, event in due:
+            mine = events.get(key)
+            if mine is None:
+                events[key] = [(stamp, event)]
+            else:
+                mine.append((stamp, event))
+        if due:
+            self._written_no_longer(events, watermark)
+        self._fire_keys(events, list(self._alarms.take(watermark)), watermark)
+
+    def _fire_by_clock(self, now: int) -> None:
+        rows, ripe = list(self._alarms.take(now)), dict.fromkeys(self._ripe.take(now))
+        if not rows and not ripe:
+            return
+        self._sort_arrived()
+        # A key that is looked at for one reason gets all its events.
+        events: dict[Any, list[tuple[int, Any]]] = {key: [] for key in (*ripe, *map(self._key_of, rows))}
+        others: list[Waiting] = []
+        for waiting in self._queue.take(MAX_WATERMARK):
+            if waiting[1] in events:
+                events[waiting[1]].append((waiting[0], waiting[2]))
+            else:
+                others.append(waiting)
+        self._queue.add(others)
+        self._came = [e for e in self._came if e[1] not in events]
+        self._written_no_longer(events, MAX_WATERMARK)
+        self._fire_keys(events, rows, now)
+
+    def _sort_arrived(self) -> None:
+        arrived = self._arrived
+        if arrived:
+            came = sorted(arrived, key=by_time)
+            arrived.clear()
+            self._came += came
+            self._queue.add(came)
+
+    def _written_no_longer(self, keys: Iterable[Any], until: int) -> None:
+        """Events of keys up to a time no longer wait: take them out of what is written."""
+        table, written = self._events, self._written
+        if not written:
+            return
+        for key in keys:
+            if key in written:
+                waited = table.get(key)
+                left = [e for e in waited if e[0] > until]
+                if not left:
+                    table.remove(key)
+                    written.discard(key)
+                elif len(left) < len(waited):
+                    table.put(key, left)
+
+
+class CepOperator(PatternOperator):
+    """Looks for a pattern in the events of each key."""
+
+    identity = "cep"
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        handler: Handler,
+        comparator: Comparator | None,
+        late_tag: OutputTag | None,
+        processing_time: bool,
+    ) -> None:
+        super().__init__(comparator, late_tag, processing_time)
+        self.pattern = pattern
+        self.handler = handler
+
+    def functions(self) -> list[UserFunction]:
+        return [UserFunction(f, None) for f in self.handler.functions]
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        # Lets a checkpoint say which states the runs in it can be in.
+        self._state.handle(ValueStateDescriptor(RUNS, StatesOfPattern(self.pattern)))
+        self._matching = Matching(
+            self.pattern, self.handler, self.comparator, self.setup, self._runs, self._alarms, self.processing_time
+        )
+
+    def open(self) -> None:
+        super().open()
+        self._matching.open_conditions()
+
+    def close(self) -> None:
+        super().close()
+        self._matching.close_conditions()
+
+    def _take_now(self, key: Any, value: Any, now: int) -> None:
+        self._matching.event(key, key, value, now)
+
+    def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
+        for key in rows:
+            events.setdefault(key, [])
+        self._matching.fire(zip(events, events, events.values(), strict=True), now)

@@ -1,0 +1,141 @@
+"""Patterns that come, change and go while the job runs.
+
+A second stream, which reaches every subtask, carries them. Those in force are state of the operator, so a restart goes
+on with the same; each has its own runs, in rows (key, id), and none knows of the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.cep.dynamic import PatternProcessor, Removed
+from millstream.cep.matcher import Comparator
+from millstream.common.errors import InvalidProgramError
+from millstream.operators.base import Downstream, OperatorSetup
+from millstream.operators.cep.cep_operator import PatternOperator
+from millstream.operators.cep.pattern_runner import Matching
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.functions.operator_state import OperatorStateStore
+from millstream.operators.functions.output_tag import OutputTag
+from millstream.state.descriptors import MapStateDescriptor
+from millstream.state.table import BY_NAMESPACE
+
+PATTERNS = "_cep_patterns"
+
+
+class DynamicCepOperator(PatternOperator):
+    """Looks for the patterns in force; the second input says which these are."""
+
+    identity = "dynamic-cep"
+
+    inputs = 2
+    has_operator_state = True
+    address = BY_NAMESPACE
+
+    def __init__(self, comparator: Comparator | None, late_tag: OutputTag | None, processing_time: bool) -> None:
+        super().__init__(comparator, late_tag, processing_time)
+        self._matchings: dict[Any, Matching] = {}
+        self._is_open = False
+
+    # --- life
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        assert setup.operator_state is not None
+        self._known = OperatorStateStore(setup.operator_state).get_broadcast_state(MapStateDescriptor(PATTERNS))
+        setup.operator_state.when_loaded(self._load_patterns)
+
+    def open(self) -> None:
+        self._is_open = True
+        for matching in self._matchings.values():
+            self._open(matching)
+
+    def close(self) -> None:
+        self._is_open = False
+        for matching in self._matchings.values():
+            self._close(matching)
+
+    def _open(self, matching: Matching) -> None:
+        matching.handler.open(self.setup.context)
+        matching.open_conditions()
+
+    def _close(self, matching: Matching) -> None:
+        matching.handler.close()
+        matching.close_conditions()
+
+    def _load_patterns(self) -> None:
+        """The state was read anew: look for what is in it."""
+        for known in list(self._matchings):
+            self._drop(known)
+        for processor in self._known.values():
+            self._adopt(processor)
+
+    # --- patterns
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        if input_index == 0:
+            super().code(w, input_index, value, key, downstream)
+        else:
+            w.line(f"{w.bind(self.change, 'change')}({value.name})", self, value.name)
+
+    def change(self, what: Any) -> None:
+        """Take over, replace or forget a pattern."""
+        if isinstance(what, Removed):
+            if what.id in self._matchings:
+                self._forget(what.id)
+                self._known.remove(what.id)
+        elif isinstance(what, PatternProcessor):
+            before = self._known.get(what.id)
+            if before is not None and before.version >= what.version:
+                return
+            if before is not None:
+                self._forget(what.id)
+            self._known.put(what.id, what)
+            self._adopt(what)
+        else:
+            raise InvalidProgramError(
+                "The second stream of CEP.dynamic_patterns(...) carries PatternProcessor(...) and Removed(id), and "
+                f"this is {shorten(what)}."
+            )
+
+    def _forget(self, known: Any) -> None:
+        self._drop(known)
+        for row in [row for row, _ in self._runs.rows() if row[1] == known]:
+            self._runs.remove(row)
+
+    def _drop(self, known: Any) -> None:
+        matching = self._matchings.pop(known)
+        if self._is_open:
+            self._close(matching)
+
+    def _adopt(self, processor: PatternProcessor) -> None:
+        matching = self._matchings[processor.id] = Matching(
+            processor.pattern,
+            processor.handler(),
+            self.comparator,
+            self.setup,
+            self._runs,
+            self._alarms,
+            self.processing_time,
+        )
+        if self._is_open:
+            self._open(matching)
+
+    # --- events
+
+    def _key_of(self, row: Any) -> Any:
+        return row[0]
+
+    def _take_now(self, key: Any, value: Any, now: int) -> None:
+        for known, matching in self._matchings.items():
+            matching.event((key, known), key, value, now)
+
+    def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
+        for known, matching in self._matchings.items():
+            matching.fire((((key, known), key, mine) for key, mine in events.items() if mine), now)
+        for row in rows:
+            key, known = row
+            # One that is gone may have left an alarm, and one with events has seen the time.
+            if known in self._matchings and not events.get(key):
+                self._matchings[known].fire([(row, key, [])], now)

@@ -1,0 +1,177 @@
+"""Arithmetic on a range of ints: a column at a time, before the loop.
+
+A sequence of numbers comes as ranges, and what functions do with its numbers at first is often arithmetic. Where it is
+proven, from the numbers' bounds, that no result and nothing in between leaves 64 bits and that nothing is divided by
+zero, a function's text means for a column of numpy's what it means for each of its numbers. What goes on into the loop
+are Python's own ints and booleans.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType
+from typing import Any
+
+from millstream.common.inferred_types import ANYTHING, Fixed, Shape, Some, Whole, within
+from millstream.operators.codegen.code_writer import CodeWriter, Var
+from millstream.operators.codegen.inline import inline, is_expression
+from millstream.operators.codegen.return_types import Inference
+
+# Fewer numbers than this are quicker in a loop.
+FEWEST = 100
+
+_LONG = Whole(-(2**63), 2**63 - 1)
+_OPERATORS = frozenset(["+", "-", "*", "//", "%", "&"])
+_LOADS = frozenset(["LOAD_FAST", "LOAD_FAST_LOAD_FAST", "LOAD_CONST", "LOAD_DEREF"])
+_CONSTANT = re.compile(r"\(-?\d+\)")
+_NAME = re.compile(r"[^\W\d]\w*")
+
+Loop = Callable[[Iterable[Any]], None]
+
+
+class _Proof(Inference):
+    """Runs the bytecode of a function on shapes, as long as columns do the same as numbers."""
+
+    def __init__(self, function: FunctionType, arguments: list[Shape]) -> None:
+        super().__init__(function, arguments)
+        self.holds = True
+
+    def step(self, i: dis.Instruction) -> None:
+        self.holds = self.holds and self._is_plain(i)
+        super().step(i)
+        made = self.stack[-1]
+        parts = made.members if isinstance(made, Fixed) else (made,)
+        self.holds = self.holds and all(_is_long(p) or _is_truth(p) for p in parts)
+
+    def _is_plain(self, i: dis.Instruction) -> bool:
+        if i.opname in _LOADS or i.opname in ("BUILD_TUPLE", "BINARY_SUBSCR"):
+            return True
+        if i.opname == "UNARY_NEGATIVE":
+            return _is_long(self.stack[-1])
+        if i.opname not in ("BINARY_OP", "COMPARE_OP") or not all(map(_is_long, self.stack[-2:])):
+            return False
+        return i.opname == "COMPARE_OP" or (i.argrepr in _OPERATORS and not self._may_divide_by_zero(i.argrepr))
+
+    def _may_divide_by_zero(self, operator: str) -> bool:
+        return operator in ("//", "%") and within(Whole(0, 0), self.stack[-1])
+
+
+def _is_long(shape: Shape) -> bool:
+    return isinstance(shape, Whole) and within(shape, _LONG)
+
+
+def _is_truth(shape: Shape) -> bool:
+    return isinstance(shape, Some) and shape.kind is bool
+
+
+def works_on_columns(function: Any, argument: Shape) -> bool:
+    """Tell whether a function's text does with columns what the function does with their numbers.
+
+    Args:
+        function: a user's function of one argument.
+        argument: the shape of what it is given: numbers, or tuples of them.
+    """
+    arguments = [argument]
+    if isinstance(function, MethodType):
+        function, arguments = function.__func__, [ANYTHING, argument]
+    if not isinstance(function, FunctionType) or not is_expression(function, len(arguments)):
+        return False
+    if any(i.opname == "RETURN_CONST" for i in dis.get_instructions(function.__code__)):
+        return False
+    proof = _Proof(function, arguments)
+    proof.run()
+    return proof.holds
+
+
+class Columns:
+    """The lines before the loop, and what they have made of the numbers so far.
+
+    Args:
+        w: what writes them.
+        source: the shape of the numbers.
+    """
+
+    def __init__(self, w: CodeWriter, source: Whole) -> None:
+        self._w = w
+        self._names = {"x"}
+        self.value = Var("x", None, detached=True, shape=source)
+        w.line(f"x = {w.bind(_column_of(), 'column')}(batch)")
+
+    def map(self, operator: Any, function: Callable[..., Any]) -> bool:
+        """Write the lines of a map; tell whether that can be done."""
+        w, value = self._w, self.value
+        texts = self._texts(function)
+        # Constants need no column, but something must be counted.
+        if not all(self._is_column(t) or _CONSTANT.fullmatch(t) for t in texts) or not any(map(self._is_column, texts)):
+            return False
+        out = w.var()
+        w.assign(out, operator, value.name, function, value.name)
+        self._names.update(m for m in w.members(out) or (out,) if not _CONSTANT.fullmatch(m))
+        self.value = value.renamed(out, True, w.result(function, value.shape))
+        return True
+
+    def filter(self, function: Callable[..., Any]) -> bool:
+        """Write the lines of a filter; tell whether that can be done."""
+        w = self._w
+        texts = self._texts(function)
+        if len(texts) != 1 or not self._is_column(texts[0]):
+            return False
+        kept = w.var("kept")
+        is_truth = _is_truth(w.result(function, self.value.shape))
+        w.line(f"{kept} = {texts[0]}" if is_truth else f"{kept} = {texts[0]} != 0")
+        for name in self._travelling():
+            w.line(f"{name} = {name}[{kept}]")
+        return True
+
+    def _texts(self, function: Callable[..., Any]) -> tuple[str, ...]:
+        """Return what a function makes of the value: a text, or several for a tuple; none if columns will not do."""
+        if not works_on_columns(function, self.value.shape):
+            return ()
+        found = inline(function, [self.value.name], self._w.bind, self._w.member)
+        return () if found is None else found.members or (found.text,)
+
+    def head(self) -> tuple[str, Var]:
+        """Return the head of the loop over what has been made, and the record in it."""
+        w, value = self._w, self.value
+        variables = {name: w.var("m") for name in self._travelling()}
+        members, lists = w.members(value.name), ", ".join(f"{name}.tolist()" for name in variables)
+        out = variables.get(value.name) or w.var()
+        if members is not None:
+            w.tuple_of(out, tuple(variables.get(m, m) for m in members))
+        over = lists if len(variables) == 1 else f"zip({lists})"
+        return f"for {', '.join(variables.values())} in {over}:", value.renamed(out, True, value.shape)
+
+    def _travelling(self) -> list[str]:
+        """Return the names of the columns that the record is made of."""
+        members = self._w.members(self.value.name) or (self.value.name,)
+        return [m for m in dict.fromkeys(members) if m in self._names]
+
+    def _is_column(self, text: str) -> bool:
+        return not self._names.isdisjoint(_NAME.findall(text))
+
+
+def _column_of() -> Callable[[range], Any]:
+    """Return what makes a column of a range."""
+    # Here, because it takes longer to import than many a short job.
+    import numpy as np
+
+    return lambda numbers: np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
+
+
+def chosen(columns: Loop, loop: Loop, shape: Whole) -> Loop:
+    """Return what takes a batch by columns, where it is a range of numbers within the shape, and else by a loop.
+
+    The numbers may be others than the program says: of a sequence that another one began.
+    """
+    low, high = shape.low, shape.high
+    assert low is not None and high is not None
+
+    def run(batch: Iterable[Any]) -> None:
+        if isinstance(batch, range) and len(batch) >= FEWEST and low <= batch[0] <= batch[-1] <= high:
+            columns(batch)
+        else:
+            loop(batch)
+
+    return run

@@ -1,0 +1,148 @@
+"""Tells from a function's bytecode what its results are, given what its arguments are.
+
+`lambda x: (x % 10, 1)` makes of an int a pair of ints below 10 and 1: whoever declares that as its type need not have
+it looked at. Only functions that `operators/codegen/inline.py` could write out are read; of any other nothing is known.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import sys
+from functools import reduce
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from millstream.common.inferred_types import ANYTHING, TRUTH, Fixed, Shape, either, shape_of
+from millstream.operators.codegen.inline import REFERENCES_OF_ONE_OWNER, SILENT, is_expression
+from millstream.operators.codegen.operator_types import binary, compared, subscript, unary
+
+
+def result_of(function: Any, arguments: list[Shape]) -> Shape:
+    """Return the shape of what a function returns for arguments of these shapes."""
+    if isinstance(function, MethodType):
+        return result_of(function.__func__, [ANYTHING, *arguments])
+    if not isinstance(function, FunctionType) or not is_expression(function, len(arguments)):
+        return ANYTHING
+    return Inference(function, arguments).run()
+
+
+def elements_of(function: Any) -> Shape:
+    """Return the shape of every element that a function yields, or has in the list comprehension that it returns.
+
+    Only tuples are told, as `yield word, 1` and `[(w, 1) for w in words]` make them, and their constants.
+    """
+    if isinstance(function, MethodType):
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        return ANYTHING
+    steps = list(dis.get_instructions(function.__code__))
+    if function.__code__.co_flags & inspect.CO_GENERATOR:
+        return _handed_over(steps, "YIELD_VALUE")
+    made = _comprehension(steps)
+    return ANYTHING if made is None else _handed_over(list(dis.get_instructions(made)), "LIST_APPEND")
+
+
+def _comprehension(steps: list[dis.Instruction]) -> CodeType | None:
+    """Return the code of the list comprehension that is all that a function returns, as Python 3.11 compiles it."""
+    codes = [i.argval for i in steps if i.opname == "LOAD_CONST" and isinstance(i.argval, CodeType)]
+    ends = [i.opname for i in steps[-4:]]
+    once = sum(i.opname == "RETURN_VALUE" for i in steps) == 1 and not any(i.is_jump_target for i in steps)
+    if len(codes) != 1 or codes[0].co_name != "<listcomp>" or not once:
+        return None
+    return codes[0] if ends == ["GET_ITER", "PRECALL", "CALL", "RETURN_VALUE"] else None
+
+
+def _handed_over(steps: list[dis.Instruction], operation: str) -> Shape:
+    """Return the shape of all values that an operation takes."""
+    if any(i.opname == "GET_YIELD_FROM_ITER" for i in steps):
+        return ANYTHING
+    found = [_tuple_before(steps, at) for at, i in enumerate(steps) if i.opname == operation]
+    return reduce(either, found) if found else ANYTHING
+
+
+def _tuple_before(steps: list[dis.Instruction], at: int) -> Shape:
+    build = steps[at - 1]
+    if build.opname != "BUILD_TUPLE":
+        return ANYTHING
+    start = at - 1 - (build.arg or 0)
+    members = steps[max(start, 0) : at - 1]
+    # Nobody comes to these steps but through the first of them.
+    straight = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : at + 1])
+    if not straight or any(i.opname not in ("LOAD_FAST", "LOAD_CONST") for i in members):
+        return ANYTHING
+    return Fixed(tuple(shape_of(i.argval) if i.opname == "LOAD_CONST" else ANYTHING for i in members))
+
+
+class Inference:
+    """Runs the bytecode of one function on shapes instead of values."""
+
+    def __init__(self, function: FunctionType, arguments: list[Shape]) -> None:
+        self._function = function
+        self._variables = dict(zip(function.__code__.co_varnames, arguments, strict=False))
+        self.stack: list[Shape] = []
+
+    def run(self) -> Shape:
+        for instruction in dis.get_instructions(self._function.__code__):
+            if instruction.opname == "RETURN_CONST":
+                return shape_of(instruction.argval)
+            if instruction.opname == "RETURN_VALUE":
+                return self.stack.pop()
+            if instruction.opname not in SILENT:
+                self.step(instruction)
+        return ANYTHING
+
+    def step(self, i: dis.Instruction) -> None:
+        name, push, pop = i.opname, self.stack.append, self.stack.pop
+        if name == "LOAD_FAST":
+            push(self._variables[i.argval])
+        elif name == "LOAD_FAST_LOAD_FAST":
+            self.stack += [self._variables[v] for v in i.argval]
+        elif name == "LOAD_CONST":
+            push(shape_of(i.argval))
+        elif name == "LOAD_DEREF":
+            push(self._free_variable(i.argval))
+        elif name == "LOAD_GLOBAL":
+            # It may be another one by the time it is read.
+            push(ANYTHING)
+        elif name == "LOAD_ATTR":
+            pop()
+            push(ANYTHING)
+        elif name == "BINARY_SUBSCR":
+            index = pop()
+            push(subscript(pop(), index))
+        elif name == "BUILD_TUPLE":
+            push(Fixed(self._take(i.arg or 0)))
+        elif name == "BUILD_LIST":
+            self._take(i.arg or 0)
+            push(ANYTHING)
+        elif name.startswith("UNARY_"):
+            push(unary(name, pop()))
+        elif name != "TO_BOOL":  # the `not` behind it asks the same
+            self._infix(i)
+
+    def _infix(self, i: dis.Instruction) -> None:
+        right, left = self.stack.pop(), self.stack.pop()
+        if i.opname == "BINARY_OP":
+            self.stack.append(binary(i.argrepr, left, right))
+        else:
+            self.stack.append(compared(left, right) if i.opname == "COMPARE_OP" else TRUTH)
+
+    def _take(self, count: int) -> tuple[Shape, ...]:
+        at = len(self.stack) - count
+        taken = tuple(self.stack[at:])
+        del self.stack[at:]
+        return taken
+
+    def _free_variable(self, name: str) -> Shape:
+        free, closure = self._function.__code__.co_freevars, self._function.__closure__
+        if name not in free or closure is None:
+            return ANYTHING
+        cell = closure[free.index(name)]
+        # One that another function has too may be set by it.
+        if sys.getrefcount(cell) != REFERENCES_OF_ONE_OWNER:
+            return ANYTHING
+        try:
+            return shape_of(cell.cell_contents)
+        except ValueError:  # not set
+            return ANYTHING

@@ -1,0 +1,58 @@
+"""A user's function inside an operator: a plain callable or an object with open and close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from millstream.operators.functions.context import RuntimeContext
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def not_overridden(method: F) -> F:
+    """Mark a method of a base class that need not be called: it does nothing until it is overridden."""
+    method.is_default = True  # type: ignore[attr-defined]
+    return method
+
+
+class UserFunction:
+    """Holds a function of the user's and the method by which it is called (None: it is itself callable)."""
+
+    __slots__ = ("function", "method")
+
+    def __init__(self, function: Any, method: str | None) -> None:
+        self.function = function
+        self.method = method
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The callable that processes one record."""
+        return self.function if self.method is None else getattr(self.function, self.method)  # type: ignore[no-any-return]
+
+    @property
+    def has_life(self) -> bool:
+        """Whether the function wants to be opened and closed, and so may use state."""
+        return self.method is not None or hasattr(self.function, "open")
+
+    @property
+    def is_checkpointed(self) -> bool:
+        """Whether the function puts state of its own away at the end of an epoch (CheckpointedFunction)."""
+        return hasattr(self.function, "snapshot_state") and hasattr(self.function, "initialize_state")
+
+    def overrides(self, method: str) -> bool:
+        """Tell whether the function has a method that does something."""
+        found = getattr(self.function, method, None)
+        return found is not None and not getattr(found, "is_default", False)
+
+    def open(self, context: RuntimeContext) -> None:
+        if self.has_life and hasattr(self.function, "open"):
+            self.function.open(context)
+
+    def close(self) -> None:
+        if self.has_life and hasattr(self.function, "close"):
+            self.function.close()
+
+    def __str__(self) -> str:
+        target = self.function
+        return str(getattr(target, "__qualname__", type(target).__qualname__))

@@ -1,0 +1,362 @@
+"""Blocks and frames: how a batch of elements travels between subtasks.
+
+A block holds records of one layout and the control elements between them. A frame is a block, or anything else one
+slot has to say to another, with an address in front. A message is frames end to end: what Spark's shuffle moves,
+as opaque bytes.
+
+That a block is a flat list is known here and nowhere else. Records as Arrow columns would be another layout with a
+block of its own, beside `Layout` and `Block` and with their methods; which layout an edge has is said where the edge
+is made (`graph/job_graph.py`).
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, cached_property
+from typing import Any, Protocol
+
+from millstream.common.fast_dataclass import record
+from millstream.common.inferred_types import ANYTHING, Anything, Fixed, Shape, constant, shape_of
+from millstream.common.pickles import dump
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+
+# Control elements: (number of records before it, kind, value)
+Control = tuple[int, int, int]
+WATERMARK = 0
+END_OF_INPUT = 1
+# Nothing is to be expected from this channel for now; the next watermark ends that.
+IDLE = 2
+
+# Key, value and timestamp; None for a key or timestamp that the layout does not carry.
+Record = tuple[Any, Any, int | None]
+
+_FRAME = struct.Struct(">IHIIII")
+
+# Longer tuples are not taken apart: one is quicker handed on as it is than put together from so many.
+_MOST_MEMBERS = 8
+
+
+@record(frozen=True)
+class Pieces:
+    """How a sender that knows its records to be tuples of so many members takes them apart.
+
+    Attributes:
+        constants: for each member the int that it always is, None for one that travels.
+        timestamp: the member that is also the record's timestamp, None if none is.
+    """
+
+    constants: tuple[int | None, ...]
+    timestamp: int | None = None
+
+    @classmethod
+    def of(cls, shape: Shape, timestamp: int | None) -> Pieces | None:
+        """Return how records of a shape are taken apart, None if that shape is not one of tuples."""
+        if not isinstance(shape, Fixed) or shape.null or not 0 < len(shape.members) <= _MOST_MEMBERS:
+            return None
+        constants = [constant(m) for m in shape.members]
+        if None not in constants:
+            # A record of nothing could not be counted.
+            constants[0] = None
+        return cls(tuple(constants), timestamp)
+
+    @cached_property
+    def sent(self) -> list[int]:
+        """The members that travel."""
+        return [i for i, value in enumerate(self.constants) if value is None]
+
+    def shape(self, known: Shape) -> Shape:
+        """Return what is known of the records, from what was known without."""
+        members = [ANYTHING if c is None else shape_of(c) for c in self.constants]
+        if isinstance(known, Fixed) and len(known.members) == len(members):
+            members = [k if isinstance(m, Anything) else m for m, k in zip(members, known.members, strict=True)]
+        return Fixed(tuple(members))
+
+
+@record(frozen=True)
+class Layout:
+    """What an edge carries of each record, and how that lies in a block: key, value, timestamp, then the next record.
+
+    Attributes:
+        has_key: whether the key travels with the record. One that is only a part of the record is cheaper found anew.
+        has_timestamp: whether the timestamp travels with the record.
+        pieces: how the value is taken apart, None for one that travels whole. Every sender decides that for itself and
+            says it in its blocks.
+    """
+
+    has_key: bool
+    has_timestamp: bool
+    pieces: Pieces | None = None
+
+    @cached_property
+    def _stride(self) -> int:
+        """How many list items one record takes."""
+        value = 1 if self.pieces is None else len(self.pieces.sent)
+        return self.has_key + value + self._stamp_travels
+
+    @property
+    def _stamp_travels(self) -> bool:
+        """Whether the timestamp is an item of its own."""
+        return self.has_timestamp and (self.pieces is None or self.pieces.timestamp is None)
+
+    def new_block(self) -> Block:
+        """Return a block that holds nothing yet."""
+        return Block(self, [], [])
+
+    def block_of(self, records: Iterable[Record]) -> Block:
+        """Return a block of records."""
+        items: list[Any] = []
+        for key, value, timestamp in records:
+            if self.has_key:
+                items.append(key)
+            items += [value] if self.pieces is None else [value[i] for i in self.pieces.sent]
+            if self._stamp_travels:
+                items.append(timestamp)
+        return Block(self, items, [])
+
+    def decode(self, body: bytes | memoryview) -> Block:
+        """Read what `Block.encode` wrote with this layout, or this one and pieces."""
+        items, controls, *pieces = pickle.loads(body)
+        return Block(_layout(self.has_key, self.has_timestamp, *pieces) if pieces else self, items, controls)
+
+    def count(self, block: Block, at: int, end: int) -> int:
+        """Return how many records there are between two places of a block, as those who watch a job count them."""
+        return end - at
+
+    def full(self, blocks: list[Block], records: int) -> list[int]:
+        """Return the places of the blocks that hold so many records or more."""
+        # In one go: it is asked of all buckets after every batch.
+        limit = records * self._stride
+        return [i for i, block in enumerate(blocks) if len(block._items) >= limit]
+
+    def append_code(self, w: CodeWriter, append: str, key: str | None, value: Var) -> None:
+        """Write how a record gets into a block, whose `Block.append` is in a variable."""
+        if self.has_key:
+            w.line(f"{append}({key})")
+        for text in [value.name] if self.pieces is None else self._texts(w, value.name, self.pieces):
+            w.line(f"{append}({text})")
+        if self._stamp_travels:
+            w.line(f"{append}({value.timestamp})")
+
+    def _texts(self, w: CodeWriter, name: str, pieces: Pieces) -> list[str]:
+        """Return the texts of the members that travel."""
+        return [w.member(name, i) or f"{name}[{i}]" for i in pieces.sent]
+
+    @contextmanager
+    def loop(self, w: CodeWriter) -> Iterator[tuple[Key | None, Var]]:
+        """Write the head of the loop over a block, whose `Block.content` is in the variable `batch`.
+
+        What is written inside the `with` is the loop's body; it is given the record and, if that came along, its key.
+        """
+        values = ["x"] if self.pieces is None else [f"x{i}" for i in self.pieces.sent]
+        names = ["k"] * self.has_key + values + ["t"] * self._stamp_travels
+        head = f"for {names[0]} in batch:"
+        if len(names) > 1:
+            w.line("it = iter(batch)")
+            head = f"for {', '.join(names)} in zip({', '.join(['it'] * len(names))}):"
+        with w.block(head):
+            key = Key("k", hashable=True) if self.has_key else None
+            yield key, self._value(w)
+
+    def _value(self, w: CodeWriter) -> Var:
+        stamp = "t" if self.has_timestamp else None
+        if self.pieces is None:
+            return Var("x", stamp, detached=True)
+        members = [f"x{i}" if c is None else f"({c})" for i, c in enumerate(self.pieces.constants)]
+        w.tuple_of("x", tuple(members))
+        if not self._stamp_travels and self.pieces.timestamp is not None and self.has_timestamp:
+            stamp = members[self.pieces.timestamp]
+        return Var("x", stamp, detached=True)
+
+
+# One for all blocks, since loops are looked up by it.
+@cache
+def _layout(has_key: bool, has_timestamp: bool, constants: tuple[int | None, ...], timestamp: int | None) -> Layout:
+    return Layout(has_key, has_timestamp, Pieces(constants, timestamp))
+
+
+# A block of batches is sent when it has about so many rows, or bytes.
+_BLOCK_ROWS = 1 << 16
+_BLOCK_BYTES = 1 << 20
+
+
+@record(frozen=True)
+class BatchLayout(Layout):
+    """The layout of records that are batches of rows: what counts is how many rows there are."""
+
+    def count(self, block: Block, at: int, end: int) -> int:
+        return sum(map(len, block._items[at * self._stride : end * self._stride : self._stride]))
+
+    def full(self, blocks: list[Block], records: int) -> list[int]:
+        return [i for i, block in enumerate(blocks) if block._items and self._is_full(block)]
+
+    def _is_full(self, block: Block) -> bool:
+        return (
+            self.count(block, 0, len(block)) >= _BLOCK_ROWS
+            or sum(batch.nbytes for batch in block._items[:: self._stride]) >= _BLOCK_BYTES
+        )
+
+
+class Block:
+    """Records of one layout, and the control elements between them."""
+
+    __slots__ = ("_controls", "_items", "_stride", "layout")
+
+    def __init__(self, layout: Layout, items: list[Any], controls: list[Control]) -> None:
+        self.layout = layout
+        self._stride = layout._stride
+        self._items = items
+        self._controls = controls
+
+    def __len__(self) -> int:
+        """Return how many records it holds."""
+        return len(self._items) // self._stride
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds neither a record nor a control element."""
+        return not self._items and not self._controls
+
+    @property
+    def append(self) -> Callable[[Any], None]:
+        """What the lines of `Layout.append_code` call; good for as long as the block is."""
+        return self._items.append
+
+    @property
+    def content(self) -> Any:
+        """What the loop of `Layout.loop` runs over."""
+        return self._items
+
+    @property
+    def width(self) -> int:
+        """How many items of its content a record takes."""
+        return self._stride
+
+    def add_control(self, kind: int, value: int) -> None:
+        """Put a control element behind the records there are."""
+        self._controls.append((len(self), kind, value))
+
+    def columns(self) -> tuple[list[Any], list[Any], list[int | None]]:
+        """Return the keys, the values and the timestamps of the records."""
+        layout, items, stride = self.layout, self._items, self._stride
+        keys = items[::stride] if layout.has_key else [None] * len(self)
+        if layout.pieces is None:
+            timestamps = items[stride - 1 :: stride] if layout.has_timestamp else [None] * len(self)
+            return keys, items[layout.has_key :: stride], timestamps
+        return keys, *self._put_together(layout.pieces)
+
+    def _put_together(self, pieces: Pieces) -> tuple[list[Any], list[int | None]]:
+        """Return the values and the timestamps of records that were taken apart."""
+        layout, items, stride, count = self.layout, self._items, self._stride, len(self)
+        columns: list[list[Any]] = [[value] * count for value in pieces.constants]
+        for at, member in enumerate(pieces.sent, int(layout.has_key)):
+            columns[member] = items[at::stride]
+        timestamps: list[Any] = [None] * count
+        if layout.has_timestamp:
+            timestamps = items[stride - 1 :: stride] if pieces.timestamp is None else columns[pieces.timestamp]
+        return list(zip(*columns, strict=True)), timestamps
+
+    def records(self) -> Iterator[Record]:
+        """Return the records, one by one."""
+        return zip(*self.columns(), strict=True)
+
+    @property
+    def controls(self) -> Sequence[Control]:
+        """Its control elements, in order."""
+        return self._controls
+
+    def part(self, start: int, end: int) -> Block:
+        """Return some of its records, without the control elements."""
+        whole = start == 0 and end == len(self)
+        return Block(self.layout, self._items if whole else self._items[start * self._stride : end * self._stride], [])
+
+    def rest(self, at: int, controls: int) -> Block:
+        """Return what is left of it behind so many records and control elements."""
+        left = [(place - at, kind, value) for place, kind, value in self._controls[controls:]]
+        return Block(self.layout, self._items[at * self._stride :], left)
+
+    def halves(self) -> tuple[Block, Block]:
+        """Return the first half of its records and the second, with the control elements that are among them."""
+        middle = len(self) // 2
+        first, second = self.part(0, middle), self.part(middle, len(self))
+        first._controls += [c for c in self._controls if c[0] <= middle]
+        second._controls += [(n - middle, kind, value) for n, kind, value in self._controls if n > middle]
+        return first, second
+
+    def encode(self) -> bytes:
+        """Write it, for `Layout.decode` to read."""
+        pieces = self.layout.pieces
+        if pieces is None:
+            return dump((self._items, self._controls))
+        return dump((self._items, self._controls, pieces.constants, pieces.timestamp))
+
+    def clear(self) -> None:
+        """Take out all there is; `append` still adds to it."""
+        self._items.clear()
+        self._controls.clear()
+
+
+class Stored(Protocol):
+    """A block that is not in memory."""
+
+    def __len__(self) -> int:
+        """Return how many bytes it has."""
+        ...
+
+    def __bytes__(self) -> bytes:
+        """Read it."""
+        ...
+
+
+Body = bytes | memoryview | Stored
+
+
+def in_memory(body: Body) -> bytes | memoryview:
+    """Return a block, read if it is not in memory."""
+    return body if isinstance(body, (bytes, memoryview)) else bytes(body)
+
+
+@record(frozen=True)
+class Frame:
+    """An addressed piece of a message.
+
+    Attributes:
+        level: the level it is for; a level that is passed on the way hands it on unread.
+        slot: the slot it is for.
+        edge: the edge it belongs to, or ACK_EDGE.
+        channel: the sending subtask.
+        number: its place among the frames of that channel in this epoch.
+        body: the block.
+    """
+
+    level: int
+    slot: int
+    edge: int
+    channel: int
+    number: int
+    body: Body
+
+
+# The address of acknowledgements on their way to the last level.
+ACK_EDGE = 0xFFFFFFFF
+
+
+def join_frames(frames: Iterable[Frame]) -> bytes:
+    """Write frames into one message."""
+    parts: list[bytes | memoryview] = []
+    for f in frames:
+        parts.append(_FRAME.pack(len(f.body), f.level, f.slot, f.edge, f.channel, f.number))
+        parts.append(in_memory(f.body))
+    return b"".join(parts)
+
+
+def split_frames(message: bytes) -> Iterator[Frame]:
+    """Read the frames of a message without copying their bodies."""
+    view, position, end = memoryview(message), 0, len(message)
+    while position < end:
+        length, level, slot, edge, channel, number = _FRAME.unpack_from(message, position)
+        position += _FRAME.size
+        yield Frame(level, slot, edge, channel, number, view[position : position + length])
+        position += length

@@ -1,0 +1,272 @@
+"""A chain: the operators of one vertex, compiled into one function for each input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millstream.common.call_site import labelled
+from millstream.common.inferred_types import ANYTHING, within
+from millstream.common.typeinfo import TypeInformation
+from millstream.operators.base import Operator
+from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
+from millstream.operators.codegen.coercion_codegen import made_to_fit
+from millstream.operators.codegen.object_reuse import detached, keeps_nothing
+from millstream.operators.codegen.range_vectorizer import Columns, chosen
+from millstream.operators.functions.output_tag import OutputTag
+from millstream.operators.runtime.blocks import Layout
+from millstream.operators.runtime.partitioners import KeyPartitioner
+from millstream.operators.runtime.record_writer import Edge, EdgeWriter
+from millstream.operators.sink import InvokeOperator
+from millstream.operators.source import SourceOperator
+
+
+@dataclass
+class ChainNode:
+    """An operator in its chain, and where its output goes.
+
+    Attributes:
+        id: the operator's id: 32 hexadecimal digits, the same in every run of the same program.
+        name: what the user sees.
+        uid: the uid the user gave, or None.
+        type_info: the declared type of the main output, None when any value fits.
+        timestamped: whether the records it emits carry timestamps.
+        made_at: the line of the program that made it, as `job.py:12`, if that is known.
+        outputs: the operators chained behind it and the edges that start here.
+    """
+
+    operator: Operator
+    id: str
+    name: str
+    uid: str | None
+    type_info: TypeInformation | None
+    timestamped: bool
+    made_at: str | None = None
+    outputs: list[ChainOutput] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """Its name and where it was made, for errors: `'Map' (made at job.py:12)`."""
+        return labelled(self.name, self.made_at)
+
+
+@dataclass
+class ChainOutput:
+    """One way out of a chain node.
+
+    Attributes:
+        tag: the side output it takes, None for the main one.
+        tag_type: the declared type of that side output.
+        node: the place in the chain of the operator it leads to, None when it leaves the chain.
+        edge: the id of the edge by which it leaves the chain.
+    """
+
+    tag: str | None
+    tag_type: TypeInformation | None
+    node: int | None = None
+    edge: int = -1
+
+
+class _Later:
+    """A function that is compiled after the one that calls it."""
+
+    run: Callable[..., None]
+
+
+class ChainCompiler:
+    """Turns a chain into functions over batches of records."""
+
+    def __init__(self, nodes: list[ChainNode], writers: dict[int, EdgeWriter], inlining: bool = True) -> None:
+        self._nodes = nodes
+        self._writers = writers
+        self._inlining = inlining
+        self._pending: list[tuple[_Later, ChainNode]] = []
+        self._surveys = False
+        for node in nodes:
+            node.operator.declared_type = node.type_info
+
+    def survey(self, in_edges: Sequence[Edge]) -> None:
+        """Have each edge's writer learn of all records that the functions will send, so that it can settle on a layout.
+
+        Args:
+            in_edges: the edges whose functions there will be; none for a source.
+        """
+        self._surveys = True
+        if not in_edges:
+            self._source_code()
+        for edge in in_edges:
+            for many_new_keys in (False, True):
+                self._input_code(edge, edge.layout, many_new_keys)
+        for node in self._nodes:
+            if node.operator.emits_later:
+                self._rest_code(node)
+        while self._pending:
+            self._rest_code(self._pending.pop()[1])
+        self._surveys = False
+        for writer in self._writers.values():
+            writer.settle()
+
+    def source_function(self) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes a batch of a source's records."""
+        w = self._source_code()
+        self._compile_pending()
+        return w.build("batch")
+
+    def column_function(self, loop: Callable[[Iterable[Any]], None]) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes a batch of a source's records by columns where it can, and else by a loop."""
+        head = self._nodes[0]
+        numbers = head.operator.numbers if isinstance(head.operator, SourceOperator) else None
+        if numbers is None or not self._inlining:
+            return loop
+        w = CodeWriter(head.name)
+        columns, node = Columns(w, numbers), head
+        while (behind := self._behind(node, columns.value)) is not None and behind.operator.column_code(columns):
+            node = behind
+        if node is head:
+            return loop
+        line, value = columns.head()
+        with w.block(line):
+            self._outputs(w, node, value)
+        self._compile_pending()
+        return chosen(w.build("batch"), loop, numbers)
+
+    def _behind(self, node: ChainNode, value: Var) -> ChainNode | None:
+        """Return the one node that takes all that another emits, as it is."""
+        if len(node.outputs) != 1 or node.outputs[0].node is None or node.outputs[0].tag is not None:
+            return None
+        behind = self._nodes[node.outputs[0].node]
+        wanted = node.type_info.shape() if node.type_info is not None else ANYTHING
+        fits = not is_encoded(node, [behind]) or (wanted is not None and within(value.shape, wanted))
+        return behind if fits else None
+
+    def _source_code(self) -> CodeWriter:
+        w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
+        with w.block("for x in batch:"):
+            self._node(w, self._nodes[0], 0, Var("x", None, detached=True), None)
+        return w
+
+    def input_function(
+        self, edge: Edge, layout: Layout, many_new_keys: bool, place: int = 0
+    ) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes the content of a block of some layout that came over an edge.
+
+        An edge leads to the first operator; one that is no more may have led to another, which then was the first.
+        """
+        w = self._input_code(edge, layout, many_new_keys, place)
+        self._compile_pending()
+        return w.build("batch")
+
+    def _input_code(self, edge: Edge, layout: Layout, many_new_keys: bool, place: int = 0) -> CodeWriter:
+        head = self._nodes[place]
+        w = CodeWriter(head.name, many_new_keys, self._inlining)
+        with layout.loop(w) as (key, value):
+            shape = (edge.type_info.shape() if edge.type_info is not None else None) or ANYTHING
+            value = replace(value, shape=shape if layout.pieces is None else layout.pieces.shape(shape))
+            self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
+        return w
+
+    def record_function(self, input_index: int, timestamped: bool, keyed: bool) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes records for the first operator, each with its timestamp and its key."""
+        w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
+        with w.block("for x, t, k in batch:"):
+            value = Var("x", "t" if timestamped else None, detached=True)
+            self._node(w, self._nodes[0], input_index, value, Key("k", hashable=True) if keyed else None)
+        self._compile_pending()
+        return w.build("batch")
+
+    def emit_function(self, node: ChainNode) -> Callable[..., None]:
+        """Return the function that takes what a node emits outside the loop, and the timestamp it has."""
+        function = self._rest(node)
+        self._compile_pending()
+        return function
+
+    def _compile_pending(self) -> None:
+        while self._pending:
+            later, node = self._pending.pop()
+            later.run = self._rest(node)
+
+    def _rest(self, node: ChainNode) -> Callable[..., None]:
+        return self._rest_code(node).build("batch, t=None")
+
+    def _rest_code(self, node: ChainNode) -> CodeWriter:
+        w = CodeWriter(f"{node.name} (later)", inlining=self._inlining)
+        with w.block("for y in batch:", node.operator, "y"):
+            self._outputs(w, node, Var("y", "t", detached=False))
+        return w
+
+    def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: Key | None) -> None:
+        w.next_operator(node.operator, input_index, value, key)
+        node.operator.code(w, input_index, value, key, lambda out: self._outputs(w, node, out))
+
+    def _outputs(self, w: CodeWriter, node: ChainNode, value: Var) -> None:
+        if w.is_deep:
+            # Too deep for one function: the rest goes into another.
+            later = _Later()
+            self._pending.append((later, node))
+            w.line(f"{w.bind(later, 'later')}.run(({value.name},), {value.timestamp})")
+            return
+        if not node.operator.tags_outputs:
+            self._output(w, node, None, value)
+            return
+        name = value.name
+        tag_class = w.bind(OutputTag, "tag_class")
+        with w.block(f"if {name}.__class__ is tuple and len({name}) == 2 and {name}[0].__class__ is {tag_class}:"):
+            for tag in dict.fromkeys(o.tag for o in node.outputs if o.tag is not None):
+                with w.block(f"if {name}[0].tag_id == {tag!r}:"):
+                    out = w.var()
+                    w.line(f"{out} = {name}[1]")
+                    self._output(w, node, tag, value.renamed(out, False))
+        with w.block("else:"):
+            self._output(w, node, None, value)
+
+    def _output(self, w: CodeWriter, node: ChainNode, tag: str | None, value: Var) -> None:
+        outputs = [o for o in node.outputs if o.tag == tag]
+        type_info = node.type_info if tag is None else next((o.tag_type for o in outputs if o.tag_type), None)
+        encoded = is_encoded(node, [None if o.node is None else self._nodes[o.node] for o in outputs])
+        value = made_to_fit(w, node.operator, type_info if encoded else None, value)
+        # Edges first: a chained operator may change the value.
+        outputs.sort(key=lambda o: o.node is not None)
+        for i, output in enumerate(outputs):
+            last = i == len(outputs) - 1
+            mine = value if last else value.shared()
+            if output.node is not None:
+                behind = self._nodes[output.node]
+                if node.operator.emits_state and not _only_looks(behind.operator):
+                    mine = detached(w, mine.shared())
+                elif not last:
+                    mine = detached(w, mine)
+                self._node(w, behind, 0, mine, None)
+            elif self._surveys:
+                self._writers[output.edge].learn(w, mine)
+            else:
+                self._writers[output.edge].code(w, mine, node.operator)
+
+
+def is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
+    """Tell whether what a node emits is encoded on its way: only then it must fit its type.
+
+    As in PyFlink: what a source reads, what leaves the chain or goes to a sink, what is state, what several take, and
+    what is given timestamps. From one function to the next in a chain values go as they are.
+    """
+    if len(node.outputs) != 1 or node.operator.inputs == 0 or node.operator.emits_state:
+        return True
+    return any(n is None or n.operator.encodes_input for n in behind)
+
+
+def _key(w: CodeWriter, edge: Edge, operator: Operator, carried: Key | None, value: Var) -> Key | None:
+    """Return the key of a record that came over an edge, None where the operator needs none."""
+    if not isinstance(edge.partitioner, KeyPartitioner) or not operator.uses_key:
+        return None
+    if carried is not None:
+        return carried
+    # It is a part of the record.
+    key = Key("k", hashable=False)
+    edge.partitioner.key_code(w, value.name, key.name, operator, value.shape if value.condition is None else ANYTHING)
+    return key
+
+
+def _only_looks(operator: Operator) -> bool:
+    """Tell whether an operator cannot change the records it is given, nor hand them on to one that could."""
+    functions = operator.functions()
+    return isinstance(operator, InvokeOperator) and all(keeps_nothing(f.function) for f in functions)

@@ -1,0 +1,134 @@
+"""How far a subtask's event time has come: what channels say of it, and how that goes through the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.diagnostics.user_code_guard import Guard
+from millstream.operators.runtime.blocks import END_OF_INPUT, IDLE, WATERMARK, Control
+from millstream.operators.runtime.chain import ChainNode
+from millstream.operators.runtime.channels import Channel
+from millstream.operators.runtime.record_writer import EdgeWriter
+
+
+class EventTime:
+    """The event time of a subtask.
+
+    Args:
+        nodes: its chain.
+        channels: what its input comes over.
+        writers: what its output goes over, by edge.
+        guard: runs operators' functions.
+        before: is told of each new watermark before the operators are.
+
+    Attributes:
+        watermark: so far has time come at the first operator.
+        is_idle: whether all channels have fallen silent.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[ChainNode],
+        channels: Collection[Channel],
+        writers: Mapping[int, EdgeWriter],
+        guard: Guard,
+        before: Callable[[int], None],
+    ) -> None:
+        self.watermark = MIN_WATERMARK
+        self.is_idle = False
+        self._nodes = nodes
+        self._channels = channels
+        self._writers = writers
+        self._guard = guard
+        self._before = before
+        # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
+        self._behind = [
+            list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in nodes
+        ]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last watermark has come."""
+        return self.watermark == MAX_WATERMARK
+
+    def take(self, channel: Channel, control: Control) -> None:
+        """A channel says how far its time has come, that it is silent, or that it has ended."""
+        _, kind, value = control
+        if kind == END_OF_INPUT:
+            channel.ended = True
+        elif kind == IDLE:
+            channel.idle = True
+            self.combine()
+        elif kind == WATERMARK:
+            channel.idle = False
+            if value > channel.watermark:
+                channel.watermark = value
+            self.combine()
+
+    def combine(self) -> None:
+        """The subtask's time is the least over the channels that are not idle."""
+        active = [c.watermark for c in self._channels if not c.idle]
+        if not active:
+            self._fall_silent()
+            return
+        lowest = min(active)
+        if lowest > self.watermark:
+            self.is_idle = False
+            self.advance(lowest)
+        elif self.is_idle:
+            self.is_idle = False
+            self.say()
+
+    def _fall_silent(self) -> None:
+        if not self.is_idle:
+            # Nobody holds the others back any more, in whatever order they have fallen silent.
+            highest = max((c.watermark for c in self._channels), default=MIN_WATERMARK)
+            if highest > self.watermark:
+                self.advance(highest)
+            self.is_idle = True
+            self._arrive(0, None)
+
+    def advance(self, watermark: int) -> None:
+        """Time has come so far."""
+        self._before(watermark)
+        self.watermark = watermark
+        self._arrive(0, watermark)
+
+    def say(self) -> None:
+        """Tell the chain once more how far time has come."""
+        self._arrive(0, self.watermark)
+
+    def pass_on(self, place: int, watermark: int | None) -> None:
+        """Send a watermark, or None for idle, to what is behind an operator."""
+        for output in self._behind[place]:
+            self._arrive(output, watermark)
+
+    def _arrive(self, place: int, watermark: int | None) -> None:
+        """A watermark, or None for idle, reaches a place of the chain (an edge: ~id), and then those behind.
+
+        What is behind an operator gets what the operator makes of it.
+        """
+        # Not by recursion: a chain may be longer than Python's stack is deep.
+        waiting = [(place, watermark)]
+        while waiting:
+            place, watermark = waiting.pop()
+            if place < 0:
+                writer = self._writers[~place]
+                writer.idle() if watermark is None else writer.watermark(watermark)
+                continue
+            node = self._nodes[place]
+            if watermark is None:
+                goes_on = self._guard.call(node.operator.on_idle, node)
+            else:
+                watermark = self._guard.call(partial(node.operator.on_watermark, watermark), node)
+                goes_on = watermark is not None
+            if goes_on:
+                waiting += [(output, watermark) for output in reversed(self._behind[place])]
+
+    def begin_channels(self, ended_edges: frozenset[int]) -> None:
+        """Channels are made anew: all have come so far, but for those over edges that have ended."""
+        for channel in self._channels:
+            channel.ended = channel.edge.id in ended_edges
+            channel.watermark, channel.idle = MAX_WATERMARK if channel.ended else self.watermark, False

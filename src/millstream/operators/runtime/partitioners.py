@@ -1,0 +1,309 @@
+"""Partitioners: which subtask of the next vertex a record goes to, and which subtasks are connected at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.conversions import Converter
+from millstream.common.errors import MillstreamError, TypeMismatchError
+from millstream.common.inferred_types import ANYTHING, Shape, within
+from millstream.common.typeinfo import TypeInformation
+from millstream.operators.codegen.code_writer import CodeWriter
+from millstream.operators.codegen.coercion_codegen import test_of
+from millstream.operators.codegen.inline import is_path
+from millstream.operators.codegen.return_types import result_of
+from millstream.operators.functions.user_function import UserFunction
+from millstream.state.key_groups import PLAIN_KEYS, freeze, hashable, key_group, owner
+
+if TYPE_CHECKING:
+    from millstream.operators.runtime.blocks import Block
+
+Append = Callable[[Any], None]
+
+# A sender remembers the way of this many keys; beyond it starts anew, so that memory stays bounded.
+MAX_REMEMBERED_KEYS = 1 << 20
+
+
+class Partitioner:
+    """Chooses the channel of a record.
+
+    `name` is Flink's ship strategy. A pointwise partitioner connects a subtask only with its share of the
+    next vertex's subtasks; any other connects all with all.
+    """
+
+    name = ""
+    pointwise = False
+    # Whether one bucket serves all targets.
+    broadcasts = False
+    # Whether it depends on the record's key alone where it goes.
+    by_key = False
+    # Whether a record is a batch of rows that may go different ways: then `sender` is asked, not `code`.
+    splits = False
+
+    def between(self, parallelism: int, next_parallelism: int) -> Partitioner:
+        """Return the partitioner that is used between operators of some parallelism."""
+        return self
+
+    def targets(self, subtask: int, parallelism: int, next_parallelism: int) -> range:
+        """Return the subtasks of the next vertex that a subtask sends to."""
+        if not self.pointwise:
+            return range(next_parallelism)
+        return pointwise_targets(subtask, parallelism, next_parallelism)
+
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+    ) -> tuple[str, str | None]:
+        """Write how the bucket is found; return the variable with its `append` and the variable with the key.
+
+        Args:
+            w: what writes the loop.
+            value: the variable of the record.
+            operator: the operator whose record it is.
+            appends: what puts a record into each bucket.
+            place: where the sender stands.
+            shape: what is known of the record.
+        """
+        return w.bind(appends[0], "append"), None
+
+    def sender(self, appends: list[Append], place: Place) -> Callable[[Any], None]:
+        """Return what puts the rows of a batch into the buckets they belong to."""
+        raise NotImplementedError(f"{type(self).__name__} does not split batches")
+
+    def some_keys(self, block: Block, random: Random) -> list[Any]:
+        """Return the keys of the few records in a block, for who wants to know which come often."""
+        return []
+
+    def own_part(self, batch: Any, groups: range, max_parallelism: int) -> Any:
+        """Return the rows of a batch whose keys are in one of the groups."""
+        raise NotImplementedError(f"{type(self).__name__} does not split batches")
+
+
+class Place:
+    """Where a sender stands: its subtask, and how many subtasks and key groups it sends to."""
+
+    __slots__ = ("next_max_parallelism", "next_parallelism", "subtask")
+
+    def __init__(self, subtask: int, next_parallelism: int, next_max_parallelism: int) -> None:
+        self.subtask = subtask
+        self.next_parallelism = next_parallelism
+        self.next_max_parallelism = next_max_parallelism
+
+
+def pointwise_targets(subtask: int, parallelism: int, next_parallelism: int) -> range:
+    """Flink's pointwise distribution: contiguous shares, as even as can be."""
+    if parallelism >= next_parallelism:
+        # The target whose share of senders [t*p//n, (t+1)*p//n) holds this subtask.
+        target = ((subtask + 1) * next_parallelism - 1) // parallelism
+        return range(target, target + 1)
+    start = -(-subtask * next_parallelism // parallelism)
+    end = -(-(subtask + 1) * next_parallelism // parallelism)
+    return range(start, end)
+
+
+class ForwardPartitioner(Partitioner):
+    """To the subtask of the same number."""
+
+    name = "FORWARD"
+    pointwise = True
+
+
+class ForwardElse(Partitioner):
+    """To the subtask of the same number where both operators have as many subtasks, else by another partitioner."""
+
+    name = "FORWARD"
+
+    def __init__(self, otherwise: Partitioner) -> None:
+        self.otherwise = otherwise
+
+    def between(self, parallelism: int, next_parallelism: int) -> Partitioner:
+        return ForwardPartitioner() if parallelism == next_parallelism else self.otherwise
+
+
+class OrderedPartitioner(Partitioner):
+    """All records of a subtask to one of its share of the next vertex's subtasks, so that they stay in order."""
+
+    name = "ORDERED"
+
+    def targets(self, subtask: int, parallelism: int, next_parallelism: int) -> range:
+        return pointwise_targets(subtask, parallelism, next_parallelism)[:1]
+
+
+class GlobalPartitioner(Partitioner):
+    """To the first subtask."""
+
+    name = "GLOBAL"
+
+    def targets(self, subtask: int, parallelism: int, next_parallelism: int) -> range:
+        return range(1)
+
+
+class BroadcastPartitioner(Partitioner):
+    """To every subtask."""
+
+    name = "BROADCAST"
+    broadcasts = True
+
+
+class RebalancePartitioner(Partitioner):
+    """To all subtasks in turn; senders start at different ones."""
+
+    name = "REBALANCE"
+
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+    ) -> tuple[str, str | None]:
+        start = place.subtask % len(appends)
+        turn = cycle(appends[start:] + appends[:start]).__next__
+        out = w.var("e")
+        w.line(f"{out} = {w.bind(turn, 'turn')}()")
+        return out, None
+
+
+class RescalePartitioner(Partitioner):
+    """In turn to this subtask's share of the next vertex's subtasks."""
+
+    name = "RESCALE"
+    pointwise = True
+
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+    ) -> tuple[str, str | None]:
+        out = w.var("e")
+        w.line(f"{out} = {w.bind(cycle(appends).__next__, 'turn')}()")
+        return out, None
+
+
+class ShufflePartitioner(Partitioner):
+    """To a subtask drawn at random, evenly."""
+
+    name = "SHUFFLE"
+
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+    ) -> tuple[str, str | None]:
+        choice = Random(place.subtask).choice
+        out = w.var("e")
+        w.line(f"{out} = {w.bind(choice, 'choice')}({w.bind(appends, 'appends')})")
+        return out, None
+
+
+class _Routes:
+    """Finds the bucket of a key, and remembers it."""
+
+    def __init__(self, appends: list[Append], place: Place) -> None:
+        groups, parallelism = place.next_max_parallelism, place.next_parallelism
+        # A plain dict, whose lookups Python makes fastest.
+        self.known: dict[Any, Append] = {}
+        self._groups = groups
+        self._by_group = [appends[owner(g, parallelism, groups)] for g in range(groups)]
+
+    def find(self, key: Any) -> Append:
+        if len(self.known) >= MAX_REMEMBERED_KEYS:
+            self.known.clear()
+        append = self.known[key] = self._by_group[key_group(key, self._groups)]
+        return append
+
+
+class KeyPartitioner(Partitioner):
+    """To the subtask that owns the key's group."""
+
+    name = "HASH"
+    by_key = True
+
+    def __init__(self, selector: UserFunction, key_type: TypeInformation | None = None) -> None:
+        self.selector = selector
+        self.key_type = key_type
+
+    @property
+    def select(self) -> Callable[[Any], Any]:
+        """What returns the key of a record, made to fit its declared type."""
+        call, fit = self.selector.call, _fit_of(self.key_type)
+        return call if fit is None else lambda value: fit(call(value))
+
+    @property
+    def key_is_part(self) -> bool:
+        """Whether the key is a part of the record, which the receiver finds as easily as the sender."""
+        return is_path(self.selector.call)
+
+    def some_keys(self, block: Block, random: Random) -> list[Any]:
+        keys, values, _ = block.columns()
+        return keys if block.layout.has_key else list(map(self.select, values))
+
+    def key_code(self, w: CodeWriter, value: str, key: str, operator: Any, shape: Shape) -> None:
+        """Write how the key of a record is found, of which something is known."""
+        w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
+        fit = _fit_of(self.key_type)
+        if fit is not None and self.key_type is not None:
+            wanted = self.key_type.shape()
+            if wanted is not None and within(result_of(self.selector.call, [shape]), wanted):
+                return
+            test = test_of(w, key, wanted) if wanted is not None else ""
+            fitted = f"{w.bind(fit, 'fit')}({key})"
+            w.line(f"{key} = {key} if {test} else {fitted}" if test else f"{key} = {fitted}", operator, value)
+
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+    ) -> tuple[str, str | None]:
+        key, out = w.var("k"), w.var("e")
+        routes = _Routes(appends, place)
+        known, find = w.bind(routes.known, "routes"), w.bind(routes.find, "find")
+        self.key_code(w, value, key, operator, shape)
+        with w.block("try:"):
+            w.line(f"{out} = {known}[{key}]")
+        with w.block("except KeyError:"):
+            # One with a NaN in it is never found as it is.
+            with w.block(f"if {key}.__class__ not in {w.bind(PLAIN_KEYS, 'plain')}:"):
+                w.line(f"{key} = {w.bind(hashable, 'hashable')}({key})", operator, value)
+            w.line(f"{out} = {find}({key})", operator, value)
+        # An unhashable key, a list for example.
+        with w.block("except TypeError:"):
+            w.line(f"{key} = {w.bind(freeze, 'freeze')}({key})", operator, value)
+            w.line(f"{out} = {find}({key})", operator, value)
+        return out, key
+
+
+def _fit_of(key_type: TypeInformation | None) -> Converter | None:
+    """Return what makes a key fit its declared type, None where any does."""
+    convert = None if key_type is None else key_type.converter()
+    if convert is None:
+        return None
+
+    def fit(key: Any) -> Any:
+        try:
+            return convert(key)
+        except TypeMismatchError as e:
+            raise TypeMismatchError(f"The key: {e}") from None
+
+    return fit
+
+
+class CustomPartitioner(Partitioner):
+    """To the subtask the user's partitioner names."""
+
+    name = "CUSTOM"
+
+    def __init__(self, partitioner: UserFunction, selector: UserFunction) -> None:
+        self.partitioner = partitioner
+        self.selector = selector
+
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+    ) -> tuple[str, str | None]:
+        partition, count, described = self.partitioner.call, len(appends), str(self.partitioner)
+
+        def choose(key: Any) -> Append:
+            index = partition(key, count)
+            if not isinstance(index, int) or not 0 <= index < count:
+                raise MillstreamError(
+                    f"Partitioner {described} returned {index!r} for key {key!r}: "
+                    f"it must return an int from 0 to {count - 1}."
+                )
+            return appends[index]
+
+        out = w.var("e")
+        select = w.bind(self.selector.call, "key")
+        w.line(f"{out} = {w.bind(choose, 'choose')}({select}({value}))", operator, value)
+        return out, None

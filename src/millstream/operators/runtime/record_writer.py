@@ -1,0 +1,158 @@
+"""The sending end of an edge: buckets of records on their way to the next vertex's subtasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from millstream.common.errors import RecordTooLargeError
+from millstream.common.fast_dataclass import record
+from millstream.common.inferred_types import ANYTHING, Shape, either, within
+from millstream.common.typeinfo import TypeInformation
+from millstream.operators.codegen.code_writer import CodeWriter, Var
+from millstream.operators.codegen.object_reuse import detached
+from millstream.operators.runtime.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Layout, Pieces
+from millstream.operators.runtime.partitioners import Partitioner, Place
+
+# A bucket is sent when its block has about this size, so that the memory of a sender is bounded; and after so few
+# records that they are still in the processor's cache when they are written out.
+BLOCK_BYTES = 1 << 20
+# One is never larger than this.
+MOST_BLOCK_BYTES = 256 << 20
+_FIRST_BLOCK_RECORDS = 256
+_MOST_BLOCK_RECORDS = 1 << 11
+
+
+@record(frozen=True)
+class Edge:
+    """A connection between two vertices of the job graph; its layout says what it carries of a record.
+
+    Attributes:
+        type_info: the type that the records have been made to fit, None where that is not known.
+    """
+
+    id: int
+    source: int
+    target: int
+    input_index: int
+    partitioner: Partitioner
+    layout: Layout
+    type_info: TypeInformation | None = None
+
+
+def _known(w: CodeWriter, value: Var) -> tuple[Shape, int | None]:
+    """Return the shape of a record, and which of its members is its timestamp."""
+    members, origin = w.members(value.name) or (), w.origin(value.timestamp)
+    shape = value.shape if value.condition is None else ANYTHING
+    return shape, members.index(origin) if origin in members else None
+
+
+class EdgeWriter:
+    """Collects what one subtask sends over one edge."""
+
+    def __init__(self, edge: Edge, targets: range, place: Place) -> None:
+        self.edge = edge
+        self.records_out = 0
+        self.bytes_out = 0
+        self._place = place
+        # The targets each bucket goes to: one each, or all for one bucket.
+        self._targets = [list(targets)] if edge.partitioner.broadcasts else [[t] for t in targets]
+        self._layout = edge.layout
+        self._buckets: list[Block] = []
+        self._block_records = _FIRST_BLOCK_RECORDS
+        # What is known of all records that are sent, and which member is their timestamp; before the first, nothing.
+        self._known: tuple[Shape, int | None] | None = None
+        self.settle()
+
+    def learn(self, w: CodeWriter, value: Var) -> None:
+        """Take into account that the loop will send such a record; `code` is told the same again."""
+        known = _known(w, value)
+        if self._known is not None:
+            shape, timestamp = self._known
+            known = either(shape, known[0]), timestamp if timestamp == known[1] else None
+        self._known = known
+
+    def settle(self) -> None:
+        """Decide how records lie in blocks, from what was learnt."""
+        if self._known is not None:
+            self._layout = replace(self.edge.layout, pieces=Pieces.of(*self._known))
+        self._buckets = [self._layout.new_block() for _ in self._targets]
+
+    def code(self, w: CodeWriter, value: Var, operator: Any) -> None:
+        """Write how a record gets into its bucket."""
+        self._check(w, value)
+        value = detached(w, value)
+        appends = [b.append for b in self._buckets]
+        if self.edge.partitioner.splits:
+            send = self.edge.partitioner.sender(appends, self._place)
+            w.line(f"{w.bind(send, 'send')}({value.name})", operator, value.name)
+            return
+        shape = value.shape if value.condition is None else ANYTHING
+        append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place, shape)
+        self._layout.append_code(w, append, key, value)
+
+    def _check(self, w: CodeWriter, value: Var) -> None:
+        """Make sure that a record is such a one as the layout is for."""
+        pieces = self._layout.pieces
+        if pieces is not None:
+            shape, timestamp = _known(w, value)
+            fits = within(shape, pieces.shape(ANYTHING)) and pieces.timestamp in (None, timestamp)
+            assert fits, f"a record that may be {shape} is sent as {pieces}"
+
+    def watermark(self, watermark: int) -> None:
+        self._control(WATERMARK, watermark)
+
+    def idle(self) -> None:
+        self._control(IDLE, 0)
+
+    def end(self) -> None:
+        self._control(END_OF_INPUT, 0)
+
+    def _control(self, kind: int, value: int) -> None:
+        for bucket in self._buckets:
+            bucket.add_control(kind, value)
+
+    def full_blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the blocks that should not wait for the end of the epoch."""
+        for i in self._layout.full(self._buckets, self._block_records):
+            yield from self._take(i)
+
+    def drain(self) -> Iterator[tuple[int, bytes]]:
+        """Yield all there is, as (target subtask, block)."""
+        for i, bucket in enumerate(self._buckets):
+            if not bucket.is_empty:
+                yield from self._take(i)
+
+    def _take(self, index: int) -> Iterator[tuple[int, bytes]]:
+        bucket, targets = self._buckets[index], self._targets[index]
+        records, written = len(bucket), list(_written(bucket))
+        size = sum(map(len, written))
+        self.records_out += self._layout.count(bucket, 0, records) * len(targets)
+        self.bytes_out += size * len(targets)
+        if records >= self._block_records:
+            fitting = records * BLOCK_BYTES // size
+            self._block_records = min(max(fitting, 1), 8 * self._block_records, _MOST_BLOCK_RECORDS)
+        # The loop holds on to the very bucket, so it is emptied, not replaced.
+        bucket.clear()
+        for target in targets:
+            for encoded in written:
+                yield target, encoded
+
+
+def _written(block: Block) -> Iterator[bytes]:
+    """Write a block, or its halves where it is too large: each goes through memory, also the JVM's, as a whole."""
+    encoded = block.encode()
+    if len(encoded) <= MOST_BLOCK_BYTES:
+        yield encoded
+    elif len(block) > 1:
+        del encoded
+        for half in block.halves():
+            yield from _written(half)
+    else:
+        _, value, _ = next(block.records())
+        raise RecordTooLargeError(
+            f"A record ({type(value).__name__}) takes {len(encoded) / 2**20:,.0f} MB, and {MOST_BLOCK_BYTES >> 20:,} "
+            "MB is the most that can be sent from one subtask to another: send where it is (a path, a key) in its "
+            "place, or use it in the chain that makes it."
+        )

@@ -1,0 +1,135 @@
+"""Input that came over channels which are no more: the job has another parallelism, or other operators, since then.
+
+It is processed before all else. The watermarks and ends in it are left out: those who send now say again how far they
+have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import compress
+from typing import Any
+
+from millstream.operators.runtime.blocks import BatchLayout, Layout, Record
+from millstream.operators.runtime.chain import ChainCompiler
+from millstream.operators.runtime.input_gate import Queue
+from millstream.operators.runtime.partitioners import KeyPartitioner, Partitioner
+from millstream.operators.runtime.record_writer import Edge, EdgeWriter
+from millstream.operators.runtime.runtime_snapshot import Blocks, Earlier
+from millstream.operators.runtime.vertex import Vertex
+from millstream.state.key_groups import hashable, key_group, owned_groups
+
+# The edges that stand for those that are no more have ids below those of inputs.
+_FIRST_ID = -10
+
+
+class EarlierQueue(Queue):
+    """What had come to one input of an operator.
+
+    Attributes:
+        place: the operator's place in the chain.
+        edge: stands for the edge over which it came.
+    """
+
+    def __init__(self, place: int, edge: Edge, blocks: list[bytes]) -> None:
+        super().__init__(edge.layout, blocks)
+        self.place = place
+        self.edge = edge
+
+
+class EarlierWay:
+    """The way of earlier input through a chain, with senders of its own.
+
+    What it sends may be other than all that the chain sends now, which its own senders count on.
+    """
+
+    def __init__(self, compiler: ChainCompiler, writers: Collection[EdgeWriter]) -> None:
+        self._compiler = compiler
+        self._writers = writers
+        self._loops: dict[tuple[int, int, Layout], Callable[[Iterable[Any]], None]] = {}
+
+    def loop(self, place: int, edge: Edge, layout: Layout) -> Callable[[Iterable[Any]], None]:
+        """Return the loop over blocks of some layout that had come to the operator at a place of the chain."""
+        key = place, edge.input_index, layout
+        if key not in self._loops:
+            self._loops[key] = self._compiler.input_function(edge, layout, False, place)
+        return self._loops[key]
+
+    def drain(self) -> Iterator[tuple[Edge, int, bytes]]:
+        """Yield what is to be sent: the edge, the target subtask, and the block."""
+        for writer in self._writers:
+            for target, block in writer.drain():
+                yield writer.edge, target, block
+
+
+class EarlierInput:
+    """The earlier input of one subtask that one epoch leaves to the next."""
+
+    def __init__(self, vertex: Vertex, subtask: int) -> None:
+        self._vertex = vertex
+        self._places = {node.id: place for place, node in enumerate(vertex.nodes)}
+        self._groups = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
+        self.waiting: Sequence[Earlier] = ()
+        # The same as it was left, see `reading.Unfinished`.
+        self._left: list[EarlierQueue] | None = None
+
+    def restore(self, earlier: Sequence[Earlier]) -> None:
+        """Take up what was left; of input that is partitioned by key, it may be that of all subtasks."""
+        self._left = None
+        sifted = [(operator, number, self._own(operator, number, blocks)) for operator, number, blocks in earlier]
+        self.waiting = [one for one in sifted if one[2][2]]
+
+    def open(self) -> list[EarlierQueue]:
+        """Return what was left."""
+        left, self._left = self._left, None
+        if left is None:
+            left = [self._queue(i, *one) for i, one in enumerate(self.waiting)]
+        return left
+
+    def leave(self, queues: list[EarlierQueue]) -> None:
+        """The epoch ends, and this is not processed."""
+        nodes = self._vertex.nodes
+        self.waiting = [(nodes[q.place].id, q.edge.input_index, q.left()) for q in queues]
+        self._left = queues
+
+    def _queue(self, number: int, operator: str, input_index: int, blocks: Blocks) -> EarlierQueue:
+        place = self._places[operator]
+        layout = self._layout(place, *blocks[:2])
+        edge = Edge(
+            _FIRST_ID - number, -1, self._vertex.id, input_index, self._partitioner(operator, input_index), layout
+        )
+        return EarlierQueue(place, edge, blocks[2])
+
+    def _layout(self, place: int, has_key: bool, has_timestamp: bool) -> Layout:
+        takes_batches = self._vertex.nodes[place].operator.takes_batches
+        return (BatchLayout if takes_batches else Layout)(has_key, has_timestamp)
+
+    def _partitioner(self, operator: str, input_index: int) -> Partitioner:
+        """Return how the operator's input is partitioned now."""
+        if self._places[operator]:
+            return Partitioner()
+        return next(e.partitioner for e in self._vertex.in_edges if e.input_index == input_index)
+
+    def _own(self, operator: str, input_index: int, blocks: Blocks) -> Blocks:
+        """Leave only records, and of those that are partitioned by key only this subtask's own."""
+        has_key, has_timestamp, bodies = blocks
+        layout, partitioner = Layout(has_key, has_timestamp), self._partitioner(operator, input_index)
+        kept = []
+        for body in bodies:
+            came = layout.decode(body)
+            records: Iterable[Record] = came.records()
+            if partitioner.splits:
+                groups, most = self._groups, self._vertex.max_parallelism
+                parts = (partitioner.own_part(value, groups, most) for _, value, _ in records)
+                records = [(None, part, None) for part in parts if len(part)]
+            elif isinstance(partitioner, KeyPartitioner):
+                keys, values, _ = came.columns()
+                found = keys if has_key else map(partitioner.select, values)
+                records = compress(records, map(self._is_own, found))
+            block = layout.block_of(records)
+            if len(block):
+                kept.append(block.encode())
+        return has_key, has_timestamp, kept
+
+    def _is_own(self, key: Any) -> bool:
+        return key_group(hashable(key), self._vertex.max_parallelism) in self._groups

@@ -1,0 +1,286 @@
+"""A slot: runs subtask i of every vertex, one level of an epoch after the other."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from millstream.common.faults import fault_point
+from millstream.common.pickles import dump
+from millstream.operators.base import Surroundings
+from millstream.operators.diagnostics.failures import Failure, SubtaskFailed
+from millstream.operators.diagnostics.io_metrics import SlotTraffic
+from millstream.operators.diagnostics.memory_watch import explain, largest
+from millstream.operators.diagnostics.sampling import Sampler
+from millstream.operators.runtime.blocks import ACK_EDGE, Frame, in_memory, join_frames, split_frames
+from millstream.operators.runtime.budget import Budget
+from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine, Place, SlotReport, SubtaskReport
+from millstream.operators.runtime.subtask import Subtask
+from millstream.state.keyed import KeyedState, StateStorage
+from millstream.state.spill_file import SpillFile
+
+# Frames for one slot are sent together, in messages of about this size.
+MESSAGE_BYTES = 1 << 20
+
+# Whatever those before it have used of a slice, a subtask may use so much: what it leaves costs more than what a source
+# leaves, because it has to be carried.
+_LEAST_SHARE = 0.5
+
+# In BATCH, blocks that wait for their level may take so small a part of what operators may keep in memory.
+_WAITING_SHARE = 4
+
+
+def _nothing_printed() -> str:
+    return ""
+
+
+def _no_traffic() -> SlotTraffic | None:
+    return None
+
+
+class SlotRuntime:
+    """The subtasks of one slot of one job."""
+
+    # Gives what user code has printed since it was last asked.
+    take_printed: Callable[[], str] = staticmethod(_nothing_printed)
+    # Gives what there is to tell of the slot's time and channels, if it is one that stays.
+    take_traffic: Callable[[], SlotTraffic | None] = staticmethod(_no_traffic)
+    # The same of what it has logged.
+    take_logged: Callable[[], list[LogLine]] = staticmethod(list)
+
+    # Where this is; it is told once, and again wherever slots do not stay.
+    place: Place | None = None
+    stays = False
+
+    # Looks at what the slot does, where somebody wants to know.
+    sampler: Sampler | None = None
+
+    def __init__(self, plan: JobPlan, slot: int, storage: StateStorage, surroundings: Surroundings) -> None:
+        self._plan = plan
+        self._slot = slot
+        self._stopwatch = surroundings.stopwatch
+        self._resident = surroundings.resident
+        # The epoch that is being run, and when that began here.
+        self._epoch = -1
+        self._began = 0.0
+        by_id = {v.id: v for v in plan.vertices}
+        self._vertices = by_id
+        self._edges = {e.id: e for v in plan.vertices for e in v.out_edges}
+        parallelisms = {v.id: (v.parallelism, v.max_parallelism) for v in plan.vertices}
+        kept = plan.settings.batch_memory if plan.settings.batch else None
+        budget = Budget(kept)
+        # Blocks of a level, where they are more than may wait in memory.
+        self._most_waiting = None if kept is None else kept // _WAITING_SHARE
+        self._blocks = SpillFile()
+        self._subtasks = {
+            v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, surroundings, budget)
+            # Of a level first those that something waits for, which then waits no longer while others read.
+            for v in sorted(plan.vertices, key=lambda v: v.is_source)
+            if 0 <= slot - v.slot_offset < v.parallelism
+        }
+
+    def run(self, task: LevelTask, attempt: str, messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Run one level: yield (slot, message) for the next level, or the reports when it is the last."""
+        if task.epoch != self._epoch:
+            self._epoch, self._began = task.epoch, self._stopwatch()
+        last = task.level == self._plan.levels - 1
+        sampler = self.sampler if task.sampled else None
+        if sampler is not None:
+            sampler.begin()
+        outbox = _Outbox(task.level, 0 if last else self._plan.slots(task.level + 1))
+        frames, passing = self._sort(task.level, messages)
+        for frame in passing:
+            yield from outbox.add(frame)
+        del passing
+        subtasks: list[SubtaskReport] = []
+        for subtask in self._subtasks.values():
+            if subtask.vertex.level != task.level:
+                continue
+            if self._has_ended(subtask, task):
+                if task.wants_state_of((subtask.vertex.id, subtask.index)):
+                    subtasks.append(subtask.keep_state(task, attempt))
+            else:
+                if sampler is not None:
+                    sampler.enter(subtask.vertex.id)
+                seconds, since = 0.0, self._stopwatch()
+                subtask.begin(task, attempt)
+                for message in self._run_subtask(subtask, task, frames.pop(subtask.vertex.id, []), outbox):
+                    seconds += self._stopwatch() - since
+                    yield message
+                    since = self._stopwatch()
+                fault_point("task.before-report")
+                report = subtask.report()
+                subtasks.append(replace(report, seconds=seconds + self._stopwatch() - since))
+                fault_point("task.after-report")
+        self._check_memory(task.epoch)
+        samples = {}
+        if sampler is not None:
+            sampler.enter(None)
+            samples = sampler.take()
+        mine = SlotReport(
+            level=task.level,
+            slot=self._slot,
+            subtasks=subtasks,
+            printed=self.take_printed(),
+            logged=self.take_logged(),
+            traffic=self.take_traffic(),
+            samples=samples,
+            place=self.place,
+        )
+        if self.stays:
+            self.place = None
+        if last:
+            earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(in_memory(f.body))]
+            yield self._slot, dump([*earlier, mine])
+            return
+        last_level = self._plan.levels - 1
+        ack_slot = self._slot % self._plan.slots(last_level)
+        yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([mine])))
+        yield from outbox.drain()
+
+    def too_large(self, message: bytes, most: int, epoch: int) -> SubtaskFailed:
+        """Return the error for reports that are too large to be sent: it names the sink that hands over the most."""
+        reports = [r for slot in pickle.loads(message) for r in slot.subtasks]
+        sizes = [(len(dump(c)), i, r) for r in reports for i, c in r.committables.items()]
+        size, operator_id, report = max(sizes, key=lambda found: found[0])
+        vertex = self._vertices[report.vertex]
+        node = next(n for n in vertex.nodes if n.id == operator_id)
+        text = (
+            f"What this sink hands to the driver in one epoch takes {size / 2**20:,.0f} MB, and {most >> 20:,} MB is "
+            "the most that Spark is given to carry: collect less at a time, or write to files."
+        )
+        failure = Failure(
+            text, node.name, node.uid, node.id, report.subtask, vertex.parallelism, epoch, None, incurable=True
+        )
+        return SubtaskFailed(failure)
+
+    def _check_memory(self, epoch: int) -> None:
+        """Fail if the slot has more memory than its share: what it would be killed for later has a name now."""
+        share = self._plan.settings.slot_memory
+        if share is None or (resident := self._resident()) <= share:
+            return
+        held = largest(self.states())
+        places = [(n, s) for s in self._subtasks.values() for n in s.vertex.nodes]
+        node, subtask = next((p for p in places if held is not None and p[0].id == held.operator), places[-1])
+        failure = Failure(
+            explain(resident, share, held),
+            node.name,
+            node.uid,
+            node.id,
+            subtask.index,
+            subtask.vertex.parallelism,
+            epoch,
+            None,
+        )
+        raise SubtaskFailed(failure)
+
+    def _has_ended(self, subtask: Subtask, task: LevelTask) -> bool:
+        # A process that was not there when the subtask ended learns of it now.
+        subtask.catch_up(task.carried.get((subtask.vertex.id, subtask.index), b""))
+        return subtask.ended
+
+    def states(self) -> Iterator[tuple[str, KeyedState]]:
+        """Yield the states of all subtasks, each with its id."""
+        for subtask in self._subtasks.values():
+            yield from subtask.states()
+
+    def state_rows(self, table: str) -> Iterator[tuple[Any, Any]]:
+        """Yield the rows of the state tables of that name."""
+        for _, state in self.states():
+            yield from state.rows(table)
+
+    def end_requests(self) -> None:
+        """End the requests in flight, as the end of a process does, and leave functions as they are."""
+        for subtask in self._subtasks.values():
+            subtask.end_requests()
+
+    def close(self) -> None:
+        """Close the functions of all subtasks that are still open."""
+        for subtask in self._subtasks.values():
+            subtask.close()
+
+    def _run_subtask(
+        self, subtask: Subtask, task: LevelTask, frames: list[Frame], outbox: _Outbox
+    ) -> Iterator[tuple[int, bytes]]:
+        vertex = subtask.vertex
+        if vertex.is_source:
+            shares = task.shares.get(vertex.id, {}).get(subtask.index, [])
+            may_read = task.reads and vertex.id not in task.held
+            seconds = self._time_left(task) if may_read else 0.0
+            outgoing = subtask.read_shares(shares, vertex.id in task.ending, seconds)
+        else:
+            outgoing = subtask.take_frames(frames, self._time_left(task))
+        numbers: dict[tuple[int, int], int] = {}
+        for edge, target, block in outgoing:
+            number = numbers[edge.id, target] = numbers.get((edge.id, target), -1) + 1
+            next_vertex = self._vertices[edge.target]
+            slot = next_vertex.slot_offset + target
+            yield from outbox.add(Frame(next_vertex.level, slot, edge.id, subtask.index, number, block))
+
+    def _time_left(self, task: LevelTask) -> float:
+        """Return for how many seconds a subtask may work: for the rest of the slice, if that is not very little."""
+        return max(self._began + task.slice - self._stopwatch(), task.slice * _LEAST_SHARE)
+
+    def _sort(self, level: int, messages: Iterable[bytes]) -> tuple[dict[int, list[Frame]], list[Frame]]:
+        """Part the frames for this level, by vertex, from those that only pass through."""
+        mine: dict[int, list[Frame]] = {}
+        passing: list[Frame] = []
+        size = 0
+        self._blocks.clear()
+        for message in messages:
+            size += len(message)
+            is_too_much = self._most_waiting is not None and size > self._most_waiting
+            for frame in split_frames(message):
+                if is_too_much and frame.edge != ACK_EDGE:
+                    frame = replace(frame, body=OnDisk(self._blocks, in_memory(frame.body)))
+                if frame.level != level:
+                    passing.append(frame)
+                elif frame.edge == ACK_EDGE:
+                    mine.setdefault(ACK_EDGE, []).append(frame)
+                else:
+                    mine.setdefault(self._edges[frame.edge].target, []).append(frame)
+        return mine, passing
+
+
+class OnDisk:
+    """A block that was put on disk; follows `Stored`."""
+
+    __slots__ = ("_file", "_place")
+
+    def __init__(self, file: SpillFile, body: bytes | memoryview) -> None:
+        self._file = file
+        self._place = file.write(body)
+
+    def __len__(self) -> int:
+        return self._place[1]
+
+    def __bytes__(self) -> bytes:
+        return self._file.read(self._place)
+
+
+class _Outbox:
+    """Gathers frames into messages for the slots of the next level."""
+
+    def __init__(self, level: int, next_slots: int) -> None:
+        self._next_level = level + 1
+        self._slots = next_slots
+        self._frames: dict[int, list[Frame]] = {}
+        self._sizes: dict[int, int] = {}
+
+    def add(self, frame: Frame) -> Iterator[tuple[int, bytes]]:
+        # A frame that only passes through the next level may use any slot there, always the same one.
+        slot = frame.slot if frame.level == self._next_level else frame.slot % self._slots
+        self._frames.setdefault(slot, []).append(frame)
+        self._sizes[slot] = self._sizes.get(slot, 0) + len(frame.body)
+        if self._sizes[slot] >= MESSAGE_BYTES:
+            yield slot, self._take(slot)
+
+    def drain(self) -> Iterator[tuple[int, bytes]]:
+        for slot in list(self._frames):
+            yield slot, self._take(slot)
+
+    def _take(self, slot: int) -> bytes:
+        del self._sizes[slot]
+        return join_frames(self._frames.pop(slot))

@@ -1,0 +1,98 @@
+"""The state of a subtask's operators: taken up when an epoch begins, written or held when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from millstream.common.checksums import Checksum
+from millstream.operators.diagnostics.user_code_guard import Guard
+from millstream.operators.runtime.chain import ChainNode
+from millstream.operators.runtime.messages import LevelTask
+from millstream.operators.runtime.vertex import JobSettings
+from millstream.state.keyed import KeyedState, StateStorage, Version
+from millstream.state.restored import StoredState
+
+
+class SubtaskState:
+    """The states of a subtask's operators.
+
+    Attributes:
+        by_id: the states by their ids: keyed state has its operator's id, an operator's own that and `.operator`.
+    """
+
+    def __init__(self, index: int, storage: StateStorage, clock: Callable[[], int], settings: JobSettings) -> None:
+        self.by_id: dict[str, KeyedState] = {}
+        self._index = index
+        self._storage = storage
+        self._clock = clock
+        self._settings = settings
+        self._nodes: dict[str, ChainNode] = {}
+
+    def keyed(self, node: ChainNode) -> KeyedState | None:
+        """Make the keyed state of an operator, if it has any."""
+        if not node.operator.keyed:
+            return None
+        made = KeyedState(
+            node.id,
+            self._index,
+            self._storage,
+            self._clock,
+            self._settings.state_backend,
+            self._settings.compressed,
+            self._settings.digests,
+        )
+        return self._add(node.id, made, node)
+
+    def own(self, node: ChainNode) -> KeyedState | None:
+        """Make the state that an operator has beside its keys, if it has any."""
+        if not node.operator.has_operator_state:
+            return None
+        state_id = f"{node.id}.operator"
+        made = KeyedState(state_id, self._index, self._storage, self._clock, digests=self._settings.digests)
+        return self._add(state_id, made, node)
+
+    def _add(self, state_id: str, state: KeyedState, node: ChainNode) -> KeyedState:
+        self.by_id[state_id], self._nodes[state_id] = state, node
+        return state
+
+    def load(self, files: dict[str, Version], in_memory: int | None, guard: Guard) -> None:
+        """Take up what the last files have, and begin an epoch."""
+        for state_id, state in self.by_id.items():
+            guard.call(partial(state.prepare, files.get(state_id), in_memory), self._nodes[state_id])
+            state.begin()
+
+    def was_here(self) -> bool | None:
+        """Tell whether the epoch found all state in this process; None when there was none to find."""
+        found = [state.was_here for state in self.by_id.values() if state.was_here is not None]
+        return all(found) if found else None
+
+    def write(self, task: LevelTask, attempt: str, keep: bool, guard: Guard) -> dict[str, Version]:
+        """Write what has changed to files, or hold it in memory; return the last files."""
+        files: dict[str, Version] = {}
+        for state_id, state in self.by_id.items():
+            save: Callable[[], Version] = partial(state.hold, task.epoch)
+            if keep or not state.can_hold:
+                save = partial(state.write_delta, task.epoch, attempt, task.whole_state)
+            files[state_id] = guard.call(save, self._nodes[state_id])
+        return files
+
+    def checksums(self, files: dict[str, Version]) -> dict[str, Checksum]:
+        """Return the checksums of the last files, by state id."""
+        found = {i: self.by_id[i].checksum for i, file in files.items() if isinstance(file, str)}
+        return {i: checksum for i, checksum in found.items() if checksum is not None}
+
+    def export(self, task: LevelTask, attempt: str, max_parallelism: int) -> dict[str, StoredState]:
+        """Write the state for a savepoint, if there is one."""
+        if task.savepoint is None:
+            return {}
+        parts = {i: s.export(task.savepoint, max_parallelism, attempt) for i, s in self.by_id.items()}
+        return {i: part for i, part in parts.items() if part is not None}
+
+    def take_written(self) -> int:
+        """Return how many bytes were written since it was last asked."""
+        return sum(s.take_written() for s in self.by_id.values())
+
+    def describe(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return what tables of state there are, by state id."""
+        return {i: s.describe() for i, s in self.by_id.items()}
