@@ -20,8 +20,8 @@ from sql_runs import Bare  # noqa: E402 - its path is set above
 
 from millstream.operators.base import Operator  # noqa: E402
 from millstream.sql.columns.batch import Batch  # noqa: E402
-from millstream.sql.operators.deduplicate import LastRowOperator  # noqa: E402
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator  # noqa: E402
+from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator  # noqa: E402
+from millstream.sql.operators.rank.deduplicate import LastRowOperator  # noqa: E402
 
 KEPT, ROWS, BATCHES = 1_000_000, 1_000, 200
 _KINDS = [pa.int64(), pa.int64()]

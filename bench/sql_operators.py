@@ -20,18 +20,18 @@ from millstream.operators.functions.metrics import MetricGroup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import DictIndex, KeyIndex
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
+from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.aggregate.local_aggregate import LocalWindowAggregateOperator
 from millstream.sql.operators.base import ColumnKeyPartitioner
-from millstream.sql.operators.calc import CalcOperator
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator
-from millstream.sql.operators.join import JoinOperator, JoinSide
-from millstream.sql.operators.local_aggregate import LocalWindowAggregateOperator
+from millstream.sql.operators.io.calc import CalcOperator
+from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.window_aggregate import (
+from millstream.sql.operators.window.window_aggregate import (
     GlobalWindowAggregateOperator,
     WindowAggregateOperator,
     WindowTimes,
 )
-from millstream.sql.operators.windowing import Windowing
+from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataTypes
 from millstream.state.keyed import KeyedState

@@ -22,8 +22,8 @@ from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator
-from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import JoinKind
 from millstream.sql.types import DataTypes

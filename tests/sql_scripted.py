@@ -15,8 +15,8 @@ from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import GlobalPartitioner
 from millstream.sql.columns.batch import Batch
 from millstream.sql.operators.base import BatchOperator
-from millstream.sql.operators.sink import TableSinkOperator
-from millstream.sql.operators.source import ScanOperator
+from millstream.sql.operators.io.table_sink import TableSinkOperator
+from millstream.sql.operators.io.table_source import ScanOperator
 from millstream.testing import CollectSink, TestingSource
 
 # A step: which input its rows are of, and the rows; or a watermark.

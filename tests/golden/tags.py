@@ -36,7 +36,7 @@ from millstream.datastream.connectors.rabbitmq_intake import Position
 from millstream.operators.watermarks import BoundedOutOfOrderness, _NoWatermarks
 from millstream.operators.windows.windows import CountWindow, GlobalWindow, TimeWindow
 from millstream.sql.columns.batch import Batch
-from millstream.sql.operators.split_watermark import _Highest
+from millstream.sql.operators.io.split_watermark import _Highest
 from millstream.state.column_table import RowChange
 from millstream.state.key_groups import FrozenDict, FrozenList, FrozenNaN
 from millstream.state.table import REMOVED, Extra, Patch

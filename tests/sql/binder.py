@@ -6,7 +6,7 @@ from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.text import to_text
+from millstream.sql.columns.value_text import to_text
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.context import EvaluationContext

@@ -27,7 +27,7 @@ from millstream.common.types import Row
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column, to_python
+from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled
 from millstream.sql.language import syntax

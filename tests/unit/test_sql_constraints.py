@@ -10,7 +10,7 @@ import pytest
 from millstream.common.errors import MillstreamError
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException, ValidationException
-from millstream.sql.operators.constraints import ConstraintOperator, constraints_of
+from millstream.sql.operators.io.constraints import ConstraintOperator, constraints_of
 from millstream.table import DataTypes, StreamTableEnvironment
 from millstream.testing import LocalEnvironment, ValuesTable
 

@@ -18,9 +18,9 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.delayed_fire import PeriodicWindowOperator
-from millstream.sql.operators.window_aggregate import WindowTimes
-from millstream.sql.operators.windowing import Windowing
+from millstream.sql.operators.window.delayed_fire import PeriodicWindowOperator
+from millstream.sql.operators.window.window_aggregate import WindowTimes
+from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan.nodes import PeriodicFires, WindowKind
 from millstream.sql.types import DataTypes
 from millstream.table import Schema, StreamTableEnvironment

@@ -19,8 +19,8 @@ from millstream.common.time import Instant
 from millstream.common.types import Row
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.text import java_double, to_text
-from millstream.sql.columns.values import inferred_type, to_column, to_python
+from millstream.sql.columns.value_conversion import inferred_type, to_column, to_python
+from millstream.sql.columns.value_text import java_double, to_text
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, replaced
 from millstream.sql.functions.context import EvaluationContext

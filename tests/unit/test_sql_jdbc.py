@@ -18,10 +18,10 @@ from millstream.common.errors import MillstreamError
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.datastream.connectors.jdbc_url import connector
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column
+from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.errors import CatalogException, TableException, ValidationException
-from millstream.sql.operators.lookup_join import Retrying
+from millstream.sql.operators.join.lookup_join import Retrying
 from millstream.sql.types import DataTypes
 from millstream.table import EnvironmentSettings, PlanReference, StreamTableEnvironment
 from millstream.table.catalog import JdbcCatalog

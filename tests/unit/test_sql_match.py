@@ -10,8 +10,8 @@ import pytest
 from sql_planning import Session as Planning
 from sql_runs import Bare, batch_of
 
-from millstream.sql.operators.match import MatchOperator
 from millstream.sql.operators.query_context import Session
+from millstream.sql.operators.rank.match_recognize import MatchOperator
 from millstream.sql.plan import nodes
 from millstream.sql.translate import kinds_of
 

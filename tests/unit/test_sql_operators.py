@@ -13,22 +13,22 @@ from sql_model import GroupAggregateModel, JoinModel, WindowModel
 from sql_runs import Bare, Change, batch_of, final
 
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.order import sorted_rows
+from millstream.sql.columns.row_order import sorted_rows
 from millstream.sql.expressions import AggregateCall, Call, Column
-from millstream.sql.operators.append_only_top_n import InsertTopNOperator
-from millstream.sql.operators.count_session_windows import SessionWindowOperator
-from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
-from millstream.sql.operators.join import JoinOperator, JoinSide
-from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator, LocalWindowAggregateOperator
+from millstream.sql.operators.aggregate.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
+from millstream.sql.operators.aggregate.local_aggregate import LocalGroupAggregateOperator, LocalWindowAggregateOperator
+from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.session_aggregate import MergedSessionOperator, can_merge
-from millstream.sql.operators.top_n import TopNOperator
-from millstream.sql.operators.window_aggregate import (
+from millstream.sql.operators.rank.append_only_top_n import InsertTopNOperator
+from millstream.sql.operators.rank.top_n import TopNOperator
+from millstream.sql.operators.window.count_session_windows import SessionWindowOperator
+from millstream.sql.operators.window.session_aggregate import MergedSessionOperator, can_merge
+from millstream.sql.operators.window.window_aggregate import (
     GlobalWindowAggregateOperator,
     WindowAggregateOperator,
     WindowTimes,
 )
-from millstream.sql.operators.windowing import Windowing
+from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataType, DataTypes
 

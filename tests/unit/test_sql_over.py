@@ -11,8 +11,8 @@ from sql_runs import Bare, batch_of
 
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.over import OverOperator
-from millstream.sql.operators.over_batch import BatchOverOperator
+from millstream.sql.operators.over.over_batch import BatchOverOperator
+from millstream.sql.operators.over.over_time import OverOperator
 from millstream.sql.plan.nodes import OverSpec
 from millstream.sql.types import DataTypes
 from millstream.table import EnvironmentSettings, TableEnvironment

@@ -22,15 +22,18 @@ from millstream.sql.columns import spillable_rows
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.matches import Matches
 from millstream.sql.expressions import AggregateCall, Call, Column
-from millstream.sql.operators import batch_sort, batch_top_n, merge_join
+from millstream.sql.operators.aggregate.local_aggregate import LocalGroupAggregateOperator
 from millstream.sql.operators.base import KeyedBatchOperator
-from millstream.sql.operators.batch_aggregate import BatchGlobalGroupAggregateOperator, BatchGroupAggregateOperator
-from millstream.sql.operators.batch_join import BatchJoinOperator
-from millstream.sql.operators.batch_sort import BatchSortOperator, merged
-from millstream.sql.operators.batch_top_n import BatchTopNOperator
-from millstream.sql.operators.join import JoinSide
-from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator
-from millstream.sql.operators.merge_join import SortMergeJoinOperator
+from millstream.sql.operators.batch import batch_sort, batch_top_n, merge_join
+from millstream.sql.operators.batch.batch_aggregate import (
+    BatchGlobalGroupAggregateOperator,
+    BatchGroupAggregateOperator,
+)
+from millstream.sql.operators.batch.batch_join import BatchJoinOperator
+from millstream.sql.operators.batch.batch_sort import BatchSortOperator, merged
+from millstream.sql.operators.batch.batch_top_n import BatchTopNOperator
+from millstream.sql.operators.batch.merge_join import SortMergeJoinOperator
+from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import JoinKind
 from millstream.sql.types import DataTypes
@@ -221,9 +224,9 @@ def test_a_key_that_all_rows_have_is_joined_part_by_part(
     """What does not fit as a whole is asked for again and again."""
     monkeypatch.setattr(merge_join, "_IN_HAND_BYTES", 500)
     monkeypatch.setattr(merge_join, "SLAB_BYTES", 500)
-    monkeypatch.setattr("millstream.sql.operators.batch_join._CHUNK_BYTES", 500)
-    monkeypatch.setattr("millstream.sql.operators.batch_join.SLAB_BYTES", 500)
-    monkeypatch.setattr("millstream.sql.operators.batch_join._AT_ONCE", 97)
+    monkeypatch.setattr("millstream.sql.operators.batch.batch_join._CHUNK_BYTES", 500)
+    monkeypatch.setattr("millstream.sql.operators.batch.batch_join.SLAB_BYTES", 500)
+    monkeypatch.setattr("millstream.sql.operators.batch.batch_join._AT_ONCE", 97)
     left = [[(1, "a", n) for n in range(start, start + 20)] for start in range(0, 100, 20)]
     right = [[(1, "b", n) for n in range(start, start + 20)] for start in range(50, 150, 20)]
     side = JoinSide(_KINDS, (0,))

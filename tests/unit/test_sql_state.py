@@ -24,10 +24,10 @@ from millstream.operators.runtime.runtime_snapshot import decode
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import Kept, read, written
 from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.base import ColumnKeyPartitioner
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator
-from millstream.sql.operators.sink import TableSinkOperator
-from millstream.sql.operators.source import ScanOperator
+from millstream.sql.operators.io.table_sink import TableSinkOperator
+from millstream.sql.operators.io.table_source import ScanOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.types import DataTypes

@@ -10,8 +10,8 @@ import pytest
 from sql_runs import Bare, batch_of, final
 
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.sql.operators.deduplicate import TopOneOperator
-from millstream.sql.operators.top_n import TopNOperator
+from millstream.sql.operators.rank.deduplicate import TopOneOperator
+from millstream.sql.operators.rank.top_n import TopNOperator
 from millstream.table import StreamTableEnvironment
 from millstream.testing import CollectSink, LocalJob, ValuesTable
 

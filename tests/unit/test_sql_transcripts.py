@@ -17,29 +17,34 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
-from millstream.sql.operators.append_only_top_n import InsertTopNOperator
-from millstream.sql.operators.calc import CalcOperator
-from millstream.sql.operators.changelog_rows import FromChangelogOperator, ToChangelogOperator
-from millstream.sql.operators.constraints import ConstraintOperator, NotNull
-from millstream.sql.operators.correlate import CorrelateOperator
-from millstream.sql.operators.count_session_windows import (
+from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.io.calc import CalcOperator
+from millstream.sql.operators.io.changelog_rows import FromChangelogOperator, ToChangelogOperator
+from millstream.sql.operators.io.constraints import ConstraintOperator, NotNull
+from millstream.sql.operators.io.expand import ExpandOperator
+from millstream.sql.operators.io.upsert_materializer import MaterializeOperator
+from millstream.sql.operators.io.watermark_assigner import OnEventWatermarkOperator, RowWatermarkOperator
+from millstream.sql.operators.join.correlate import CorrelateOperator
+from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
+from millstream.sql.operators.join.set_operation import SetOperationOperator
+from millstream.sql.operators.query_context import Session
+from millstream.sql.operators.rank.append_only_top_n import InsertTopNOperator
+from millstream.sql.operators.rank.deduplicate import (
+    EarliestRowOperator,
+    FirstRowOperator,
+    LastRowOperator,
+    TopOneOperator,
+)
+from millstream.sql.operators.rank.sort import LimitOperator, SortOperator
+from millstream.sql.operators.rank.top_n import TopNOperator
+from millstream.sql.operators.window.count_session_windows import (
     CountWindowOperator,
     SessionTableOperator,
     SessionWindowOperator,
 )
-from millstream.sql.operators.deduplicate import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
-from millstream.sql.operators.expand import ExpandOperator
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator
-from millstream.sql.operators.join import JoinOperator, JoinSide
-from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.set_operation import SetOperationOperator
-from millstream.sql.operators.sort import LimitOperator, SortOperator
-from millstream.sql.operators.top_n import TopNOperator
-from millstream.sql.operators.upsert_materializer import MaterializeOperator
-from millstream.sql.operators.watermark import OnEventWatermarkOperator, RowWatermarkOperator
-from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
-from millstream.sql.operators.window_table import WindowTableOperator
-from millstream.sql.operators.windowing import Windowing
+from millstream.sql.operators.window.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.window.window_table import WindowTableOperator
+from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import JoinKind, Planned, Traits, WindowKind
 from millstream.sql.row_kinds import ALL_CHANGES

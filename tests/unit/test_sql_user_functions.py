@@ -14,10 +14,10 @@ from sql_runs import Bare, batch_of, changes_of
 from millstream.common.errors import MillstreamError
 from millstream.operators.base import Operator
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.aggregate.table_aggregate import TableAggregateOperator
+from millstream.sql.operators.aggregate.user_accumulators import in_session
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.table_aggregate import TableAggregateOperator
-from millstream.sql.operators.user_aggregates import in_session
 from millstream.table import DataTypes, EnvironmentSettings, TableEnvironment
 from millstream.table.expressions import col, lit
 from millstream.table.udf import AggregateFunction, AsyncScalarFunction, udaf, udf, udtaf

@@ -95,7 +95,7 @@ def test_a_sink_that_takes_no_updates_refuses_a_query_that_makes_them(t_env: Str
 
 def test_a_connector_of_ones_own_is_thirty_lines(t_env: StreamTableEnvironment) -> None:
     from millstream.sql.columns.batch import Batch
-    from millstream.sql.columns.values import to_column
+    from millstream.sql.columns.value_conversion import to_column
 
     class Squares(TableSource):
         def __init__(self, count: int) -> None:

@@ -13,7 +13,7 @@ from millstream.common.errors import TypeMismatchError
 from millstream.common.java_text import java_number
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from millstream.sql.columns.text import java_double, java_float
+from millstream.sql.columns.value_text import java_double, java_float
 from millstream.testing import LocalEnvironment
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.text import to_text
+from millstream.sql.columns.value_text import to_text
 from millstream.sql.errors import TableException
 from millstream.sql.schema import Fields
 from millstream.table.result_printer import shown_texts

@@ -17,7 +17,7 @@ from millstream.sql.bind.tables import declared
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
-from millstream.sql.operators.datastream_io import StreamInput
+from millstream.sql.operators.io.datastream_io import StreamInput
 from millstream.sql.plan.nodes import Node, StreamScan, ToStream
 from millstream.sql.row_kinds import ALL_CHANGES, Changes
 from millstream.sql.schema import Field, Fields, TimeAttribute

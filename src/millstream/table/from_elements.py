@@ -13,7 +13,7 @@ from millstream.sql import types as t
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import inferred_row, merged_types, names_of, to_column
+from millstream.sql.columns.value_conversion import inferred_row, merged_types, names_of, to_column
 from millstream.sql.plan.nodes import Scan
 from millstream.sql.schema import Field, Fields
 from millstream.table.connectors.rows import RowsTable, cut

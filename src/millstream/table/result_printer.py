@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.text import to_text
+from millstream.sql.columns.value_text import to_text
 from millstream.sql.schema import Fields
 
 NULL = "<NULL>"

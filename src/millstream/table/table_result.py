@@ -16,7 +16,7 @@ from millstream.common.errors import MillstreamError
 from millstream.common.job_client import JobClient
 from millstream.common.types import Row, RowKind
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column, to_python
+from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import TableException
 from millstream.sql.schema import Fields
 from millstream.sql.types import ArrayType, DataType, DataTypes, FloatType, MapType, MultisetType, RowType

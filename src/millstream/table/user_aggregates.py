@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.common.types import Row
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.columns.values import to_column
+from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType, RowType

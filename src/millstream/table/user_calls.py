@@ -10,7 +10,7 @@ import pyarrow as pa
 from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.columns.values import to_column, to_python
+from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType, RowType

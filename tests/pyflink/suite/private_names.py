@@ -14,7 +14,7 @@ def install() -> None:
 
     from millstream.common import typeinfo
     from millstream.datastream import state_backend
-    from millstream.sql.columns import values
+    from millstream.sql.columns import value_conversion as values
     from millstream.table import from_elements, types, verification
 
     def needs_java(name: str) -> Callable[..., Any]:

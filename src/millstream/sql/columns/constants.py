@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.sql.columns.numbers import base_of, from_python
+from millstream.sql.columns.numpy_arrays import base_of, from_python
 
 
 def constants(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import record
-from millstream.sql.columns.numbers import is_number_like, plain, valid_of
+from millstream.sql.columns.numpy_arrays import is_number_like, plain, valid_of
 from millstream.state.key_groups import stable_hash
 from millstream.state.vector_key_groups import hashes_of_ints, hashes_of_texts
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.sql.columns.keys import grouped, stable_order
-from millstream.sql.columns.numbers import valid_of
+from millstream.sql.columns.numpy_arrays import valid_of
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

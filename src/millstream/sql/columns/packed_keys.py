@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.sql.columns.numbers import from_plain, is_number_like, plain, valid_of
+from millstream.sql.columns.numpy_arrays import from_plain, is_number_like, plain, valid_of
 
 Word = NDArray[np.uint64]
 

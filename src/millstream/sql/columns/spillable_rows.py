@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
-from millstream.sql.columns.order import Order, sorted_rows
+from millstream.sql.columns.row_order import Order, sorted_rows
 from millstream.state.array_storage import Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns
 from millstream.state.spill_file import Place, SpillFile

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type, unit_of
-from millstream.sql.columns.text import local
+from millstream.sql.columns.value_text import local
 from millstream.sql.columns.zones import arrow_zone, zone_named
 from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext

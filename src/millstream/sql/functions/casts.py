@@ -15,7 +15,7 @@ from millstream.common.fast_dataclass import record
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.columns.text import to_text
+from millstream.sql.columns.value_text import to_text
 from millstream.sql.errors import TableException
 from millstream.sql.functions import cast_times
 from millstream.sql.functions.context import EvaluationContext

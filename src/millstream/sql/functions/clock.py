@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.columns.text import local
+from millstream.sql.columns.value_text import local
 from millstream.sql.functions.cast_times import DAY
 from millstream.sql.functions.function import Function, Kernel, Site, Value
 from millstream.sql.functions.rules import DATE, anything, takes

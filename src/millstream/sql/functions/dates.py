@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.columns.text import local
+from millstream.sql.columns.value_text import local
 from millstream.sql.errors import ValidationException
 from millstream.sql.functions.cast_times import DAY, UNITS, cast, to_instants
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.columns.text import local
+from millstream.sql.columns.value_text import local
 from millstream.sql.columns.zones import zone_named
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.functions.cast_times import UNITS, cut, read_date, read_timestamp, to_instants

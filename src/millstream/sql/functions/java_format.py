@@ -6,7 +6,7 @@ import decimal
 import re
 from typing import Any
 
-from millstream.sql.columns.text import java_double
+from millstream.sql.columns.value_text import java_double
 
 _SPECIFIER = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(<]*)?(\d+)?(\.\d+)?([a-zA-Z%])")
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.sql import types as t
-from millstream.sql.columns.text import to_text
+from millstream.sql.columns.value_text import to_text
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Constant
 from millstream.sql.functions.casts import rounded

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from millstream.common.fast_dataclass import record
-from millstream.sql.columns.text import java_double
+from millstream.sql.columns.value_text import java_double
 
 
 class PathError(ValueError):

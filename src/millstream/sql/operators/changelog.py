@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import record
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
-from millstream.sql.operators.segments import Ints
+from millstream.sql.operators.aggregate.segments import Ints
 
 Mask = NDArray[np.bool_]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
+from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.base import ColumnKeyPartitioner
-from millstream.sql.operators.correlate import CorrelateOperator
-from millstream.sql.operators.expand import ExpandOperator
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator
-from millstream.sql.operators.join import JoinOperator, JoinSide
-from millstream.sql.operators.set_operation import BatchSetOperationOperator, SetOperationOperator
+from millstream.sql.operators.io.expand import ExpandOperator
+from millstream.sql.operators.join.correlate import CorrelateOperator
+from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
+from millstream.sql.operators.join.set_operation import BatchSetOperationOperator, SetOperationOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.row_kinds import INSERTS, Changes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
-from millstream.sql.operators.lookup_join import LookupJoinOperator, Retrying
-from millstream.sql.operators.materialized_lookup_join import MaterializedLookupJoinOperator
+from millstream.sql.operators.join.lookup_join import LookupJoinOperator, Retrying
+from millstream.sql.operators.join.materialized_lookup_join import MaterializedLookupJoinOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator, kinds_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
-from millstream.sql.operators.match import MatchOperator
+from millstream.sql.operators.rank.match_recognize import MatchOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator, kinds_of

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
-from millstream.sql.operators.over import OverOperator
-from millstream.sql.operators.over_batch import BatchOverOperator
-from millstream.sql.operators.over_columns import ColumnOverOperator, streamed
-from millstream.sql.operators.user_aggregates import in_session
+from millstream.sql.operators.aggregate.user_accumulators import in_session
+from millstream.sql.operators.over.over_batch import BatchOverOperator
+from millstream.sql.operators.over.over_non_time import ColumnOverOperator, streamed
+from millstream.sql.operators.over.over_time import OverOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.changelog import is_over_time
 from millstream.sql.plan.nodes import Planned

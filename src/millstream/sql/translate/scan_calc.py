@@ -6,9 +6,9 @@ from millstream.graph.transformations import StreamEnd
 from millstream.operators.runtime.partitioners import GlobalPartitioner
 from millstream.sql.connectors import TableSource
 from millstream.sql.expressions import Column, Expression
-from millstream.sql.operators.calc import CalcOperator
-from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
-from millstream.sql.operators.watermark import OnEventWatermarkOperator, RowWatermarkOperator
+from millstream.sql.operators.io.calc import CalcOperator
+from millstream.sql.operators.io.table_source import ScanOperator, ValuesSource, values_batch
+from millstream.sql.operators.io.watermark_assigner import OnEventWatermarkOperator, RowWatermarkOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator
@@ -55,7 +55,7 @@ def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
     assert isinstance(node, nodes.Watermark)
     source = _source_of(planned)
     if source is not None and source.watermarks_by_split and not to.session.batch:
-        from millstream.sql.operators.split_watermark import SplitWatermarkOperator
+        from millstream.sql.operators.io.split_watermark import SplitWatermarkOperator
 
         idle = to.session.milliseconds(IDLE_TIMEOUT, 0)
         return to.behind(planned, SplitWatermarkOperator(node.column, node.strategy, to.session, idle))

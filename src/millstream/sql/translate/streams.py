@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.runtime.partitioners import ForwardElse, OrderedPartitioner
-from millstream.sql.operators.datastream_io import StreamScanOperator, ToRowsOperator
+from millstream.sql.operators.io.datastream_io import StreamScanOperator, ToRowsOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator, spread_like

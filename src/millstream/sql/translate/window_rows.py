@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
-from millstream.sql.operators.window_aggregate import (
+from millstream.sql.operators.window.buffered_window import KeptInput
+from millstream.sql.operators.window.window_aggregate import (
     WindowTimes,
 )
-from millstream.sql.operators.window_join import WindowJoinOperator
-from millstream.sql.operators.window_rank import WindowRankOperator
-from millstream.sql.operators.window_rows import KeptInput
+from millstream.sql.operators.window.window_join import WindowJoinOperator
+from millstream.sql.operators.window.window_rank import WindowRankOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator, kinds_of

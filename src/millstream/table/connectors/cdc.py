@@ -24,7 +24,7 @@ from millstream.datastream.connectors.cdc.changes import (
 from millstream.datastream.connectors.cdc.settings import CaptureBuilder
 from millstream.sql.columns import batch as kinds
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column
+from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression

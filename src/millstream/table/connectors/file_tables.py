@@ -19,7 +19,7 @@ from millstream.datastream.connectors.file_formats import (
 )
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column
+from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import condition

@@ -14,7 +14,7 @@ from millstream.common.errors import MillstreamError
 from millstream.datastream.connectors.sql_database import Connection
 from millstream.datastream.connectors.sql_errors import is_mistake
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column
+from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.schema import Field
 from millstream.table.connectors.jdbc_dialect import Dialect, read_values

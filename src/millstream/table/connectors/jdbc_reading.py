@@ -13,7 +13,7 @@ from millstream.datastream.connectors.base import Dealt, Share, Source, SourceRe
 from millstream.datastream.connectors.sql_database import Connection
 from millstream.datastream.connectors.sql_errors import is_mistake
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column
+from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.schema import Field
 from millstream.table.connectors.jdbc_dialect import Dialect, read_values
 from millstream.table.formats.comparisons import Comparison

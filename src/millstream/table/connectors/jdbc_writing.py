@@ -15,7 +15,7 @@ from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.sql.columns.batch import INSERT, UPDATE_AFTER, Batch
-from millstream.sql.columns.values import to_python
+from millstream.sql.columns.value_conversion import to_python
 from millstream.sql.schema import Field
 from millstream.table.connectors.jdbc_dialect import Dialect
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from millstream.common.errors import MillstreamError
 from millstream.datastream.connectors.kafka_deserialization import KafkaBatchDeserializationSchema
 from millstream.sql.columns.batch import DELETE, UPDATE_AFTER, Batch, Kinds
-from millstream.sql.columns.values import to_column
+from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType, DataTypes
 from millstream.table.connectors.kafka_options import Messages

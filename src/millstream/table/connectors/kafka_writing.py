@@ -16,8 +16,8 @@ import numpy as np
 from millstream.common.errors import MillstreamError
 from millstream.datastream.connectors.kafka_serialization import KafkaBatchSerializationSchema, Produced, SinkPlace
 from millstream.sql.columns.batch import INSERT, UPDATE_AFTER, Batch
-from millstream.sql.columns.numbers import plain
-from millstream.sql.columns.values import to_python
+from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.columns.value_conversion import to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import DataType, DataTypes
 from millstream.table.connectors.kafka_options import Messages, Topics

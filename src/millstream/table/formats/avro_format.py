@@ -15,7 +15,7 @@ from millstream.datastream.formats.avro_files import AvroBulkWriters, AvroFormat
 from millstream.datastream.formats.avro_schema import AvroSchema
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column, to_python
+from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options

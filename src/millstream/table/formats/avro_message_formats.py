@@ -19,7 +19,7 @@ from millstream.datastream.formats.avro_registry import (
 from millstream.datastream.formats.avro_schema import AvroSchema
 from millstream.operators.diagnostics.bad_records import FormatUnavailable
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
-from millstream.sql.columns.values import to_column, to_python
+from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.row_kinds import ALL_CHANGES
 from millstream.sql.schema import Field

@@ -14,7 +14,7 @@ from millstream.datastream.formats.csv_cuts import can_be_cut, cut_behind_record
 from millstream.datastream.formats.csv_dialect import CsvDialect, CsvError, UnclosedError
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column, to_python
+from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options

@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.common.types import Row
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.values import to_column
+from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options

@@ -1,0 +1,83 @@
+"""Rows in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from millstream.sql.columns.numpy_arrays import is_number_like, plain, valid_of
+
+# (column, descending, nulls first)
+Order = Sequence[tuple[int, bool, bool]]
+
+
+def sorted_rows(columns: Sequence[pa.Array], order: Order, rows: int) -> NDArray[np.int64]:
+    """Return rows in an order; equal ones as they are."""
+    levels: list[NDArray[Any]] = []
+    for column, descending, nulls_first in order:
+        nulls, places = _places(columns[column], nulls_first)
+        levels += [nulls, -places if descending else places]
+    return np.lexsort(levels[::-1]) if levels else np.arange(rows)
+
+
+def _places(column: pa.Array, nulls_first: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return numbers that are in the order of values, and before them whether nulls come first."""
+    valid = valid_of(column)
+    is_null = np.zeros(len(column), np.int8) if valid is None else (~valid).astype(np.int8)
+    if pa.types.is_null(column.type):
+        places: NDArray[Any] = np.zeros(len(column), np.int64)
+    elif is_number_like(column.type):
+        places = plain(column)
+        places = places.astype(np.int64) if places.dtype.kind != "f" else places
+        if len(places) and _has_no_negative(places):
+            places = np.unique(places, return_inverse=True)[1].astype(np.int64)
+    else:
+        places = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
+    if valid is not None:
+        places = np.where(valid, places, 0)
+    return -is_null if nulls_first else is_null, places
+
+
+def _has_no_negative(numbers: NDArray[Any]) -> bool:
+    """Tell whether numbers in descending order are not simply their negatives: of NaN, and of the least int."""
+    if numbers.dtype.kind == "f":
+        return bool(np.isnan(numbers).any())
+    return bool(numbers.min() == np.iinfo(np.int64).min)
+
+
+class _Reversed:
+    """A value that is less where it is more."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return bool(other.value < self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and bool(other.value == self.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def sort_key(order: Order) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Return what makes of a row, as Python has it, a key by which rows are in an order."""
+
+    def key(row: tuple[Any, ...]) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for column, descending, nulls_first in order:
+            value = row[column]
+            if value is None:
+                found += [0 if nulls_first else 2, 0]
+            else:
+                found += [1, _Reversed(value) if descending else value]
+        return tuple(found)
+
+    return key

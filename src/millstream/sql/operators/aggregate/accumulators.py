@@ -1,0 +1,540 @@
+"""Aggregates that run over the rows of all keys by vectors; what each keeps is columns of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keyed_columns import Columns, Kept, read, written
+from millstream.sql.columns.numpy_arrays import Valid, decimals, from_plain, is_number_like, plain, unscaled, valid_of
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.running_aggregates import Running, RunningNumbers
+from millstream.sql.operators.aggregate.segments import Segments
+
+# Which rows count for an aggregate: in the order of segments; None for all.
+Counted = NDArray[np.bool_] | None
+
+
+def both(one: Valid, other: Valid) -> Valid:
+    """Return where both hold; None is everywhere."""
+    if one is None or other is None:
+        return one if other is None else other
+    return one & other
+
+
+class Accumulator:
+    """An aggregate: what it keeps for each key, and what comes of rows."""
+
+    # Whether what several slots have can be put together, by `combined`.
+    combines = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it comes to the same whichever rows are taken together first; a sum of floats does not."""
+        return True
+
+    def __init__(self, call: AggregateCall, name: str) -> None:
+        self.call = call
+        self.name = name
+        self.result = arrow_type(call.type)
+
+    @property
+    def kept(self) -> list[Kept]:
+        """The columns that it keeps."""
+        raise NotImplementedError
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
+        """Take rows; return the results after each, and leave in the state what comes of all.
+
+        Args:
+            segments: the rows by key.
+            arguments: the aggregate's columns, in the order of segments.
+            counted: which rows count, and how: 0 not at all; None for all, by their signs.
+            state: where its columns are.
+        """
+        raise NotImplementedError
+
+    def fold(
+        self,
+        slots: Slots,
+        signs: NDArray[np.int64] | None,
+        arguments: Sequence[pa.Array],
+        counted: Counted,
+        state: Columns,
+    ) -> None:
+        """Take rows in the order they came, when nobody asks for results in between.
+
+        Args:
+            slots: of each row.
+            signs: of each row; None when all are added.
+            arguments: the aggregate's columns.
+            counted: as for `run`.
+            state: where its columns are.
+        """
+        raise NotImplementedError
+
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
+        """Return the results of some keys."""
+        raise NotImplementedError
+
+    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+        """Return the results of several slots together: of those from each start to the next."""
+        raise NotImplementedError
+
+    # --- in two phases
+
+    def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
+        """Return what some keys have, for another phase to `merge`."""
+        return [written(k, state.column(k.name)[slots]) for k in self.kept]
+
+    def merge(self, slots: Slots, partials: Sequence[pa.Array], state: Columns) -> None:
+        """Take what `partials` of others gave, for keys that have slots; a key may come several times."""
+        self.put_together(slots, [read(k, column) for k, column in zip(self.kept, partials, strict=True)], state)
+
+    def put_together(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
+        """Take what others have kept, as the columns are."""
+        for kept, values in zip(self.kept, others, strict=True):
+            np.add.at(state.column(kept.name), slots, values)
+
+
+def _weights(
+    rows: int, signs: NDArray[np.int64] | None, valid: Valid, counted: NDArray[Any] | None
+) -> NDArray[np.int64]:
+    """Return by how much each row counts: 1, -1 if it is taken back, or 0."""
+    if counted is not None and counted.dtype != np.bool_:
+        weights = counted.astype(np.int64)
+    elif signs is not None:
+        weights = signs if counted is None else np.where(counted, signs, 0)
+    else:
+        weights = np.ones(rows, np.int64) if counted is None else counted.astype(np.int64)
+    return weights if valid is None else np.where(valid, weights, 0)
+
+
+class Count(Accumulator):
+    """COUNT: of rows, or of rows in which no argument is null."""
+
+    combines = True
+
+    @property
+    def kept(self) -> list[Kept]:
+        return [Kept(self.name, np.int64)]
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
+        column = state.column(self.name)
+        begins = segments.begins(column, 0)
+        running = segments.sums(_weights(segments.rows, segments.signs, self._valid(arguments), counted), begins)
+        segments.leave(column, running)
+        return RunningNumbers(running, begins, None, None, self._column)
+
+    @staticmethod
+    def _valid(arguments: Sequence[pa.Array]) -> Valid:
+        valid: Valid = None
+        for argument in arguments:
+            valid = both(valid, valid_of(argument))
+        return valid
+
+    def fold(
+        self,
+        slots: Slots,
+        signs: NDArray[np.int64] | None,
+        arguments: Sequence[pa.Array],
+        counted: Counted,
+        state: Columns,
+    ) -> None:
+        np.add.at(state.column(self.name), slots, _weights(len(slots), signs, self._valid(arguments), counted))
+
+    def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
+        return from_plain(values, valid, self.result)
+
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
+        return self._column(state.column(self.name)[slots], None)
+
+    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+        return self._column(np.add.reduceat(state.column(self.name)[slots], starts), None)
+
+
+class Summing(Accumulator):
+    """An aggregate that is made of sums, and of how many values are in them.
+
+    Attributes:
+        sums: what is summed up: names of columns, and what makes numbers of an argument.
+        dtype: of the sums.
+    """
+
+    dtype: Any = np.int64
+    combines = True
+
+    @property
+    def is_exact(self) -> bool:
+        return bool(np.dtype(self.dtype).kind != "f")
+
+    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+        """Return what is summed up."""
+        raise NotImplementedError
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        """Return the result of sums over so many values."""
+        raise NotImplementedError
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{self.name}.sum"]
+
+    @property
+    def kept(self) -> list[Kept]:
+        return [*(Kept(name, self.dtype) for name in self.names), Kept(f"{self.name}.count", np.int64)]
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
+        (argument,) = arguments
+        weights = _weights(segments.rows, segments.signs, valid_of(argument), counted)
+        plus_only = segments.signs is None and counted is None and argument.null_count == 0
+        sums, begins = [], []
+        for name, numbers in zip(self.names, self.numbers(argument), strict=True):
+            column = state.column(name)
+            begin = segments.begins(column, 0)
+            deltas = numbers if plus_only else _weighted(numbers, weights)
+            running = segments.sums(deltas.astype(self.dtype, copy=False), begin)
+            segments.leave(column, running)
+            sums.append(running)
+            begins.append(begin)
+        column = state.column(f"{self.name}.count")
+        begin = segments.begins(column, 0)
+        count = segments.sums(weights, begin)
+        segments.leave(column, count)
+        return _RunningSums(self.value, sums, begins, count, begin)
+
+    def fold(
+        self,
+        slots: Slots,
+        signs: NDArray[np.int64] | None,
+        arguments: Sequence[pa.Array],
+        counted: Counted,
+        state: Columns,
+    ) -> None:
+        (argument,) = arguments
+        weights = _weights(len(slots), signs, valid_of(argument), counted)
+        plus_only = signs is None and counted is None and argument.null_count == 0
+        for name, numbers in zip(self.names, self.numbers(argument), strict=True):
+            deltas = numbers if plus_only else _weighted(numbers, weights)
+            np.add.at(state.column(name), slots, deltas.astype(self.dtype, copy=False))
+        np.add.at(state.column(f"{self.name}.count"), slots, weights)
+
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
+        return self.value([state.column(n)[slots] for n in self.names], state.column(f"{self.name}.count")[slots])
+
+    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+        sums = [np.add.reduceat(state.column(n)[slots], starts) for n in self.names]
+        return self.value(sums, np.add.reduceat(state.column(f"{self.name}.count")[slots], starts))
+
+
+def _weighted(numbers: NDArray[Any], weights: NDArray[np.int64]) -> NDArray[Any]:
+    if numbers.dtype.kind == "f":
+        # Nothing times infinity is not nothing.
+        return np.where(weights == 0, 0.0, numbers * weights)
+    return numbers * weights
+
+
+class _RunningSums:
+    """The sums after each row; results are made only of those that are asked for."""
+
+    def __init__(
+        self,
+        value: Callable[[list[NDArray[Any]], NDArray[np.int64]], pa.Array],
+        sums: list[NDArray[Any]],
+        begins: list[NDArray[Any]],
+        count: NDArray[np.int64],
+        count_begins: NDArray[np.int64],
+    ) -> None:
+        self._value = value
+        self._sums = [np.concatenate([s, b]) for s, b in zip(sums, begins, strict=True)]
+        self._count = np.concatenate([count, count_begins])
+
+    def differs(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
+        # What is the same with other sums, an average for example, is told by the result alone.
+        return differing(self.take(before), self.take(after))
+
+    def take(self, places: NDArray[np.int64]) -> pa.Array:
+        return self._value([s[places] for s in self._sums], self._count[places])
+
+
+def differing(then: pa.Array, now: pa.Array) -> NDArray[np.bool_]:
+    """Tell which values differ; a null is equal to a null."""
+    if is_number_like(now.type):
+        differs = plain(now) != plain(then)
+    else:
+        differs = pc.not_equal(now, then).fill_null(False).to_numpy(zero_copy_only=False)
+    if now.null_count or then.null_count:
+        one, other = pc.is_valid(now).to_numpy(zero_copy_only=False), pc.is_valid(then).to_numpy(zero_copy_only=False)
+        differs = (one != other) | (one & other & differs)
+    return differs  # type: ignore[no-any-return]
+
+
+class SumOfNumbers(Summing):
+    """SUM of ints, which wraps around in its type, and of floats."""
+
+    def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
+        super().__init__(call, name)
+        self.dtype = np.float64 if pa.types.is_floating(argument) else np.int64
+        if self.result == pa.float32():
+            self.dtype = np.float32
+
+    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+        return [plain(argument)]
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        return from_plain(sums[0], count > 0, self.result)
+
+
+class SumOrZero(SumOfNumbers):
+    """SUM that is 0 of nothing: what counts of a first phase are added up with."""
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        return from_plain(sums[0], None, self.result)
+
+
+class SumOfDecimals(Summing):
+    """SUM of decimals; null when it has too many digits."""
+
+    dtype = object
+
+    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+        return [unscaled(argument).astype(object)]
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        return decimals(sums[0], count > 0, self.result)
+
+
+class SumOrZeroOfDecimals(SumOfDecimals):
+    """SUM of decimals that is 0 of nothing."""
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        return decimals(sums[0], np.ones(len(count), np.bool_), self.result)
+
+
+class Average(Summing):
+    """AVG of ints, cut off towards zero, and of floats."""
+
+    def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
+        super().__init__(call, name)
+        self.dtype = np.float64 if pa.types.is_floating(argument) else np.int64
+
+    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+        return [plain(argument)]
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        (total,) = sums
+        by = np.where(count == 0, 1, count)
+        if total.dtype.kind == "f":
+            average = total / by
+        else:
+            average = np.sign(total) * (np.abs(total) // by)
+        return from_plain(average, count > 0, self.result)
+
+
+class AverageOfDecimals(Summing):
+    """AVG of decimals, rounded half up."""
+
+    dtype = object
+
+    def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
+        super().__init__(call, name)
+        self._scale = 10 ** (self.result.scale - argument.scale) if pa.types.is_decimal(self.result) else 1
+
+    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+        return [unscaled(argument).astype(object)]
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        (total,), scale = sums, self._scale
+        digits = np.empty(len(total), object)
+        for i, (t, c) in enumerate(zip(total.tolist(), count.tolist(), strict=True)):
+            whole, rest = divmod(abs(t) * scale, c or 1)
+            whole += 2 * rest >= (c or 1)
+            digits[i] = -whole if t < 0 else whole
+        return decimals(digits, count > 0, self.result)
+
+
+class Variance(Summing):
+    """VAR_POP, VAR_SAMP, STDDEV_POP, STDDEV_SAMP, from the sums of values and of their squares."""
+
+    dtype: Any = np.float64
+
+    def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
+        super().__init__(call, name)
+        self._sample = call.function in ("VAR_SAMP", "VARIANCE", "STDDEV_SAMP", "STDDEV")
+        self._root = call.function.startswith("STDDEV")
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{self.name}.sum", f"{self.name}.squares"]
+
+    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+        values = argument.cast(pa.float64()) if pa.types.is_decimal(argument.type) else argument
+        numbers = plain(values).astype(np.float64)
+        return [numbers, numbers * numbers]
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        total, squares = sums
+        by = count - 1 if self._sample else count
+        valid = by > 0
+        n = np.where(count > 0, count, 1)
+        found = (squares - total * total / n) / np.where(valid, by, 1)
+        if self._root:
+            found = np.sqrt(np.maximum(found, 0.0))
+        if pa.types.is_decimal(self.result):
+            return pa.array(found, mask=~valid).cast(self.result, safe=False)
+        return from_plain(found, valid, self.result)
+
+
+class Extreme(Accumulator):
+    """MIN and MAX of numbers and times of which none is taken back."""
+
+    combines = True
+
+    def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
+        super().__init__(call, name)
+        self._least = call.function == "MIN"
+        self._dtype = np.float64 if pa.types.is_floating(argument) else np.int64
+        # NaN is greater than any number: the least is NaN only where there is nothing else.
+        self._add: Any = np.fmin if self._least else np.maximum
+        if self._dtype is np.float64:
+            self._nothing: Any = np.nan if self._least else -np.inf
+        else:
+            self._nothing = np.iinfo(np.int64).max if self._least else np.iinfo(np.int64).min
+
+    @property
+    def kept(self) -> list[Kept]:
+        return [Kept(f"{self.name}.value", self._dtype, self._nothing), Kept(f"{self.name}.is", np.bool_, False)]
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
+        (argument,) = arguments
+        valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
+        numbers = plain(argument).astype(self._dtype, copy=False)
+        if valid is not None:
+            numbers = np.where(valid, numbers, self._nothing)
+        column, seen = state.column(f"{self.name}.value"), state.column(f"{self.name}.is")
+        begins, seen_begins = segments.begins(column, self._nothing), segments.begins(seen, False)
+        running = segments.scan(self._add, numbers, begins)
+        segments.leave(column, running)
+        if valid is None:
+            is_there = np.ones(segments.rows, np.bool_)
+        else:
+            is_there = segments.sums(valid.astype(np.int64), seen_begins.astype(np.int64)) > 0
+        segments.leave(seen, is_there)
+        return RunningNumbers(running, begins, is_there, seen_begins, self._column)
+
+    def fold(
+        self,
+        slots: Slots,
+        signs: NDArray[np.int64] | None,
+        arguments: Sequence[pa.Array],
+        counted: Counted,
+        state: Columns,
+    ) -> None:
+        (argument,) = arguments
+        valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
+        numbers = plain(argument).astype(self._dtype, copy=False)
+        if valid is not None:
+            slots, numbers = slots[valid], numbers[valid]
+        self._add.at(state.column(f"{self.name}.value"), slots, numbers)
+        state.column(f"{self.name}.is")[slots] = True
+
+    def put_together(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
+        values, has = others
+        self._add.at(state.column(f"{self.name}.value"), slots, values)
+        state.column(f"{self.name}.is")[slots[has]] = True
+
+    def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
+        if valid is not None and not valid.all():
+            values = np.where(valid, values, 0)
+        return from_plain(values, valid, self.result)
+
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
+        return self._column(state.column(f"{self.name}.value")[slots], state.column(f"{self.name}.is")[slots])
+
+    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+        values = self._add.reduceat(state.column(f"{self.name}.value")[slots], starts)
+        return self._column(values, np.logical_or.reduceat(state.column(f"{self.name}.is")[slots], starts))
+
+
+class VarianceOfInts(Variance):
+    """The same of ints with ints, as Flink has it in OVER: squares and sums wrap around, and quotients are cut off."""
+
+    dtype = np.int64
+
+    def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
+        super().__init__(replace(call, function=call.function.removeprefix(WITH_INTS)), name, argument)
+        self._wraps = argument.to_pandas_dtype()
+
+    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+        values = plain(argument).astype(np.int64)
+        return [values, self._wrapped(values * values)]
+
+    def _wrapped(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        return values.astype(self._wraps).astype(np.int64)
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        total, squares = map(self._wrapped, sums)
+        by = count - 1 if self._sample else count
+        valid = by > 0
+        among = _quotient(self._wrapped(total * total), np.where(count > 0, count, 1))
+        found: NDArray[Any] = _quotient(squares - among, np.where(valid, by, 1))
+        if self._root:
+            found = np.sqrt(np.maximum(found, 0)).astype(np.int64)
+        return from_plain(found, valid, self.result)
+
+
+def _quotient(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return quotients, cut off towards zero."""
+    return np.sign(a) * (np.abs(a) // b)
+
+
+# Before the name of a variance that is computed with ints.
+WITH_INTS = "INTS OF "
+VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"])
+
+
+def vector_accumulator(
+    call: AggregateCall, name: str, arguments: Sequence[pa.DataType], retracts: bool
+) -> Accumulator | None:
+    """Return the accumulator of an aggregate that runs by vectors; None for one that does not.
+
+    Args:
+        call: the aggregate.
+        name: what its columns begin with.
+        arguments: the types of its columns.
+        retracts: whether rows may be taken back.
+    """
+    function = call.function.upper()
+    if call.user is not None:
+        return None
+    if function == "COUNT":
+        return Count(call, name)
+    if len(arguments) != 1:
+        return None
+    (argument,) = arguments
+    if function in VARIANCES:
+        return Variance(call, name, argument)
+    if function.startswith(WITH_INTS):
+        return VarianceOfInts(call, name, argument)
+    if pa.types.is_decimal(argument):
+        if function == "AVG":
+            return AverageOfDecimals(call, name, argument)
+        sums = {"SUM": SumOfDecimals, "$SUM0": SumOrZeroOfDecimals}
+        return sums[function](call, name) if function in sums else None
+    if not is_number_like(argument):
+        return None
+    if function in ("SUM", "$SUM0", "SUM0", "AVG"):
+        makers: dict[str, type[Any]] = {"SUM": SumOfNumbers, "AVG": Average}
+        made: Accumulator = makers.get(function, SumOrZero)(call, name, argument)
+        return made
+    if function in ("MIN", "MAX") and not retracts and not pa.types.is_boolean(argument):
+        return Extreme(call, name, argument)
+    return None

@@ -1,0 +1,299 @@
+"""The aggregates of one node: what they keep, and what comes of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keyed_columns import Columns, Kept, KeyedColumns
+from millstream.sql.columns.keys import grouped, stable_order
+from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.accumulators import Accumulator, vector_accumulator
+from millstream.sql.operators.aggregate.object_accumulators import object_accumulator
+from millstream.sql.operators.aggregate.running_aggregates import Running
+from millstream.sql.operators.aggregate.segments import Ints, Segments
+from millstream.sql.operators.aggregate.user_accumulators import UserAccumulator
+
+# The time at which a key was last touched, for those that live for a time only.
+TOUCHED = "updated_at"
+
+Keep = Callable[[str, KeyedColumns], KeyedColumns]
+# Columns, and the one that says which rows count; None for all.
+_Which = tuple[tuple[int, ...], int | None]
+
+
+class Aggregates:
+    """Accumulators side by side, over the same keys.
+
+    Distinct values are keys of tables of their own: (key, value) with how often it is there, for each condition that
+    aggregates over the same columns have. Only a row by which a value comes or goes counts for the aggregate.
+    """
+
+    def __init__(self, calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType], retracts: bool) -> None:
+        """Make them.
+
+        Args:
+            calls: the aggregates.
+            kinds: the Arrow types of the input's columns.
+            retracts: whether rows may be taken back.
+        """
+        self.calls = list(calls)
+        self._kinds = list(kinds)
+        self.accumulators: list[Accumulator] = []
+        for i, call in enumerate(calls):
+            arguments = [kinds[a] for a in call.arguments]
+            name = f"a{i}"
+            found = vector_accumulator(call, name, arguments, retracts)
+            if found is None:
+                found = object_accumulator(call, name, retracts) if call.user is None else UserAccumulator(call, name)
+            self.accumulators.append(found)
+
+    @property
+    def kept(self) -> list[Kept]:
+        """The columns that all of them keep."""
+        return [k for a in self.accumulators for k in a.kept]
+
+    @property
+    def combine(self) -> bool:
+        """Whether what several slots have can be put together."""
+        return all(a.combines and not c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
+
+    def open(self, keys: Sequence[pa.DataType], keep: Keep, owners: int | None = None) -> None:
+        """Make the tables of distinct values, for keys of some types."""
+        self._now = 0
+        # By the columns: the conditions, and the table.
+        self._conditions: dict[tuple[int, ...], list[int | None]] = {}
+        for call in self.calls:
+            conditions = self._conditions.setdefault(call.arguments, []) if call.distinct else [call.condition]
+            if call.condition not in conditions:
+                conditions.append(call.condition)
+        self._distinct: dict[tuple[int, ...], KeyedColumns] = {}
+        for arguments, conditions in self._conditions.items():
+            kinds = [*keys, *(self._kinds[a] for a in arguments)]
+            most = len(keys) if owners is None else owners
+            kept = [*(Kept(_times(i), np.int64) for i in range(len(conditions))), Kept(TOUCHED, np.int64)]
+            table = KeyedColumns(kinds, kept, most)
+            self._distinct[arguments] = keep(f"distinct{len(self._distinct)}", table)
+
+    def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:
+        """Take a batch, whose rows have keys and are cut into segments; return what each comes to after each row."""
+        order = pa.array(segments.order)
+        sorted_columns: dict[int, pa.Array] = {}
+
+        def column(index: int) -> pa.Array:
+            if index not in sorted_columns:
+                sorted_columns[index] = batch.columns[index].take(order)
+            return sorted_columns[index]
+
+        comings: dict[_Which, NDArray[np.int64]] = {}
+        found = []
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            counted: NDArray[Any] | None = None
+            if call.distinct:
+                counted = self._distinct_counted(call, batch, keys, comings)[segments.order]
+            elif call.condition is not None:
+                counted = _is_true(column(call.condition))
+            arguments = [column(a) for a in call.arguments]
+            found.append(accumulator.run(segments, arguments, counted, state))
+        return found
+
+    def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
+        """Take a batch, whose rows have keys and slots, when nobody asks what comes after each row."""
+        signs = signs_of(batch)
+        comings: dict[_Which, NDArray[np.int64]] = {}
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            counted: NDArray[Any] | None = None
+            if call.distinct:
+                counted = self._distinct_counted(call, batch, keys, comings)
+            elif call.condition is not None:
+                counted = _is_true(batch.columns[call.condition])
+            accumulator.fold(slots, signs, [batch.columns[a] for a in call.arguments], counted, state)
+
+    def _distinct_counted(
+        self,
+        call: AggregateCall,
+        batch: Batch,
+        keys: Sequence[pa.Array],
+        known: dict[_Which, NDArray[np.int64]],
+    ) -> NDArray[np.int64]:
+        """Return for each row 1 if its value comes with it, -1 if it goes, else 0; once for equal columns."""
+        if _which(call) not in known:
+            known |= self._comings(call.arguments, batch, keys)
+        return known[_which(call)]
+
+    def _comings(
+        self, arguments: tuple[int, ...], batch: Batch, keys: Sequence[pa.Array]
+    ) -> Iterator[tuple[_Which, NDArray[np.int64]]]:
+        """Yield what comes and goes by each condition."""
+        conditions = self._conditions[arguments]
+        masks = [None if c is None else _is_true(batch.columns[c]) for c in conditions]
+        columns, rows = [*keys, *(batch.columns[a] for a in arguments)], np.arange(len(batch))
+        filtered = [m for m in masks if m is not None]
+        if len(filtered) == len(masks):
+            # Values that count for nobody are not kept.
+            rows = np.flatnonzero(np.logical_or.reduce(filtered))
+            at = pa.array(rows)
+            columns = [c.take(at) for c in columns]
+        segments = self._segments(arguments, columns, len(rows))
+        places, signs = rows[segments.order], signs_of(batch)
+        weights = np.ones(len(rows), np.int64) if signs is None else signs[places]
+        for i, (condition, mask) in enumerate(zip(conditions, masks, strict=True)):
+            out = np.zeros(len(batch), np.int64)
+            counted = weights if mask is None else np.where(mask[places], weights, 0)
+            out[places] = self._counted(arguments, i, segments, counted)
+            yield (arguments, condition), out
+        if signs is not None:
+            self._forget_empty(arguments, segments)
+
+    def _segments(self, arguments: tuple[int, ...], columns: Sequence[pa.Array], count: int) -> Segments:
+        """Return rows by their values, which are added where they are not there."""
+        table = self._distinct[arguments]
+        table.compact()
+        first_new = table.bound
+        slots, _ = table.find_or_add(columns, count)
+        segments = Segments.of(slots, first_new, table.bound, None)
+        table.column(TOUCHED)[segments.slots] = self._now
+        table.changed(segments.slots)
+        return segments
+
+    def _counted(
+        self, arguments: tuple[int, ...], condition: int, segments: Segments, weights: Ints
+    ) -> NDArray[np.int64]:
+        """Have values so many times more by a condition; tell which come by it, and which go."""
+        times = self._distinct[arguments].column(_times(condition))
+        after = segments.sums(weights, segments.begins(times, 0))
+        segments.leave(times, after)
+        before = after - weights
+        return ((before <= 0) & (after > 0)).astype(np.int64) - ((before > 0) & (after <= 0))
+
+    def _forget_empty(self, arguments: tuple[int, ...], segments: Segments) -> None:
+        """Forget values that are not there any more by any condition."""
+        table = self._distinct[arguments]
+        is_there = np.zeros(segments.count, np.bool_)
+        for i in range(len(self._conditions[arguments])):
+            is_there |= table.column(_times(i))[segments.slots] != 0
+        table.remove(segments.slots[~is_there])
+
+    # --- in two phases
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether rows may be taken together before they are taken, and nobody can tell."""
+        return all(a.is_exact or c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
+
+    def fold_plain(self, batch: Batch, slots: Slots, state: Columns) -> None:
+        """Take a batch, whose rows have slots, but for what is over distinct values."""
+        signs = signs_of(batch)
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            if not call.distinct:
+                counted = None if call.condition is None else _is_true(batch.columns[call.condition])
+                accumulator.fold(slots, signs, [batch.columns[a] for a in call.arguments], counted, state)
+
+    def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
+        """Return what slots have, as columns for `merge`, but for what is over distinct values."""
+        found: list[pa.Array] = []
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            found += [] if call.distinct else accumulator.partials(state, slots)
+        return found
+
+    def distinct_lists(self, batch: Batch, slots: Slots, count: int) -> list[pa.Array]:
+        """Return the distinct values of each of so many slots: columns for `merge`, behind those of `partials`."""
+        signs = signs_of(batch)
+        return [_listed(call, batch, slots, count, signs) for call in self._distinct_calls.values()]
+
+    @property
+    def _distinct_calls(self) -> dict[_Which, AggregateCall]:
+        """The first of those over the same distinct values."""
+        return {_which(call): call for call in reversed(self.calls) if call.distinct}
+
+    def merge(self, columns: Sequence[pa.Array], keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
+        """Take what `partials` and `distinct_lists` gave, for keys that have slots; a key may come several times."""
+        at = 0
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            if not call.distinct:
+                width = len(accumulator.kept)
+                accumulator.merge(slots, columns[at : at + width], state)
+                at += width
+        for which, column in zip(self._distinct_calls, columns[at:], strict=True):
+            owners = column.value_parent_indices()
+            *values, times_more = column.flatten().flatten()
+            arguments, condition = which
+            segments = self._segments(arguments, [*(k.take(owners) for k in keys), *values], len(owners))
+            weights = times_more.to_numpy()[segments.order]
+            come: NDArray[Any] = np.empty(len(owners), np.int64)
+            place = self._conditions[arguments].index(condition)
+            come[segments.order] = self._counted(arguments, place, segments, weights)
+            self._forget_empty(arguments, segments)
+            mine = slots[owners.to_numpy()]
+            for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+                if call.distinct and _which(call) == which:
+                    accumulator.fold(mine, None, values, come, state)
+
+    def expire(self, now: int, ttl: int) -> None:
+        """Forget distinct values that have not come for so long; those that come now, come now."""
+        self._now = now
+        for table in self._distinct.values():
+            table.expire(TOUCHED, now - ttl)
+
+    def forget(self, column: int, is_over: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
+        """Forget distinct values of keys that are over, by a column of the key, which is one of ints."""
+        for table in self._distinct.values():
+            slots = table.slots()
+            table.remove(slots[is_over(plain(table.keys_at(slots)[column]))])
+
+    def results(self, state: Columns, slots: Slots) -> list[pa.Array]:
+        """Return what all have come to, for some keys."""
+        return [a.results(state, slots) for a in self.accumulators]
+
+
+def _counted_rows(call: AggregateCall, batch: Batch) -> Ints:
+    """Return the rows that count for an aggregate."""
+    return np.arange(len(batch)) if call.condition is None else np.flatnonzero(_is_true(batch.columns[call.condition]))
+
+
+def _listed(call: AggregateCall, batch: Batch, slots: Slots, count: int, signs: Ints | None) -> pa.Array:
+    """Return for each slot a list of the distinct values of its rows, with how often each is there."""
+    rows = _counted_rows(call, batch)
+    at = pa.array(rows)
+    values = [batch.columns[a].take(at) for a in call.arguments]
+    by_value = grouped([pa.array(slots[rows]), *values], len(rows))
+    times = np.zeros(by_value.count, np.int64)
+    np.add.at(times, by_value.codes, np.ones(len(rows), np.int64) if signs is None else signs[rows])
+    of_value = slots[rows][by_value.first]
+    order = stable_order(of_value, count)
+    taken = pa.array(by_value.first[order])
+    members = [*(v.take(taken) for v in values), pa.array(times[order])]
+    entries = pa.StructArray.from_arrays(members, [str(i) for i in range(len(members))])
+    ends = np.append(0, np.cumsum(np.bincount(of_value, minlength=count)))
+    return pa.LargeListArray.from_arrays(pa.array(ends), entries)
+
+
+def _which(call: AggregateCall) -> _Which:
+    return call.arguments, call.condition
+
+
+def _times(condition: int) -> str:
+    """Return the name of the column that says how often a value is there by a condition."""
+    return f"times{condition or ''}"
+
+
+def _is_true(column: pa.Array) -> NDArray[np.bool_]:
+    return column.fill_null(False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+_SIGNS = np.array([1, -1, 1, -1], np.int64)
+
+
+def signs_of(batch: Batch) -> Ints | None:
+    """Return 1 for rows that are added and -1 for those that are taken back; None when all are added."""
+    if batch.kinds is None:
+        return None
+    signs = _SIGNS[batch.kinds]
+    return signs if (signs < 0).any() else None

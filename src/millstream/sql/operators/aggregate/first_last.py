@@ -1,0 +1,121 @@
+"""FIRST_VALUE and LAST_VALUE where nothing is taken back, by vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keyed_columns import Columns, Kept
+from millstream.sql.columns.numpy_arrays import Valid, from_python, python_values, valid_of
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.accumulators import Accumulator, Counted, both, differing
+from millstream.sql.operators.aggregate.running_aggregates import Running
+from millstream.sql.operators.aggregate.segments import Ints, Segments
+
+
+class FirstOrLastEver(Accumulator):
+    """The first or the last value of a key that is not null; one is kept, as Python has it.
+
+    What it is after a row is told by the place of the row that it came with, so that nothing is done for each row but
+    with numbers.
+    """
+
+    def __init__(self, call: AggregateCall, name: str) -> None:
+        super().__init__(call, name)
+        self._first = call.function == "FIRST_VALUE"
+
+    @property
+    def kept(self) -> list[Kept]:
+        return [Kept(self.name, object, None)]
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
+        column = state.column(self.name)
+        before = segments.begins(column, None)
+        had = np.fromiter((v is not None for v in before), np.bool_, segments.count)
+        comes = _counts(arguments[0], counted, segments.rows)
+        place = _first_so_far(segments, comes) if self._first else _last_so_far(segments, comes)
+        # Behind the rows of the batch there is what keys had: for those that have nothing of it, or nothing else yet.
+        kept = segments.rows + segments.of_row
+        place = np.where(had[segments.of_row] & self._first, kept, np.where(place < 0, kept, place))
+        places = np.concatenate([place, segments.rows + np.arange(segments.count)])
+        values = pa.concat_arrays([arguments[0], from_python(list(before), arguments[0].type)])
+        last = segments.last
+        taken = values.take(pa.array(place[segments.ends[last]]))
+        _put(column, segments.slots[last], taken)
+        return RunningPlaces(values, places, self.result)
+
+    def fold(
+        self,
+        slots: Slots,
+        signs: NDArray[np.int64] | None,
+        arguments: Sequence[pa.Array],
+        counted: Counted,
+        state: Columns,
+    ) -> None:
+        rows = np.flatnonzero(_counts(arguments[0], counted, len(slots)))
+        column = state.column(self.name)
+        if self._first:
+            rows = rows[::-1]
+        chosen = np.full(int(slots.max()) + 1, -1, np.int64)
+        chosen[slots[rows]] = rows
+        touched = np.flatnonzero(chosen >= 0)
+        if self._first and len(touched):
+            touched = touched[np.fromiter((v is None for v in column[touched]), np.bool_, len(touched))]
+        _put(column, touched, arguments[0].take(pa.array(chosen[touched])))
+
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
+        return from_python(list(state.column(self.name)[slots]), self.result)
+
+
+class RunningPlaces:
+    """Results that are values of a column, by their places in it."""
+
+    def __init__(self, values: pa.Array, places: Ints, result: pa.DataType) -> None:
+        self._values = values
+        self._places = places
+        self._result = result
+
+    def differs(self, before: Ints, after: Ints) -> NDArray[np.bool_]:
+        moved: NDArray[np.bool_] = self._places[before] != self._places[after]
+        rows = np.flatnonzero(moved)
+        if pa.types.is_nested(self._values.type):
+            pairs = zip(*(python_values(self.take(at[rows])) for at in (before, after)), strict=True)
+            moved[rows] = np.fromiter((a != b for a, b in pairs), np.bool_, len(rows))
+        else:
+            moved[rows] = differing(self.take(before[rows]), self.take(after[rows]))
+        return moved
+
+    def take(self, places: Ints) -> pa.Array:
+        found = self._values.take(pa.array(self._places[places]))
+        return found if found.type == self._result else found.cast(self._result)
+
+
+def _counts(argument: pa.Array, counted: Counted, rows: int) -> NDArray[np.bool_]:
+    """Return which rows count: those that have a value, and are asked for."""
+    valid: Valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
+    return np.ones(rows, np.bool_) if valid is None else valid
+
+
+def _last_so_far(segments: Segments, comes: NDArray[np.bool_]) -> Ints:
+    """Return for each row the last one of its segment that comes, so far; -1 where none has."""
+    found = np.maximum.accumulate(np.where(comes, np.arange(segments.rows), -1))
+    return np.where(found >= segments.starts[segments.of_row], found, -1)
+
+
+def _first_so_far(segments: Segments, comes: NDArray[np.bool_]) -> Ints:
+    """Return for each row the first one of its segment that comes, so far; -1 where none has."""
+    rows = np.arange(segments.rows)
+    first = np.minimum.reduceat(np.where(comes, rows, segments.rows), segments.starts)[segments.of_row]
+    return np.where(first <= rows, first, -1)
+
+
+def _put(column: NDArray[Any], slots: Slots, values: pa.Array) -> None:
+    """Put values into a column of objects."""
+    objects = np.empty(len(slots), object)
+    objects[:] = python_values(values)
+    column[slots] = objects

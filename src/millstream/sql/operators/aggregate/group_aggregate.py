@@ -1,0 +1,238 @@
+"""Group aggregate: one row for each key, changed by every row that comes.
+
+The changes are those that Flink's operator makes row by row: the first row of a key inserts, every other one updates
+unless the result stays the same, and when the last row is taken back the result is deleted. They are computed by
+vectors: rows are sorted by key, sums run over each key's rows, and what they come to is put back in order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import first_rows
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.accumulators import differing
+from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, Aggregates, signs_of
+from millstream.sql.operators.aggregate.running_aggregates import Running
+from millstream.sql.operators.aggregate.segments import Ints, Segments
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.changelog import Changelog
+
+# How many rows a key has, where rows can be taken back.
+_ROWS = "rows"
+
+
+class GroupAggregateOperator(KeyedBatchOperator):
+    """Keys, then aggregates; without aggregates, the distinct keys."""
+
+    emits_later = True
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        kinds: Sequence[pa.DataType],
+        *,
+        retracts: bool = False,
+        pairs: bool = True,
+        mini_batch: bool = False,
+        final_only: bool = False,
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns to group by.
+            calls: the aggregates.
+            kinds: the Arrow types of the input's columns.
+            retracts: whether the input may take rows back.
+            pairs: whether an update is -U and +U, not +U alone.
+            mini_batch: whether a batch makes at most one change for each key.
+            final_only: whether only what is there at the end is emitted.
+            ttl: how long a key lives that is not changed, in milliseconds; 0 for ever.
+        """
+        self.keys = tuple(keys)
+        self.kinds = list(kinds)
+        self.calls = tuple(calls)
+        self.aggregates = Aggregates(calls, kinds, retracts)
+        self.retracts = retracts
+        self.pairs = pairs
+        self.mini_batch = mini_batch
+        self.final_only = final_only
+        self.ttl = ttl
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        kinds = [self.kinds[k] for k in self.keys]
+        kept = [Kept(_ROWS, np.int64)] if self.retracts else []
+        kept += [Kept(TOUCHED, np.int64)] if self.ttl else []
+        kept += self.aggregates.kept
+        self._state: KeyedColumns = self.keeps("groups", KeyedColumns(kinds, kept))
+        self.aggregates.open(kinds, self.keeps)
+        self._scratch = np.empty(0, np.int64)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        keys = [batch.columns[k] for k in self.keys]
+        state = self._state
+        self._clear_up()
+        first_new = state.bound
+        slots, _ = state.find_or_add(keys, len(batch))
+        segments = Segments.of(slots, first_new, state.bound, signs_of(batch))
+        unknown = self._unknown(segments, first_new) if self.retracts else None
+        if unknown is not None:
+            return self.process(batch.filter(~unknown)) if not unknown.all() else ()
+        if self.ttl:
+            state.column(TOUCHED)[slots] = self.setup.clock()
+        if self.mini_batch or self.final_only:
+            return self._folded(batch, keys, slots, first_new)
+        rows: Ints | None = None
+        if self.retracts:
+            rows, segments = self._count(segments)
+        running = self.aggregates.run(batch, keys, segments, state)
+        state.changed(segments.slots)
+        out = self._changes(batch, keys, segments, rows, running)
+        self._forget(segments.slots)
+        return (out,)
+
+    def _clear_up(self) -> None:
+        """Give up what is not needed any more."""
+        self._state.compact()
+        if self.ttl:
+            now = self.setup.clock()
+            self._state.expire(TOUCHED, now - self.ttl)
+            self.aggregates.expire(now, self.ttl)
+
+    def _forget(self, slots: Ints) -> None:
+        """Forget keys that have no rows."""
+        if self.retracts:
+            empty = slots[self._state.column(_ROWS)[slots] <= 0]
+            self._state.remove(np.unique(empty))
+
+    def _unknown(self, segments: Segments, first_new: int) -> NDArray[np.bool_] | None:
+        """Return which rows take back something that is not there; None when there is none of them."""
+        if segments.signs is None:
+            return None
+        in_order = segments.signs
+        begins = segments.begins(self._state.column(_ROWS), 0)
+        running = segments.sums(in_order, begins)
+        if running.min() >= 0:
+            return None
+        unknown = np.zeros(segments.rows, np.bool_)
+        for segment in np.unique(segments.of_row[running < 0]).tolist():
+            left = int(begins[segment])
+            for place in range(int(segments.starts[segment]), int(segments.ends[segment]) + 1):
+                if left + in_order[place] < 0:
+                    unknown[segments.order[place]] = True
+                else:
+                    left += int(in_order[place])
+        # Keys that came with such rows only are not there.
+        self._state.remove(np.arange(first_new, self._state.bound))
+        return unknown
+
+    def _count(self, segments: Segments) -> tuple[Ints, Segments]:
+        """Count the rows of each key; where there are none left, what follows begins with nothing."""
+        column = self._state.column(_ROWS)
+        signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
+        running = segments.sums(signs, segments.begins(column, 0))
+        segments.leave(column, running)
+        return running, segments.cut_behind(running == 0) if segments.signs is not None else segments
+
+    def _changes(
+        self, batch: Batch, keys: list[pa.Array], segments: Segments, rows: Ints | None, running: list[Running]
+    ) -> Batch:
+        before, after = segments.before, np.arange(segments.rows)
+        there_before = np.ones(segments.rows, np.bool_)
+        there_before[segments.starts] = ~segments.fresh
+        there_after = np.ones(segments.rows, np.bool_) if rows is None else rows > 0
+        differs = np.full(segments.rows, bool(self.ttl))
+        for one in running if not self.ttl else ():
+            differs |= one.differs(before, after)
+        changes = Changelog.of(there_before, there_after, differs, self.pairs)
+        # Back to the order of arrival.
+        changes = changes.in_order(_inverse(segments.order))
+        places = changes.chosen(before[changes.order], after[changes.order])
+        at = pa.array(changes.chosen(changes.places, changes.places))
+        return Batch([*(k.take(at) for k in keys), *(r.take(places) for r in running)], changes.kinds, len(at))
+
+    def _folded(self, batch: Batch, keys: list[pa.Array], slots: Ints, first_new: int) -> Iterable[Batch]:
+        """Take a batch of which only what comes of it as a whole counts."""
+        state = self._state
+        # The keys, by the rows in which they come first.
+        if len(self._scratch) < state.bound:
+            self._scratch = np.empty(2 * state.bound, np.int64)
+        rows = first_rows(slots, self._scratch)
+        distinct = slots.take(rows)
+        before = [] if self.final_only else self.aggregates.results(state, distinct)
+        self._add_up(batch, keys, slots)
+        state.changed(distinct)
+        out: Iterable[Batch] = ()
+        if not self.final_only:
+            out = (self._changes_of_keys(keys, distinct, rows, first_new, before),)
+        self._forget(distinct)
+        return out
+
+    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Ints) -> None:
+        """Take rows that have slots."""
+        if self.retracts:
+            signs = signs_of(batch)
+            np.add.at(self._state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
+        self.aggregates.fold(batch, keys, slots, self._state)
+
+    def _changes_of_keys(
+        self, keys: list[pa.Array], slots: Ints, rows: Ints, first_new: int, before: list[pa.Array]
+    ) -> Batch:
+        state = self._state
+        results = self.aggregates.results(state, slots)
+        there_after = state.column(_ROWS)[slots] > 0 if self.retracts else np.ones(len(slots), np.bool_)
+        differs = np.full(len(slots), bool(self.ttl))
+        for old, new in zip(before, results, strict=True):
+            differs |= differing(old, new)
+        changes = Changelog.of(slots < first_new, there_after, differs, self.pairs)
+        places = pa.array(changes.chosen(np.arange(len(slots)), np.arange(len(slots)) + len(slots)))
+        at = pa.array(changes.chosen(rows, rows))
+        both = [pa.concat_arrays([old, new]) for old, new in zip(before, results, strict=True)]
+        return Batch([*(k.take(at) for k in keys), *(r.take(places) for r in both)], changes.kinds, len(at))
+
+    def finish(self) -> None:
+        """In BATCH: emit what is there."""
+        if self.final_only:
+            if not self.keys:
+                # Of nothing there is a result, too.
+                self._state.find_or_add([], 1)
+            slots = self._state.slots()
+            columns = self._state.keys_at(slots) + self.aggregates.results(self._state, slots)
+            self.emit(pieces(columns, len(slots)))
+
+
+class GlobalGroupAggregateOperator(GroupAggregateOperator):
+    """The second phase: takes what `LocalGroupAggregateOperator` emits; made with what that was made with."""
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        keys = list(batch.columns[: len(self.keys)])
+        state = self._state
+        self._clear_up()
+        first_new = state.bound
+        slots, _ = state.find_or_add(keys, len(batch))
+        if self.ttl:
+            state.column(TOUCHED)[slots] = self.setup.clock()
+        return self._folded(batch, keys, slots, first_new)
+
+    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Ints) -> None:
+        columns = list(batch.columns[len(self.keys) :])
+        if self.retracts:
+            np.add.at(self._state.column(_ROWS), slots, plain(columns.pop(0)))
+        self.aggregates.merge(columns, keys, slots, self._state)
+
+
+def _inverse(order: Ints) -> Ints:
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places

@@ -1,0 +1,347 @@
+"""Aggregates without a form that runs by vectors: row by row, what each key has is a Python object."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keyed_columns import Columns, Kept
+from millstream.sql.columns.numpy_arrays import Valid, from_python, python_values
+from millstream.sql.errors import TableException
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.accumulators import Accumulator, Counted
+from millstream.sql.operators.aggregate.first_last import FirstOrLastEver
+from millstream.sql.operators.aggregate.running_aggregates import Running, RunningNumbers, RunningObjects
+from millstream.sql.operators.aggregate.segments import Segments
+
+_TEXT = pa.string()
+
+
+class ObjectAccumulator(Accumulator):
+    """Runs over rows one by one."""
+
+    @property
+    def kept(self) -> list[Kept]:
+        return [Kept(self.name, object, self.begin)]
+
+    def begin(self) -> Any:
+        """Return what a key begins with: plain data."""
+        raise NotImplementedError
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        """Take a row; return what the key has then."""
+        raise NotImplementedError
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        """Take a row back; return what the key has then."""
+        raise NotImplementedError
+
+    def value(self, kept: Any) -> Any:
+        """Return the result; it must not change any more."""
+        raise NotImplementedError
+
+    def added_up(self, kept: Any, other: Any) -> Any:
+        """Return what a key has with what another phase has kept of it; of those that can be put together."""
+        raise NotImplementedError
+
+    def put_together(self, slots: Slots, others: Sequence[Any], state: Columns) -> None:
+        column = state.column(self.name)
+        for slot, other in zip(slots.tolist(), others[0], strict=True):
+            column[slot] = self.added_up(column[slot], other)
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
+        column = state.column(self.name)
+        rows, weights = self._rows(segments.rows, segments.signs, arguments, counted)
+        after: list[Any] = [None] * segments.rows
+        begins: list[Any] = []
+        last = segments.last.tolist()
+        for i, (start, end, slot, fresh) in enumerate(
+            zip(
+                segments.starts.tolist(),
+                segments.ends.tolist(),
+                segments.slots.tolist(),
+                segments.fresh.tolist(),
+                strict=True,
+            )
+        ):
+            kept = self.begin() if fresh else column[slot]
+            begins.append(None if fresh else self.value(kept))
+            for place in range(start, end + 1):
+                if weights[place] > 0:
+                    kept = self.add(kept, rows[place])
+                elif weights[place] < 0:
+                    kept = self.take_back(kept, rows[place])
+                after[place] = self.value(kept)
+            if last[i]:
+                column[slot] = kept
+        return RunningObjects(after + begins, self._column)
+
+    def fold(self, slots: Slots, signs: Any, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> None:
+        column = state.column(self.name)
+        for values, sign, slot in zip(*self._rows(len(slots), signs, arguments, counted), slots.tolist(), strict=True):
+            if sign > 0:
+                column[slot] = self.add(column[slot], values)
+            elif sign < 0:
+                column[slot] = self.take_back(column[slot], values)
+
+    def _rows(
+        self, count: int, signs: Any, arguments: Sequence[pa.Array], counted: Counted
+    ) -> tuple[list[tuple[Any, ...]], list[int]]:
+        """Return the values of rows, and by how much each counts."""
+        weights: Any = np.ones(count, np.int64) if signs is None else signs
+        if counted is not None:
+            weights = counted if counted.dtype != np.bool_ else np.where(counted, weights, 0)
+        return self._values(arguments, count), weights.tolist()
+
+    def _values(self, arguments: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+        """Return the arguments of rows."""
+        return list(zip(*map(python_values, arguments), strict=True))
+
+    def _column(self, values: list[Any]) -> pa.Array:
+        return from_python(values, self.result)
+
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
+        return self._column([self.value(kept) for kept in state.column(self.name)[slots]])
+
+
+class ExtremeOfMany(ObjectAccumulator):
+    """MIN and MAX where values may be taken back, or are no numbers: how often each value is there."""
+
+    def begin(self) -> Any:
+        # How often each value is there, less than never where it was taken back first; and those that are, in order.
+        return [{}, []]
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        (value,) = values
+        if value is not None:
+            counts, ordered = kept
+            count = counts[value] = counts.get(value, 0) + 1
+            if count == 1:
+                insort(ordered, value)
+            elif not count:
+                del counts[value]
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        (value,) = values
+        if value is not None:
+            counts, ordered = kept
+            count = counts[value] = counts.get(value, 0) - 1
+            if not count:
+                del counts[value]
+                del ordered[bisect_left(ordered, value)]
+        return kept
+
+    def added_up(self, kept: Any, other: Any) -> Any:
+        for value, count in other[0].items():
+            for _ in range(abs(count)):
+                kept = self.add(kept, (value,)) if count > 0 else self.take_back(kept, (value,))
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        ordered = kept[1]
+        return ordered[0 if self.call.function == "MIN" else -1] if ordered else None
+
+
+class ExtremeOfAny(ObjectAccumulator):
+    """MIN and MAX of what is no number, and is never taken back."""
+
+    def begin(self) -> Any:
+        return None
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
+        (argument,) = arguments
+        if not pa.types.is_string(argument.type):
+            return super().run(segments, arguments, counted, state)
+        # Texts are numbered in their order, which is that of their bytes, with those that keys have.
+        column = state.column(self.name)
+        kept = pa.array([None if f else v for f, v in zip(segments.fresh, column[segments.slots], strict=True)], _TEXT)
+        encoded = pa.concat_arrays([argument, kept]).dictionary_encode()
+        texts = encoded.dictionary
+        order = pc.array_sort_indices(texts).to_numpy()
+        rank = np.empty(len(texts), np.int64)
+        rank[order] = np.arange(len(texts))
+        least = self.call.function == "MIN"
+        nothing = len(texts) if least else -1
+        ranks = np.append(rank, nothing)[encoded.indices.fill_null(len(texts)).to_numpy()]
+        numbers, begins = ranks[: segments.rows], ranks[segments.rows :]
+        if counted is not None:
+            numbers = np.where(counted.astype(np.bool_), numbers, nothing)
+        running = segments.scan(np.minimum if least else np.maximum, numbers, begins)
+        in_order = texts.take(pa.array(order))
+
+        def shown(values: NDArray[Any], valid: Valid) -> pa.Array:
+            return in_order.take(pa.array(values, mask=values == nothing))
+
+        last = segments.last
+        column[segments.slots[last]] = np.array(shown(running[segments.ends[last]], None).to_pylist(), object)
+        return RunningNumbers(running, begins, None, None, shown)
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        (value,) = values
+        if value is None or kept is None:
+            return kept if value is None else value
+        return min(kept, value) if self.call.function == "MIN" else max(kept, value)
+
+    def added_up(self, kept: Any, other: Any) -> Any:
+        return self.add(kept, (other,))
+
+    def value(self, kept: Any) -> Any:
+        return kept
+
+
+class FirstOrLast(ObjectAccumulator):
+    """FIRST_VALUE and LAST_VALUE: of what is not null, in the order of arrival or of a second column."""
+
+    def begin(self) -> Any:
+        return []
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None:
+            kept.append(values[0])
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None and values[0] in kept:
+            kept.remove(values[0])
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        if not kept:
+            return None
+        return kept[0] if self.call.function == "FIRST_VALUE" else kept[-1]
+
+
+class SingleValue(ObjectAccumulator):
+    """SINGLE_VALUE: of the only row that a scalar subquery may have."""
+
+    def begin(self) -> Any:
+        return []
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if kept:
+            raise TableException(
+                "SingleValueAggFunction received more than one element: a subquery that stands for a value has several "
+                "rows. Choose one of them, with an aggregate or a condition on a key."
+            )
+        return [values[0]]
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        return []
+
+    def value(self, kept: Any) -> Any:
+        return kept[0] if kept else None
+
+
+class Listed(ObjectAccumulator):
+    """LISTAGG: values that are not null, with a separator between them: the last row's."""
+
+    def begin(self) -> Any:
+        # The separator, and the values.
+        return [",", []]
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None:
+            kept[0] = values[1] if len(values) > 1 else ","
+            kept[1].append(values[0])
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None and values[0] in kept[1]:
+            kept[1].remove(values[0])
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        return kept[0].join(kept[1]) if kept[1] else None
+
+
+class ArrayOf(ObjectAccumulator):
+    """ARRAY_AGG: values, nulls too, in the order of arrival."""
+
+    def begin(self) -> Any:
+        return []
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None or not self._ignores_nulls:
+            kept.append(values[0])
+        return kept
+
+    @property
+    def _ignores_nulls(self) -> bool:
+        return "IGNORE NULLS" in self.call.options
+
+    def added_up(self, kept: Any, other: Any) -> Any:
+        return kept + other
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] in kept:
+            kept.remove(values[0])
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        return list(kept) if kept else None
+
+
+class Collect(ObjectAccumulator):
+    """COLLECT: a multiset of what is not null."""
+
+    def begin(self) -> Any:
+        return {}
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None:
+            kept[values[0]] = kept.get(values[0], 0) + 1
+        return kept
+
+    def added_up(self, kept: Any, other: Any) -> Any:
+        for value, count in other.items():
+            kept[value] = kept.get(value, 0) + count
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] in kept:
+            kept[values[0]] -= 1
+            if not kept[values[0]]:
+                del kept[values[0]]
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        return list(kept.items())
+
+
+# Those that few queries have, with the module that is loaded for one.
+_OF_THEIR_OWN = {
+    "PERCENTILE": ("percentile", "Percentile"),
+    "JSON_ARRAYAGG": ("json_accumulators", "JsonArray"),
+    "JSON_OBJECTAGG": ("json_accumulators", "JsonObject"),
+}
+
+
+def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumulator:
+    """Return the accumulator of an aggregate that runs row by row."""
+    function = call.function.upper()
+    if function in ("MIN", "MAX"):
+        return (ExtremeOfMany if retracts else ExtremeOfAny)(call, name)
+    if function in ("FIRST_VALUE", "LAST_VALUE"):
+        return FirstOrLast(call, name) if retracts or len(call.arguments) > 1 else FirstOrLastEver(call, name)
+    simple: dict[str, type[ObjectAccumulator]] = {
+        "ARRAY_AGG": ArrayOf,
+        "COLLECT": Collect,
+        "LISTAGG": Listed,
+        "SINGLE_VALUE": SingleValue,
+    }
+    if function in _OF_THEIR_OWN:
+        module, maker = _OF_THEIR_OWN[function]
+        found: Accumulator = getattr(import_module(f"millstream.sql.operators.{module}"), maker)(call, name)
+        return found
+    if function not in simple:
+        raise TableException(f"The aggregate {call.function} cannot be computed over a stream of rows.")
+    return simple[function](call, name)

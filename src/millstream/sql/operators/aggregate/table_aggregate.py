@@ -1,0 +1,112 @@
+"""Table aggregate: the rows that a user's function makes of each group, all of them anew with every row that comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import DELETE, INSERT, Batch
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+
+_ROWS, _ACCUMULATOR = "rows", "accumulator"
+
+
+class TableAggregateOperator(KeyedBatchOperator):
+    """Keys, then the function's columns."""
+
+    emits_later = True
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        call: AggregateCall,
+        kinds: Sequence[pa.DataType],
+        *,
+        takes_back: bool = True,
+        final_only: bool = False,
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns to group by.
+            call: the function.
+            kinds: the Arrow types of the input's columns.
+            takes_back: whether the rows of a group are deleted before it is told anew.
+            final_only: whether only what is there at the end is emitted.
+            ttl: how long a key lives that is not changed, in milliseconds; 0 for ever.
+        """
+        self.keys = tuple(keys)
+        self.calls = (call,)
+        self.kinds = list(kinds)
+        self.takes_back = takes_back
+        self.final_only = final_only
+        self.ttl = ttl
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        kept = [Kept(_ROWS, np.int64), Kept(TOUCHED, np.int64), Kept(_ACCUMULATOR, object, lambda: None)]
+        columns = KeyedColumns([self.kinds[k] for k in self.keys], kept)
+        self._state: KeyedColumns = self.keeps("groups", columns)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        state, (call,) = self._state, self.calls
+        function: Any = call.user.opened
+        state.compact()
+        if self.ttl:
+            state.expire(TOUCHED, self.setup.clock() - self.ttl)
+        keys = [batch.columns[k] for k in self.keys]
+        slots, _ = state.find_or_add(keys, len(batch))
+        rows = function.rows([batch.columns[a] for a in call.arguments], len(batch))
+        signs = signs_of(batch)
+        weights = np.ones(len(batch), np.int64) if signs is None else signs
+        counts, accumulators = state.column(_ROWS), state.column(_ACCUMULATOR)
+        at: list[int] = []
+        kinds: list[int] = []
+        made: list[tuple[Any, ...]] = []
+
+        def tell(place: int, kind: int, told: list[tuple[Any, ...]]) -> None:
+            at.extend([place] * len(told))
+            kinds.extend([kind] * len(told))
+            made.extend(told)
+
+        for place, (slot, row, weight) in enumerate(zip(slots.tolist(), rows, weights.tolist(), strict=True)):
+            is_first = not counts[slot]
+            if is_first:
+                if weight < 0:
+                    # Of nothing nothing can be taken back.
+                    continue
+                accumulators[slot] = function.begin()
+            elif not self.final_only and self.takes_back:
+                tell(place, DELETE, function.value(accumulators[slot]))
+            step = function.add if weight > 0 else function.take_back
+            accumulators[slot] = step(accumulators[slot], row)
+            counts[slot] += weight
+            if counts[slot] and not self.final_only:
+                tell(place, INSERT, function.value(accumulators[slot]))
+        distinct = np.unique(slots)
+        state.column(TOUCHED)[distinct] = self.setup.clock()
+        state.changed(distinct)
+        state.remove(distinct[counts[distinct] == 0])
+        taken = pa.array(np.array(at, np.int64))
+        said = np.array(kinds, np.int8)
+        columns = [*(k.take(taken) for k in keys), *function.columns(made)]
+        return (Batch(columns, said if said.any() else None, len(at)),)
+
+    def finish(self) -> None:
+        """In BATCH: emit what is there."""
+        if not self.final_only:
+            return
+        function: Any = self.calls[0].user.opened
+        slots = self._state.slots()
+        told = [function.value(kept) for kept in self._state.column(_ACCUMULATOR)[slots]]
+        at = np.repeat(slots, [len(t) for t in told])
+        columns = [*self._state.keys_at(at), *function.columns([row for rows in told for row in rows])]
+        self.emit(pieces(columns, len(at)))

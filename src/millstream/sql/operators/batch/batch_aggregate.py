@@ -1,0 +1,69 @@
+"""Aggregates of groups in BATCH: one row for each key, when all rows have come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_columns import FreshColumns
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
+from millstream.sql.operators.base import BATCH_ROWS
+from millstream.sql.operators.spilling import Overflowing
+
+
+class BatchGroupAggregateOperator(Overflowing, GroupAggregateOperator):
+    """Keys, then aggregates, over rows that are only inserted; without aggregates, the distinct keys."""
+
+    def __init__(self, keys: Sequence[int], calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType]) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns to group by.
+            calls: the aggregates.
+            kinds: the Arrow types of the input's columns.
+        """
+        GroupAggregateOperator.__init__(self, keys, calls, kinds, final_only=True)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        self.may_overflow(setup, [self._input()])
+        super().prepare(setup)
+
+    def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
+        """Return the types of the columns that come, and which of them are the key."""
+        return self.kinds, self.keys
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        if self.overflow.must_wait(0, batch):
+            return ()
+        found = super().process(batch)
+        self.overflow.grew()
+        return found
+
+    def finishing(self) -> Iterator[None]:
+        if not self.keys and not self.overflow.is_full:
+            # Of nothing there is a result, too.
+            self._state.find_or_add([], 1)
+        for _ in self.overflow.bins(self._later):
+            slots = self._state.slots()
+            for start in range(0, len(slots), BATCH_ROWS):
+                part = slots[start : start + BATCH_ROWS]
+                columns = self._state.keys_at(part) + self.aggregates.results(self._state, part)
+                self.emit([Batch(columns, None, len(part))])
+                yield
+
+    def _later(self, place: int, batch: Batch) -> None:
+        super().process(batch)
+
+
+class BatchGlobalGroupAggregateOperator(BatchGroupAggregateOperator, GlobalGroupAggregateOperator):
+    """The second phase: takes what `LocalGroupAggregateOperator` emits; made with what that was made with."""
+
+    def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
+        nothing = np.zeros(0, np.int64)
+        kept = self.aggregates.partials(FreshColumns(self.aggregates.kept, 0), nothing)
+        return [*(self.kinds[k] for k in self.keys), *(column.type for column in kept)], range(len(self.keys))

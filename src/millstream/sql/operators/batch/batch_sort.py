@@ -1,0 +1,120 @@
+"""ORDER BY in BATCH: rows wait until all have come, and what does not fit into memory is merged from runs on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.row_order import Order, sorted_rows
+from millstream.sql.columns.spillable_rows import InRuns, Ints, WaitingRows
+from millstream.sql.operators.base import BATCH_ROWS, EmitsStepByStep
+
+# Rows behind the last that is asked for are forgotten when so many have come.
+_MANY = 1 << 16
+# A run has so many rows in hand at least, before some are merged.
+_IN_HAND = 1 << 11
+
+
+class BatchSortOperator(EmitsStepByStep):
+    """Rows that are only inserted, in an order; equal ones as they have come."""
+
+    def __init__(self, order: Order, kinds: Sequence[pa.DataType], offset: int = 0, limit: int | None = None) -> None:
+        """Make one.
+
+        Args:
+            order: (column, descending, nulls first).
+            kinds: the Arrow types of the columns.
+            offset: so many rows are left out at the beginning.
+            limit: so many rows are emitted; None for all.
+        """
+        self.order = tuple(order)
+        self.kinds = list(kinds)
+        self.offset = offset
+        self.limit = limit
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._rows: WaitingRows = self.waiting_rows("rows", self.kinds, (), InRuns(self.order))
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        rows = self._rows
+        rows.add(batch)
+        if self.limit is not None and len(rows) > max(_MANY, 4 * (self.offset + self.limit)) and not rows.is_on_disk:
+            rows.retain(self._first)
+        return ()
+
+    def _first(self, rows: Batch) -> Ints:
+        assert self.limit is not None
+        return np.sort(sorted_rows(rows.columns, self.order, len(rows))[: self.offset + self.limit])
+
+    def finishing(self) -> Iterator[None]:
+        seen = 0
+        for batch in in_order(self._rows, self.order):
+            start = max(self.offset - seen, 0)
+            end = len(batch) if self.limit is None else min(self.offset + self.limit - seen, len(batch))
+            seen += len(batch)
+            if start < end:
+                self.emit([batch.slice(start, end)])
+                yield
+            if end < len(batch):
+                break
+        self._rows.clear()
+
+
+def in_order(rows: WaitingRows, order: Order) -> Iterator[Batch]:
+    """Yield rows that wait in runs in the order of these."""
+    if rows.is_on_disk:
+        rows.spill()
+        yield from merged([rows.of(run) for run in sorted(rows.places)], order)
+    elif len(rows):
+        whole = Batch.concatenated(rows.in_memory())
+        places = sorted_rows(whole.columns, order, len(whole))
+        for start in range(0, len(places), BATCH_ROWS):
+            yield whole.take(places[start : start + BATCH_ROWS])
+
+
+class _Run:
+    """What is left of rows that are in order."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        self.head: Batch | None = None
+        self.is_read = False
+
+    def fill(self) -> None:
+        """Have enough rows in hand, if there are more."""
+        while not self.is_read and (self.head is None or len(self.head) < _IN_HAND):
+            more = next(self._batches, None)
+            if more is None:
+                self.is_read = True
+            else:
+                self.head = more if self.head is None else Batch.concatenated([self.head, more])
+
+
+def merged(runs: Sequence[Iterator[Batch]], order: Order) -> Iterator[Batch]:
+    """Yield the rows of runs, each of which is in order, in order; of equal rows those of the first run first."""
+    left = [_Run(batches) for batches in runs]
+    while True:
+        for run in left:
+            run.fill()
+        left = [run for run in left if run.head is not None and len(run.head)]
+        if not left:
+            return
+        heads = [run.head for run in left if run.head is not None]
+        together = Batch.concatenated(heads)
+        in_order = sorted_rows(together.columns, order, len(together))
+        ends = np.cumsum([len(head) for head in heads])
+        place = np.empty(len(in_order), np.int64)
+        place[in_order] = np.arange(len(in_order))
+        # What comes behind the last row in hand of a run may come behind rows that are not in hand.
+        last = [int(place[end - 1]) for end, run in zip(ends, left, strict=True) if not run.is_read]
+        count = min(last) + 1 if last else len(in_order)
+        taken = in_order[:count]
+        yield together.take(taken)
+        for run, head, end in zip(left, heads, ends, strict=True):
+            mine = int(np.count_nonzero((taken >= end - len(head)) & (taken < end)))
+            run.head = head.slice(mine, len(head))

@@ -1,0 +1,99 @@
+"""Top-N in BATCH: rows wait until all have come, those that are behind the last place of their partition no longer.
+
+Rows that do not fit into memory are on disk, in bins by the hash of their partition, of which one after the other is
+read, part by part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keys import grouped
+from millstream.sql.columns.row_order import Order, sorted_rows
+from millstream.sql.columns.spillable_rows import SLAB_BYTES, InBins, Ints, slabs
+from millstream.sql.operators.base import EmitsStepByStep, pieces
+from millstream.sql.operators.over.over_frames import starts_of
+
+# Rows behind the last place are forgotten when so many have come at least.
+_MANY = 1 << 16
+
+
+class BatchTopNOperator(EmitsStepByStep):
+    """The rows at some places of each partition, of rows that are only inserted; equal ones as they have come."""
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        order: Order,
+        kinds: Sequence[pa.DataType],
+        first: int,
+        last: int | None,
+        shows_rank: bool,
+    ) -> None:
+        """Make one.
+
+        Args:
+            partition: the columns to partition by.
+            order: (column, descending, nulls first).
+            kinds: the Arrow types of the columns.
+            first, last: the places, from 1; None for all behind the first.
+            shows_rank: whether the place is the last column.
+        """
+        self.partition = tuple(partition)
+        self.order = tuple(order)
+        self.kinds = list(kinds)
+        self.first = first
+        self.last = last
+        self.shows_rank = shows_rank
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._rows = self.waiting_rows("rows", self.kinds, self.partition, InBins(self.partition))
+        self._most = _MANY
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        rows = self._rows
+        rows.add(batch)
+        if self.last is not None and len(rows) > self._most and not rows.is_on_disk:
+            rows.retain(self._possible)
+            self._most = max(_MANY, 4 * len(rows))
+        return ()
+
+    def finishing(self) -> Iterator[None]:
+        for batches in self._rows.by_bin():
+            yield from self._told(batches)
+
+    def _told(self, batches: Iterable[Batch]) -> Iterator[None]:
+        """Emit what is asked for of rows of which all are there that are in one partition."""
+        kept: Batch | None = None
+        for slab in slabs(batches, SLAB_BYTES):
+            kept = slab if kept is None else Batch.concatenated([kept, slab])
+            if self.last is not None:
+                kept = kept.take(self._possible(kept))
+        if kept is None:
+            return
+        in_order, places = self._placed(kept)
+        asked = places >= self.first
+        found = kept.take(in_order[asked])
+        columns = [*found.columns, pa.array(places[asked])] if self.shows_rank else list(found.columns)
+        for batch in pieces(columns, len(found)):
+            self.emit([batch])
+            yield
+
+    def _possible(self, rows: Batch) -> Ints:
+        """Return the rows that are not behind the last place, as they have come."""
+        assert self.last is not None
+        in_order, places = self._placed(rows)
+        return np.sort(in_order[places <= self.last])
+
+    def _placed(self, rows: Batch) -> tuple[Ints, Ints]:
+        """Return the rows by partition, in order, and the place of each."""
+        keys = grouped([rows.columns[k] for k in self.partition], len(rows)).codes
+        by_key = [pa.array(keys), *rows.columns]
+        in_order = sorted_rows(by_key, [(0, False, True), *((c + 1, d, n) for c, d, n in self.order)], len(rows))
+        return in_order, np.arange(1, len(rows) + 1) - starts_of(keys[in_order])

@@ -1,0 +1,157 @@
+"""A sort-merge join in BATCH: both sides in the order of their keys' hashes, gone through beside each other.
+
+Rows that do not fit into memory lie on disk in runs that are in order, and are merged while they are read. So only the
+rows in hand of each run are in memory, however large both sides are and however uneven their keys. Rows are sorted by
+the hash of their key: keys of every type have one, and among rows whose hashes are equal the keys themselves count.
+Where one hash has more rows than shall be in memory, because very many rows have one key, they go to disk once more,
+and are read again for each part of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keys import hashes
+from millstream.sql.columns.spillable_rows import SLAB_BYTES, InRuns, WaitingRows
+from millstream.sql.operators.batch.batch_join import BatchJoinOperator
+from millstream.sql.operators.batch.batch_sort import in_order
+from millstream.sql.operators.join.regular_join import JoinSide
+from millstream.state.spill_file import Place, SpillFile
+
+# So many bytes of rows of a side are in hand at least, before those are joined whose keys are complete.
+_IN_HAND_BYTES = 8 << 20
+_BEHIND_ALL = 1 << 32
+
+
+class SortMergeJoinOperator(BatchJoinOperator):
+    """Joins two inputs of rows that are only inserted, and have keys."""
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._aside = self.spill_file()
+
+    def waits(self, name: str, side: JoinSide) -> WaitingRows:
+        # The hash is the last column.
+        return self.waiting_rows(name, (*side.kinds, pa.uint32()), side.keys, InRuns(_by_last(side)))
+
+    def add(self, side: int, batch: Batch) -> None:
+        found = pa.array(hashes(self.keys_of(side, batch), len(batch)))
+        self.rows[side].add(Batch([*batch.columns, found], None, len(batch)))
+
+    def finishing(self) -> Iterator[None]:
+        left, right = (_Hand(in_order(rows, _by_last(side))) for rows, side in zip(self.rows, self.sides, strict=True))
+        for first, second in self._rounds(left, right):
+            yield from self.met(first.read, second.read, first.size < second.size)
+            self._aside.clear()
+        for rows in self.rows:
+            rows.clear()
+
+    def _rounds(self, left: _Hand, right: _Hand) -> Iterator[tuple[_Aside, _Aside]]:
+        """Yield rows of both sides, each time all those of some keys."""
+        hands = (left, right)
+        while left.fill() | right.fill():
+            # Of the last hash in hand there may be more rows behind it.
+            bound = min((hand.last for hand in hands if not hand.is_read), default=_BEHIND_ALL)
+            is_large = all(hand.first >= bound for hand in hands)
+            taken = [hand.all_of(bound) if is_large else hand.before(bound) for hand in hands]
+            first, second = (
+                _Aside(self._aside, len(side.kinds), rows) for side, rows in zip(self.sides, taken, strict=True)
+            )
+            yield first, second
+
+
+def _by_last(side: JoinSide) -> list[tuple[int, bool, bool]]:
+    return [(len(side.kinds), False, False)]
+
+
+class _Hand:
+    """Rows in the order of their last column, some of them in hand."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        # Never without rows.
+        self._rows: Batch | None = None
+        self.is_read = False
+
+    def fill(self) -> bool:
+        """Have enough rows in hand, if there are more; tell whether there are any."""
+        parts = [] if self._rows is None else [self._rows]
+        size = sum(part.nbytes for part in parts)
+        while not self.is_read and size < _IN_HAND_BYTES:
+            more = next(self._batches, None)
+            if more is None:
+                self.is_read = True
+            elif len(more):
+                parts.append(more)
+                size += more.nbytes
+        self._rows = Batch.concatenated(parts) if parts else None
+        return self._rows is not None
+
+    @property
+    def first(self) -> int:
+        """The least hash in hand."""
+        return _BEHIND_ALL if self._rows is None else self._rows.columns[-1][0].as_py()
+
+    @property
+    def last(self) -> int:
+        """The greatest hash in hand."""
+        assert self._rows is not None
+        return self._rows.columns[-1][len(self._rows) - 1].as_py()  # type: ignore[no-any-return]
+
+    def before(self, bound: int) -> Iterator[Batch]:
+        """Yield the rows in hand whose hash is less."""
+        yield from self._until(bound, "left")
+
+    def all_of(self, bound: int) -> Iterator[Batch]:
+        """Yield all rows with the least hash there is, in hand and behind them."""
+        while self.fill():
+            yield from self._until(bound, "right")
+            if self._rows is not None:
+                return
+
+    def _until(self, bound: int, side: Literal["left", "right"]) -> Iterator[Batch]:
+        """Take rows out of the hand; they are without their hash."""
+        rows = self._rows
+        if rows is None:
+            return
+        count = int(np.searchsorted(rows.columns[-1].to_numpy(), bound, side))
+        self._rows = rows.slice(count, len(rows)) if count < len(rows) else None
+        if count:
+            yield Batch([column.slice(0, count) for column in rows.columns[:-1]], None, count)
+
+
+class _Aside:
+    """Rows that can be read again and again: many of them from disk.
+
+    Attributes:
+        size: how many bytes they have.
+    """
+
+    def __init__(self, file: SpillFile, width: int, batches: Iterable[Batch]) -> None:
+        self._file = file
+        self._width = width
+        self._places: list[Place] = []
+        self._parts: list[Batch] = []
+        self._in_memory = self.size = 0
+        for batch in batches:
+            self._add(batch)
+
+    def _add(self, batch: Batch) -> None:
+        self._parts.append(batch)
+        self._in_memory += batch.nbytes
+        self.size += batch.nbytes
+        if self._in_memory > SLAB_BYTES:
+            self._places += [self._file.write(part.to_ipc()) for part in self._parts]
+            self._parts, self._in_memory = [], 0
+
+    def read(self) -> Iterator[Batch]:
+        """Yield the rows."""
+        for place in self._places:
+            yield Batch.from_ipc(self._file.read(place), self._width, False)
+        yield from self._parts

@@ -1,0 +1,400 @@
+"""Before a sink: values are not null, and have lengths, as their columns say, or rows are refused or dropped.
+
+The constraints are those of Flink's ConstraintEnforcer. Each takes rows as columns of one length: those of the table,
+the fields of a ROW, the elements of an ARRAY, the keys and values of a MAP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from millstream.common.fast_dataclass import record
+from millstream.sql import types as t
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.numpy_arrays import valid_of
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.operators.base import BatchOperator
+
+LENGTHS = "table.exec.sink.type-length-enforcer"
+NESTED = "table.exec.sink.nested-constraint-enforcer"
+NOT_NULL = "table.exec.sink.not-null-enforcer"
+
+_MAX_LENGTH = 2_147_483_647
+_TEXTS = (t.CharType, t.VarCharType)
+_BYTES = (t.BinaryType, t.VarBinaryType)
+
+_Flags = NDArray[np.bool_]
+
+
+class _Violation(Exception):
+    """A value that a constraint forbids.
+
+    Args:
+        column: the path of the value.
+        reason: what stands behind the column in the message.
+        row: the place of the row, among those that the constraint has seen.
+    """
+
+    def __init__(self, column: str, reason: str, row: int) -> None:
+        super().__init__(column, reason, row)
+        self.column, self.reason, self.row = column, reason, row
+
+
+class Constraint:
+    """What must hold of the values of some columns."""
+
+    def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
+        """Check rows, and change columns in place where values are trimmed or padded.
+
+        Args:
+            columns: the columns.
+            rows: which rows there are; in others, say in fields of a ROW that is null, nothing is checked.
+
+        Returns:
+            Which of the rows stay.
+
+        Raises:
+            _Violation: a value is refused.
+        """
+        raise NotImplementedError
+
+
+class NotNull(Constraint):
+    """Values are not null.
+
+    Args:
+        columns: places and names.
+        drops: whether rows with a null are dropped, not refused.
+    """
+
+    def __init__(self, columns: Sequence[tuple[int, str]], drops: bool) -> None:
+        self.columns = list(columns)
+        self.drops = drops
+
+    def __str__(self) -> str:
+        return f"NotNullEnforcer(fields=[{', '.join(name for _, name in self.columns)}])"
+
+    def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
+        for place, name in self.columns:
+            valid = valid_of(columns[place])
+            if valid is None:
+                continue
+            wrong = rows & ~valid
+            if not self.drops and wrong.any():
+                reason = (
+                    "is NOT NULL, however, a null value is being written into it. You can set job configuration "
+                    f"'{NOT_NULL}'='DROP' to suppress this exception and drop such records silently."
+                )
+                raise _Violation(name, reason, int(wrong.argmax()))
+            rows = rows & ~wrong
+        return rows
+
+
+@record(frozen=True)
+class Limited:
+    """A column with a length.
+
+    Attributes:
+        place: of the column.
+        name: its name.
+        type: its type.
+    """
+
+    place: int
+    name: str
+    type: Any
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is of text, not of bytes."""
+        return isinstance(self.type, _TEXTS)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether values are not shorter, either."""
+        return isinstance(self.type, (t.CharType, t.BinaryType))
+
+    @property
+    def words(self) -> str:
+        """What it is to people, whether or not it may be null."""
+        kind = "CHAR" if self.is_text else "BINARY"
+        return f"{kind if self.is_fixed else f'VAR{kind}'}({self.type.length})"
+
+    def lengths(self, column: pa.Array) -> pa.Array:
+        """Return how long each value is."""
+        return pc.utf8_length(column) if self.is_text else pc.binary_length(column)
+
+    def wrong(self, column: pa.Array) -> pa.Array:
+        """Return which values do not have the length; of nulls nothing is said."""
+        return (pc.not_equal if self.is_fixed else pc.greater)(self.lengths(column), self.type.length)
+
+    def fitted(self, column: pa.Array) -> pa.Array:
+        """Return the values cut to the length, and filled up to it where it is fixed."""
+        length = self.type.length
+        if self.is_text:
+            cut = pc.utf8_slice_codeunits(column, 0, length)
+            return pc.utf8_rpad(cut, length, " ") if self.is_fixed else cut
+        cut = pc.binary_slice(column, 0, length)
+        if not self.is_fixed:
+            return cut
+        return pa.array([None if v is None else v.ljust(length, b"\0") for v in cut.to_pylist()], column.type)
+
+
+class Lengths(Constraint):
+    """Texts and bytes have their lengths.
+
+    Args:
+        columns: those that have lengths.
+        refuses: whether a value of another length is refused, not trimmed or padded.
+    """
+
+    def __init__(self, columns: Sequence[Limited], refuses: bool) -> None:
+        self.columns = list(columns)
+        self.refuses = refuses
+
+    def __str__(self) -> str:
+        return f"LengthEnforcer(fields=[{', '.join(c.name for c in self.columns)}])"
+
+    def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
+        for limit in self.columns:
+            column = columns[limit.place]
+            wrong = rows & pc.fill_null(limit.wrong(column), False).to_numpy(zero_copy_only=False)
+            if not wrong.any():
+                continue
+            if self.refuses:
+                row = int(wrong.argmax())
+                # Flink says string of bytes, too.
+                reason = (
+                    f"is {limit.words}, however, a string of length {limit.lengths(column)[row]} is being written into "
+                    f"it. You can set job configuration '{LENGTHS}' to control this behaviour."
+                )
+                raise _Violation(limit.name, reason, row)
+            columns[limit.place] = limit.fitted(column)
+        return rows
+
+
+@record(frozen=True)
+class Nested:
+    """A column whose values have constraints inside.
+
+    Attributes:
+        place: of the column.
+        name: its name.
+        constraints: what must hold inside.
+    """
+
+    place: int
+    name: str
+    constraints: list[Constraint]
+
+
+def _shown(nested: Sequence[Nested], equals: str = "=") -> str:
+    inner = [f"{{{one.name}{equals}[{', '.join(map(str, one.constraints))}]}}" for one in nested]
+    return f"(constraints=[{', '.join(inner)}])"
+
+
+class NestedRows(Constraint):
+    """Constraints of the fields of ROWs.
+
+    Args:
+        nested: the columns.
+    """
+
+    def __init__(self, nested: Sequence[Nested]) -> None:
+        self.nested = list(nested)
+
+    def __str__(self) -> str:
+        return f"NestedRowEnforcer{_shown(self.nested)}"
+
+    def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
+        for one in self.nested:
+            column = columns[one.place]
+            valid = valid_of(column)
+            there = rows if valid is None else rows & valid
+            before = column.flatten()
+            fields = list(before)
+            try:
+                stay = _enforced(one.constraints, fields, there)
+            except _Violation as e:
+                raise _Violation(f"{one.name}.{e.column}", e.reason, e.row) from None
+            rows = rows & ~(there & ~stay)
+            if any(a is not b for a, b in zip(fields, before, strict=True)):
+                mask = None if valid is None else pa.array(~valid)
+                columns[one.place] = pa.StructArray.from_arrays(fields, fields=list(column.type), mask=mask)
+        return rows
+
+
+class NestedArrays(Constraint):
+    """Constraints of the elements of ARRAYs.
+
+    Args:
+        nested: the columns; the constraints are of one column, `element`.
+    """
+
+    def __init__(self, nested: Sequence[Nested]) -> None:
+        self.nested = list(nested)
+
+    def __str__(self) -> str:
+        return f"NestedArrayEnforcer{_shown(self.nested)}"
+
+    def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
+        for one in self.nested:
+            column = columns[one.place]
+            owners, places = _entries(column, rows)
+            try:
+                stay = _enforced(
+                    one.constraints, [column.values.take(pa.array(places))], np.ones(len(places), np.bool_)
+                )
+            except _Violation as e:
+                index = places[e.row] - column.offsets[owners[e.row]].as_py()
+                inner = e.column.replace("element", "")
+                raise _Violation(f"{one.name}[{index}]{inner}", e.reason, int(owners[e.row])) from None
+            rows = _without(rows, owners[~stay])
+        return rows
+
+
+class NestedMaps(Constraint):
+    """Constraints of the keys and values of MAPs.
+
+    Args:
+        nested: the columns; the constraints are of two columns, `key` and `value`.
+    """
+
+    def __init__(self, nested: Sequence[Nested]) -> None:
+        self.nested = list(nested)
+
+    def __str__(self) -> str:
+        return f"NestedMapEnforcer{_shown(self.nested, '==')}"
+
+    def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
+        for one in self.nested:
+            column = columns[one.place]
+            owners, places = _entries(column, rows)
+            entries = [part.take(pa.array(places)) for part in (column.keys, column.items)]
+            try:
+                stay = _enforced(one.constraints, entries, np.ones(len(places), np.bool_))
+            except _Violation as e:
+                part, dot, inner = e.column.partition(".")
+                inner = f"{part}]{inner}" if dot else f"{part}]"
+                raise _Violation(f"{one.name}[{inner}", e.reason, int(owners[e.row])) from None
+            rows = _without(rows, owners[~stay])
+        return rows
+
+
+def _enforced(constraints: Sequence[Constraint], columns: list[pa.Array], rows: _Flags) -> _Flags:
+    for constraint in constraints:
+        rows = constraint.enforce(columns, rows)
+    return rows
+
+
+def _entries(column: pa.Array, rows: _Flags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows and places of the entries of some rows' arrays or maps."""
+    offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    valid = valid_of(column)
+    lengths = np.where(rows if valid is None else rows & valid, np.diff(offsets), 0)
+    owners = np.repeat(np.arange(len(column)), lengths)
+    firsts = np.cumsum(lengths) - lengths
+    return owners, np.arange(len(owners)) + (offsets[:-1] - firsts)[owners]
+
+
+def _without(rows: _Flags, dropped: NDArray[np.int64]) -> _Flags:
+    if not len(dropped):
+        return rows
+    rows = rows.copy()
+    rows[dropped] = False
+    return rows
+
+
+# --- the constraints of types
+
+
+def constraints_of(columns: Sequence[tuple[str, t.DataType]], options: Mapping[str, Any]) -> list[Constraint]:
+    """Return the constraints of some columns under a session's options.
+
+    Raises:
+        TableException: an option has no such value.
+        ValidationException: values inside of collections would be trimmed or padded.
+    """
+    words = {key: str(options.get(key, default)).strip().upper() for key, default, _ in _OPTIONS}
+    for key, _, known in _OPTIONS:
+        if words[key] not in known:
+            raise TableException(f"'{key}' is {', '.join(known[:-1])} or {known[-1]}, not {words[key]!r}.")
+    return _constraints(columns, words)
+
+
+_OPTIONS = (
+    (NOT_NULL, "ERROR", ("ERROR", "DROP")),
+    (LENGTHS, "IGNORE", ("IGNORE", "TRIM_PAD", "ERROR")),
+    (NESTED, "IGNORE", ("IGNORE", "ROWS", "ROWS_AND_COLLECTIONS")),
+)
+
+
+def _constraints(columns: Sequence[tuple[str, t.DataType]], words: Mapping[str, str]) -> list[Constraint]:
+    found: list[Constraint] = []
+    needed = [(place, name) for place, (name, kind) in enumerate(columns) if not kind.is_nullable]
+    if needed:
+        found.append(NotNull(needed, words[NOT_NULL] == "DROP"))
+    if words[LENGTHS] != "IGNORE":
+        for kinds in (_TEXTS, _BYTES):
+            limited = [
+                Limited(place, name, kind) for place, (name, kind) in enumerate(columns) if isinstance(kind, kinds)
+            ]
+            limited = [column for column in limited if column.type.length < _MAX_LENGTH]
+            found += [Lengths(limited, words[LENGTHS] == "ERROR")] if limited else []
+    return [*found, *_nested(columns, words)]
+
+
+def _nested(columns: Sequence[tuple[str, t.DataType]], words: Mapping[str, str]) -> list[Constraint]:
+    if words[NESTED] == "IGNORE":
+        return []
+    found: list[Constraint] = []
+    rows, arrays, maps = [], [], []
+    for place, (name, kind) in enumerate(columns):
+        if isinstance(kind, t.RowType):
+            fields = [(field.name, field.data_type) for field in kind]
+            rows.append(Nested(place, name, _constraints(fields, words)))
+    if rows:
+        found.append(NestedRows(rows))
+    if words[NESTED] == "ROWS":
+        return found
+    if words[LENGTHS] == "TRIM_PAD":
+        raise ValidationException(
+            "Trimming and/or padding is not supported if constraint checking is enabled on types nested in collections."
+        )
+    for place, (name, kind) in enumerate(columns):
+        if isinstance(kind, t.ArrayType):
+            arrays.append(Nested(place, name, _constraints([("element", kind.element_type)], words)))
+        elif isinstance(kind, t.MapType):
+            pair = [("key", kind.key_type), ("value", kind.value_type)]
+            maps.append(Nested(place, name, _constraints(pair, words)))
+    found += [NestedArrays(arrays)] if arrays else []
+    return [*found, *([NestedMaps(maps)] if maps else [])]
+
+
+class ConstraintOperator(BatchOperator):
+    """Enforces constraints on rows that are written: Flink's ConstraintEnforcer.
+
+    Args:
+        constraints: what must hold.
+    """
+
+    def __init__(self, constraints: Sequence[Constraint]) -> None:
+        self.constraints = list(constraints)
+
+    def __str__(self) -> str:
+        return f"ConstraintEnforcer[{', '.join(map(str, self.constraints))}]"
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        columns = list(batch.columns)
+        try:
+            rows = _enforced(self.constraints, columns, np.ones(len(batch), np.bool_))
+        except _Violation as e:
+            raise TableException(f"Column '{e.column}' {e.reason}") from None
+        batch = batch.with_columns(columns)
+        return (batch if rows.all() else batch.filter(rows),)

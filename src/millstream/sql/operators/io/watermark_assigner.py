@@ -1,0 +1,211 @@
+"""Watermarks: how far event time has come, by an expression over each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.numpy_arrays import plain, valid_of
+from millstream.sql.errors import null_rowtime
+from millstream.sql.expressions import Expression
+from millstream.sql.functions.evaluate import compiled
+from millstream.sql.operators.base import Evaluating
+from millstream.sql.operators.query_context import Session
+
+
+class RowWatermarkOperator(Evaluating):
+    """Makes watermarks as Flink does behind each row, when time has come on by more than an interval since the last.
+
+    Nobody can tell where between two rows a watermark stood that no row was late for. So one is sent behind the batch,
+    and within it only before a row that is late: what is late is the same however rows are cut into batches.
+    """
+
+    makes_watermarks = True
+    idle_advice = "SET 'table.exec.source.idle-timeout' = '10 s'"
+
+    def __init__(
+        self, column: int, strategy: Expression, session: Session, interval: int = 200, idle_timeout: int = 0
+    ) -> None:
+        """Make one.
+
+        Args:
+            column: the rowtime.
+            strategy: the watermark, a time.
+            session: what the query was made in.
+            interval: by how much time must have come on, in milliseconds.
+            idle_timeout: after so many milliseconds without a row nothing is expected; 0 for never.
+        """
+        self.column = column
+        self.strategy = strategy
+        self.session = session
+        self.interval = interval
+        self.idle_timeout = idle_timeout
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        # How far rows say that time has come, and what was sent of it. As in Flink, it begins in 1970.
+        self._current = self._sent = 0
+        self._ended = self._is_idle = False
+        self._last_row = setup.clock()
+        # Whether rows have come in this epoch, and whether the one before had none.
+        self._has_rows = self._was_quiet = False
+
+    def open(self) -> None:
+        self._strategy: Callable[[Batch], Any] = compiled(self.strategy, self.context)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        times = batch.columns[self.column]
+        if times.null_count:
+            raise null_rowtime()
+        return (batch,) if self.session.batch else self._marked(batch, plain(times))
+
+    def _on_rows(self) -> None:
+        self._last_row, self._has_rows = self.setup.clock(), True
+        if self._is_idle:
+            self._is_idle = False
+            self.advance(self._sent)
+
+    def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:
+        self._on_rows()
+        current, sent, start = self._running(batch), self._sent, 0
+        # A row can only be late for what the rows before it have said.
+        before = np.append(self._current, current[:-1])
+        passed = 0
+        for row in np.flatnonzero(times <= before).tolist():
+            sent, passed = self._reached(sent, current, passed, row), row
+            if times[row] <= sent and sent > self._sent:
+                if row > start:
+                    yield batch.slice(start, row)
+                self._send(sent)
+                start = row
+        sent = self._reached(sent, current, passed, len(batch))
+        self._current = int(current[-1])
+        yield batch.slice(start, len(batch)) if start else batch
+        self._send(sent)
+
+    def _running(self, batch: Batch) -> NDArray[np.int64]:
+        """Return how far time has come behind each row."""
+        marks = self._strategy(batch)
+        values, valid = plain(marks).astype(np.int64), valid_of(marks)
+        if valid is not None:
+            values = np.where(valid, values, MIN_WATERMARK)
+        return np.maximum(np.maximum.accumulate(values), self._current)
+
+    def _reached(self, sent: int, current: NDArray[np.int64], start: int, end: int) -> int:
+        """Return the last watermark that is sent behind rows from `start` to `end`, when `sent` was the one before."""
+        place = start
+        while place < end:
+            # The next row behind which time has come on by more than the interval.
+            place += int(np.searchsorted(current[place:end], sent + self.interval, "right"))
+            if place < end:
+                sent = int(current[place])
+                place += 1
+        return sent
+
+    def _send(self, watermark: int) -> None:
+        if watermark > self._sent:
+            self._sent = watermark
+            self.advance(watermark)
+
+    @property
+    def sent(self) -> int:
+        return self._sent if self._sent > 0 else MIN_WATERMARK
+
+    def splits(self) -> Iterable[tuple[Any, int, bool, int]]:
+        return [(None, self.sent, self._is_idle, self._last_row)]
+
+    def on_watermark(self, watermark: int) -> int | None:
+        # Those that come from before it end here, but for the last.
+        if watermark == MAX_WATERMARK and not self._ended:
+            self._ended = True
+            self._sent = watermark
+            return watermark
+        return None
+
+    def on_idle(self) -> bool:
+        return False
+
+    # --- the clock
+
+    @property
+    def follows_clock(self) -> bool:
+        return not self.session.batch
+
+    def on_processing_time(self) -> None:
+        """Send what has been waiting for an interval; find out that nothing comes.
+
+        How long an epoch takes says nothing: only when one has passed without rows, they do not come.
+        """
+        if self._ended or self.session.batch or not self._was_quiet or self._has_rows:
+            return
+        waited = self.setup.clock() - self._last_row
+        if waited >= self.interval and self._current > self._sent:
+            self._send(self._current)
+        if self.idle_timeout and waited >= self.idle_timeout and not self._is_idle:
+            self._is_idle = True
+            self.advance(None)
+
+    def next_wake(self) -> int | None:
+        if self._ended or self.session.batch:
+            return None
+        wakes = [self._last_row + self.interval] if self._current > self._sent else []
+        if self.idle_timeout and not self._is_idle:
+            wakes.append(self._last_row + self.idle_timeout)
+        return min(wakes, default=None)
+
+    # --- life in several processes
+
+    def carry(self) -> Any:
+        # It is asked at the end of every epoch.
+        self._was_quiet, self._has_rows = not self._has_rows, False
+        return self._current, self._sent, self._ended, self._is_idle, self._last_row
+
+    def restore(self, carried: Any) -> None:
+        self._current, self._sent, self._ended, self._is_idle, self._last_row = carried
+
+    def redistribute(self, carried: list[Any], subtask: int, reads: Callable[[Any], bool] | None) -> Any:
+        slowest = min(carried, key=lambda one: one[0])
+        # Those behind have not heard it over their new channels: it is said once more.
+        return (*slowest[:2], False, all(one[3] for one in carried), slowest[4])
+
+    def announce(self) -> None:
+        """Say again how far time has come, to those that have not heard it."""
+        if self._is_idle:
+            self.advance(None)
+        elif self._sent > 0:
+            self.advance(self._sent)
+
+
+class OnEventWatermarkOperator(RowWatermarkOperator):
+    """Sends a watermark behind every row that is ahead of the last one, as Flink's sources do 'on-event'."""
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._current = self._sent = MIN_WATERMARK
+
+    def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:
+        self._on_rows()
+        current, start = self._running(batch), 0
+        for row in np.flatnonzero(current > np.append(self._sent, current[:-1])).tolist():
+            yield batch.slice(start, row + 1)
+            self._send(int(current[row]))
+            start = row + 1
+        self._current = self._sent
+        if start < len(batch):
+            yield batch.slice(start, len(batch))
+
+    @property
+    def sent(self) -> int:
+        return self._sent
+
+    def announce(self) -> None:
+        if self._is_idle:
+            self.advance(None)
+        elif self._sent > MIN_WATERMARK:
+            self.advance(self._sent)

@@ -1,0 +1,216 @@
+"""Interval joins: rows of two inputs whose times are within bounds of each other; nothing is taken back.
+
+A row is kept as long as one of the other side may come that it belongs to, and then, as in Flink, half as long as both
+bounds are apart: what is late may find it. A row without a partner is told when it is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows
+from millstream.sql.columns.matches import can_match
+from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.errors import null_rowtime
+from millstream.sql.expressions import Expression
+from millstream.sql.functions.evaluate import condition
+from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
+from millstream.sql.operators.join.regular_join import JoinSide
+from millstream.sql.operators.query_context import Session
+from millstream.sql.plan.nodes import JoinKind
+
+_LEFT, _RIGHT = 0, 1
+_EMITTED = 1
+
+
+class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
+    """Joins two inputs within bounds of time."""
+
+    inputs = 2
+    emits_later = True
+
+    def __init__(
+        self,
+        kind: JoinKind,
+        left: JoinSide,
+        right: JoinSide,
+        times: tuple[int, int] | None,
+        lower: int,
+        upper: int,
+        null_safe: Sequence[bool],
+        condition: Expression | None,
+        session: Session,
+    ) -> None:
+        """Make one.
+
+        Args:
+            kind: which rows without a partner are kept.
+            left, right: the inputs.
+            times: the columns of both sides' rowtimes; None for processing time.
+            lower, upper: the right time is at least left time + lower, at most left time + upper, in milliseconds.
+            null_safe: for each pair of keys whether nulls are equal.
+            condition: what else must hold of the columns of both; None for nothing.
+            session: what the query was made in.
+        """
+        self.kind = kind
+        self.sides = (left, right)
+        self.times = times
+        # How far the other side's time may be from a row's, before and behind it.
+        self.bounds = ((lower, upper), (-upper, -lower))
+        self.null_safe = tuple(null_safe)
+        self.condition = condition
+        self.session = session
+        full = kind is JoinKind.FULL
+        self.outer = (kind is JoinKind.LEFT or full, kind is JoinKind.RIGHT or full)
+        self.spare = max(upper - lower, 0) // 2
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        # Behind the columns of a row its time; its mark is whether it has had a partner.
+        self._rows: list[KeyedRows] = [
+            self.keeps(name, KeyedRows([*side.kinds, pa.int64()], side.keys))
+            for name, side in zip(("left", "right"), self.sides, strict=True)
+        ]
+        assert setup.state is not None
+        setup.state.when_loaded(self._look)
+        self._next = MAX_WATERMARK
+
+    def open(self) -> None:
+        self._holds = None if self.condition is None else condition(self.condition, self.context)
+
+    def starved(self) -> Iterable[tuple[int, int]]:
+        counts = [len(rows) for rows in self._rows]
+        for side in (_LEFT, _RIGHT):
+            # Rows that come out without a partner, too, wait for time.
+            if counts[1 - side] and not counts[side] and not self.outer[1 - side]:
+                yield side, counts[1 - side]
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        if self.times is not None and any(self.outer):
+            kept = [rows for rows, outer in zip(self._rows, self.outer, strict=True) if outer]
+            yield from self.rows_until(self._next, *kept)
+
+    # --- rows
+
+    def process_left(self, batch: Batch) -> Iterable[Batch]:
+        return self._process(batch, _LEFT)
+
+    def process_right(self, batch: Batch) -> Iterable[Batch]:
+        return self._process(batch, _RIGHT)
+
+    def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
+        other = self._rows[1 - side]
+        times = self._times_of(batch, side)
+        keys = [batch.columns[k] for k in self.sides[side].keys]
+        matchable = can_match(keys, self.null_safe, len(batch))
+        places, rows = other.pairs(np.where(matchable, other.find(keys, len(batch)), -1))
+        if len(places):
+            there = plain(other.take(len(self.sides[1 - side].kinds), rows))
+            low, high = self.bounds[side]
+            away = there - times[places]
+            inside = (away >= low) & (away <= high)
+            places, rows = places[inside], rows[inside]
+        pairs = [self._paired(batch, side, places, rows, start) for start in range(0, len(places), BATCH_ROWS)]
+        if self._holds is not None and pairs:
+            held = [self._holds(part) for part in pairs]
+            pairs = [part.filter(keep) for part, keep in zip(pairs, held, strict=True)]
+            keep = np.concatenate(held)
+            places, rows = places[keep], rows[keep]
+        yield from pairs
+        if self.outer[1 - side] and len(rows):
+            new = np.unique(rows[other.marks[rows] != _EMITTED])
+            other.marks[new] = _EMITTED
+            other.changed(new)
+        yield from self._keep(batch, side, times, np.bincount(places, minlength=len(batch)) > 0)
+
+    def _times_of(self, batch: Batch, side: int) -> Ints:
+        if self.times is None:
+            return np.full(len(batch), self.setup.clock(), np.int64)
+        column = batch.columns[self.times[side]]
+        if column.null_count:
+            raise null_rowtime()
+        return plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
+
+    def _now(self) -> int:
+        return self.setup.clock() if self.times is None else self.watermark
+
+    def _paired(self, batch: Batch, side: int, places: Ints, rows: Ints, start: int) -> Batch:
+        at, there = pa.array(places[start : start + BATCH_ROWS]), rows[start : start + BATCH_ROWS]
+        mine = [c.take(at) for c in batch.columns]
+        theirs = self._rows[1 - side].take_all(range(len(self.sides[1 - side].kinds)), there)
+        return Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], None, len(at))
+
+    def _keep(self, batch: Batch, side: int, times: Ints, met: np.ndarray) -> Iterator[Batch]:
+        """Keep rows that others may still come for; yield those that nobody came nor can come for."""
+        mine, expected = self._rows[side], times + self.bounds[side][1] > self._now()
+        if self.outer[side] and not expected.all():
+            yield self._alone(batch.filter(~expected & ~met).columns, side)
+        if not expected.any():
+            return
+        mine.compact()
+        kept = batch.filter(expected)
+        keys = mine.find_or_add([kept.columns[k] for k in self.sides[side].keys], len(kept))
+        columns = [*kept.columns, pa.array(times[expected])]
+        mine.add(keys, columns, np.where(met[expected], _EMITTED, 0))
+        self._next = min(self._next, int(times[expected].min()) + self._reach(side))
+
+    def _alone(self, columns: Sequence[pa.Array], side: int) -> Batch:
+        """Return rows with nulls for the other side."""
+        rows = len(columns[0]) if columns else 0
+        nulls = [pa.nulls(rows, kind) for kind in self.sides[1 - side].kinds]
+        return Batch([*columns, *nulls] if side == _LEFT else [*nulls, *columns], None, rows)
+
+    # --- time
+
+    def _reach(self, side: int) -> int:
+        """Return how long behind its own time a row is kept."""
+        return self.bounds[side][1] + self.spare + 1
+
+    def _look(self) -> None:
+        self._next = MAX_WATERMARK
+        for side, rows in enumerate(self._rows):
+            there = rows.all_rows()
+            if len(there):
+                first = int(plain(rows.take(len(self.sides[side].kinds), there)).min())
+                self._next = min(self._next, first + self._reach(side))
+
+    def _give_up(self, time: int) -> None:
+        for side, rows in enumerate(self._rows):
+            there = rows.all_rows()
+            if not len(there):
+                continue
+            over = there[plain(rows.take(len(self.sides[side].kinds), there)) + self._reach(side) <= time]
+            alone = over[rows.marks[over] != _EMITTED]
+            if self.outer[side] and len(alone):
+                self.emit([self._alone(rows.take_all(range(len(self.sides[side].kinds)), alone), side)])
+            rows.remove(over)
+        self._look()
+
+    def on_watermark(self, watermark: int) -> int | None:
+        if self.times is None:
+            return watermark
+        if watermark >= self._next:
+            self._give_up(watermark)
+        self.watermark = watermark
+        # Behind it come pairs of which one row is older, and rows that are given up.
+        delay = max(self.bounds[_LEFT][1], self.bounds[_RIGHT][1], 0) + self.spare
+        if watermark in (MAX_WATERMARK, MIN_WATERMARK):
+            return watermark
+        return max(watermark - delay, MIN_WATERMARK)
+
+    @property
+    def follows_clock(self) -> bool:
+        return self.times is None
+
+    def on_processing_time(self) -> None:
+        if self.times is None and self.setup.clock() >= self._next:
+            self._give_up(self.setup.clock())
+
+    def next_wake(self) -> int | None:
+        return self._next if self.times is None and self._next < MAX_WATERMARK else None

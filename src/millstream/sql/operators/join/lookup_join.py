@@ -1,0 +1,180 @@
+"""Each row with those that another system has for its key now: asked once for each key of a batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keys import grouped
+from millstream.sql.columns.value_conversion import to_python
+from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.expressions import Column, Expression
+from millstream.sql.functions.evaluate import compiled, condition
+from millstream.sql.operators.base import Evaluating
+from millstream.sql.operators.query_context import Session
+from millstream.sql.types import DataType
+
+Rows = NDArray[np.int64]
+
+
+class Retrying(LookupSource):
+    """Asks again for keys that have no rows, some time later.
+
+    Args:
+        inner: is asked.
+        attempts: how often again.
+        seconds: how much later each time.
+        sleep: waits.
+    """
+
+    def __init__(
+        self, inner: LookupSource, attempts: int, seconds: float, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._inner, self._attempts, self._seconds, self._sleep = inner, attempts, seconds, sleep
+
+    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
+        found = self._inner.find(keys)
+        for _ in range(self._attempts):
+            missing = np.flatnonzero(found.counts == 0)
+            if not len(missing):
+                break
+            self._sleep(self._seconds)
+            more = self._inner.find([keys[i] for i in missing.tolist()])
+            found = _merged(found, more, missing)
+        return found
+
+    def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
+        return self._inner.all_rows()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _merged(found: Found, more: Found, places: Rows) -> Found:
+    """Return both, where `more` has what the keys at some places had not."""
+    owners = np.concatenate([np.repeat(np.arange(len(found.counts)), found.counts), np.repeat(places, more.counts)])
+    counts = found.counts.copy()
+    counts[places] += more.counts
+    both = Batch.concatenated([found.batch, more.batch])
+    return Found(both.take(np.argsort(owners, kind="stable")), counts)
+
+
+class LookupJoinOperator(Evaluating):
+    """The input's columns, and behind them those that are made of what is found.
+
+    Args:
+        lookup: finds rows.
+        keys: the input's columns that are the key, with their types.
+        expressions: made of the columns that are found.
+        filter: about those; None for nothing.
+        condition: about the input's columns and those that are made; None for nothing.
+        keeps_all: whether a row for which nothing is found stays (LEFT).
+        session: what the query was made in.
+    """
+
+    def __init__(
+        self,
+        lookup: LookupSource,
+        keys: Sequence[tuple[int, DataType]],
+        expressions: Sequence[Expression],
+        filter: Expression | None,
+        condition: Expression | None,
+        keeps_all: bool,
+        session: Session,
+    ) -> None:
+        self.lookup = lookup
+        self.keys = list(keys)
+        self.expressions = tuple(expressions)
+        self.filter = filter
+        self.condition = condition
+        self.keeps_all = keeps_all
+        self.session = session
+
+    def open(self) -> None:
+        self._made = [e.index if isinstance(e, Column) else compiled(e, self.context) for e in self.expressions]
+        self._fits = None if self.filter is None else condition(self.filter, self.context)
+        self._holds = None if self.condition is None else condition(self.condition, self.context)
+
+    def close(self) -> None:
+        self.lookup.close()
+        super().close()
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        found, left, right = self.matched(batch)
+        return (self._pairs(batch, found, left, right),) if len(left) else ()
+
+    def matched(self, batch: Batch) -> tuple[list[pa.Array], Rows, Rows]:
+        """Return what is found, and the pairs of a row and one that is found for it; -1 where there is none."""
+        owners, asked = self._keys_of(batch)
+        found, key_of = self._found(asked)
+        counts = np.bincount(key_of, minlength=len(asked)) if len(asked) else np.zeros(0, np.int64)
+        left, right = _matches(owners, counts)
+        if self._holds is not None and len(left):
+            holds = self._holds(self._pairs(batch, found, left, right))
+            left, right = left[holds], right[holds]
+        if self.keeps_all:
+            alone = np.setdiff1d(np.arange(len(batch)), left)
+            order = np.argsort(np.concatenate([left, alone]), kind="stable")
+            left = np.concatenate([left, alone])[order]
+            right = np.concatenate([right, np.full(len(alone), -1)])[order]
+        return found, left, right
+
+    def _keys_of(self, batch: Batch) -> tuple[Rows, list[tuple[Any, ...]]]:
+        """Return of each row which key it has, -1 for one with a null, and all keys there are."""
+        columns = [batch.columns[k] for k, _ in self.keys]
+        by_key = grouped(columns, len(batch))
+        distinct = [c.take(pa.array(by_key.first)) for c in columns]
+        has_null = np.zeros(by_key.count, np.bool_)
+        for column in distinct:
+            has_null |= column.is_null().to_numpy(zero_copy_only=False)
+        numbers = np.where(has_null, -1, np.cumsum(~has_null) - 1)
+        zone = self.session.time_zone
+        values = [to_python(c, kind, zone) for c, (_, kind) in zip(distinct, self.keys, strict=True)]
+        asked = [key for key, missing in zip(zip(*values, strict=True), has_null.tolist(), strict=True) if not missing]
+        return numbers.take(by_key.codes), asked
+
+    def _found(self, asked: list[tuple[Any, ...]]) -> tuple[list[pa.Array], Rows]:
+        """Return the columns of what is found, and of each row which key it has."""
+        if not asked:
+            return [], np.zeros(0, np.int64)
+        found = self.lookup.find(asked)
+        rows, key_of = found.batch, np.repeat(np.arange(len(asked)), found.counts)
+        if self._fits is not None and len(rows):
+            fits = self._fits(rows)
+            rows, key_of = rows.filter(fits), key_of[fits]
+        return [rows.columns[m] if isinstance(m, int) else m(rows) for m in self._made], key_of
+
+    def _pairs(self, batch: Batch, found: list[pa.Array], left: Rows, right: Rows) -> Batch:
+        is_whole = len(left) == len(batch) and bool((np.diff(left) == 1).all())
+        taken = batch if is_whole else batch.take(left)
+        if not found:
+            kinds = [arrow_type(e.type) for e in self.expressions]
+            return taken.with_columns([*taken.columns, *(pa.nulls(len(left), kind) for kind in kinds)])
+        at = pa.array(right, mask=right < 0) if self.keeps_all else pa.array(right)
+        return taken.with_columns([*taken.columns, *(column.take(at) for column in found)])
+
+
+def _matches(owners: Rows, counts: Rows) -> tuple[Rows, Rows]:
+    """Return rows of the input, each as often as its key has rows, and the rows of its key.
+
+    Args:
+        owners: which key each row of the input has, -1 for none.
+        counts: how many rows each key has; those of a key are next to each other, in the order of keys.
+    """
+    has_key = owners >= 0
+    if has_key.all() and (counts == 1).all():
+        return np.arange(len(owners)), owners
+    starts = np.cumsum(counts) - counts
+    own, first = np.zeros(len(owners), np.int64), np.zeros(len(owners), np.int64)
+    own[has_key] = counts[owners[has_key]]
+    first[has_key] = starts[owners[has_key]]
+    left = np.repeat(np.arange(len(owners)), own)
+    right = np.arange(len(left)) - np.repeat(np.cumsum(own) - own, own) + np.repeat(first, own)
+    return left, right

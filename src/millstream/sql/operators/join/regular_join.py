@@ -1,0 +1,323 @@
+"""Regular joins: both sides are kept, and every row of one meets the rows of the other that came before it.
+
+The changes are those of Flink's operators, in their order. While a batch of one side is processed the other side stays
+as it is but for how many partners its rows have, which is counted by vectors too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.fast_dataclass import record
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import DELETE, INSERT, Batch
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
+from millstream.sql.columns.numpy_arrays import valid_of
+from millstream.sql.expressions import Expression
+from millstream.sql.functions.evaluate import narrow_condition
+from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
+from millstream.sql.operators.query_context import Session
+from millstream.sql.plan.nodes import JoinKind
+
+_LEFT, _RIGHT = 0, 1
+# The output of one batch is handed on in parts of about so many pairs.
+_MOST_PAIRS = 1 << 16
+# More pairs than this are not looked at at once.
+_MOST_AT_ONCE = 1 << 20
+_SIGNS = np.array([1, -1, 1, -1], np.int64)
+
+
+@record(frozen=True)
+class JoinSide:
+    """One input of a join.
+
+    Attributes:
+        kinds: the Arrow types of its columns.
+        keys: the columns that must be equal to the other side's.
+        unique: whether there is never more than one row of a key, so that a new one replaces the old.
+        ttl: how long a row lives that is not touched, in milliseconds; None for as the join says.
+    """
+
+    kinds: tuple[pa.DataType, ...]
+    keys: tuple[int, ...]
+    unique: bool = False
+    ttl: int | None = None
+
+
+class JoinOperator(Evaluating, KeyedBatchOperator):
+    """Joins two inputs."""
+
+    inputs = 2
+    emits_later = True
+
+    def __init__(
+        self,
+        kind: JoinKind,
+        left: JoinSide,
+        right: JoinSide,
+        null_safe: Sequence[bool],
+        condition: Expression | None,
+        session: Session,
+        waits: bool = False,
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            kind: which rows without a partner are kept.
+            left, right: the inputs.
+            null_safe: for each pair of keys whether nulls are equal.
+            condition: what else must hold of the columns of both; None for nothing.
+            session: what the query was made in.
+            waits: whether only what is there at the end is emitted.
+            ttl: how long a row lives that is not touched, in milliseconds, where its side does not say; 0 for ever.
+        """
+        self.ttls = tuple(ttl if side.ttl is None else side.ttl for side in (left, right))
+        self.kind = kind
+        self.sides = (left, right)
+        self.null_safe = tuple(null_safe) or (False,) * len(left.keys)
+        self.condition = condition
+        self.session = session
+        self.waits = waits
+        self.is_semi = kind in (JoinKind.SEMI, JoinKind.ANTI)
+        full = kind is JoinKind.FULL
+        # Whose rows are kept that have no partner; of a semi join, whose partners are counted.
+        self.outer = (kind is JoinKind.LEFT or full or self.is_semi, kind is JoinKind.RIGHT or full)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        clocks = [setup.clock if ttl else None for ttl in self.ttls]
+        self._rows: list[KeyedRows] = [
+            self.keeps(name, KeyedRows(side.kinds, side.keys, clock=clock, marked=outer))
+            for name, side, outer, clock in zip(("left", "right"), self.sides, self.outer, clocks, strict=True)
+        ]
+
+    def open(self) -> None:
+        # The columns of both sides that the condition looks at, and what tells whether it holds.
+        self._tested = None if self.condition is None else narrow_condition(self.condition, self.context)
+
+    def starved(self) -> Iterable[tuple[int, int]]:
+        counts = [len(rows) for rows in self._rows]
+        for side, rows in ((_LEFT, counts[_RIGHT]), (_RIGHT, counts[_LEFT])):
+            # Rows that are kept without a partner need not wait for one.
+            is_needed = not self.outer[1 - side] or (self.kind is JoinKind.SEMI and side == _RIGHT)
+            if rows and not counts[side] and is_needed:
+                yield side, rows
+
+    def process_left(self, batch: Batch) -> Iterable[Batch]:
+        return self._process(batch, _LEFT)
+
+    def process_right(self, batch: Batch) -> Iterable[Batch]:
+        return self._process(batch, _RIGHT)
+
+    def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
+        other = self._rows[1 - side]
+        for kept, ttl in zip(self._rows, self.ttls, strict=True):
+            if ttl:
+                kept.expire(self.setup.clock() - ttl)
+            kept.compact()
+        key_columns = [batch.columns[k] for k in self.sides[side].keys]
+        can_match = self._can_match(key_columns, len(batch))
+        signs = _SIGNS[batch.all_kinds()]
+        if self.waits:
+            self._keep(batch, side, can_match, signs, None)
+            return
+        keys = np.where(can_match, other.find(key_columns, len(batch)), -1)
+        if len(batch) > 1 and other.most_pairs(keys) > _MOST_AT_ONCE:
+            middle = len(batch) // 2
+            for part in (batch.slice(0, middle), batch.slice(middle, len(batch))):
+                yield from self._process(part, side)
+            return
+        places, rows = self._matches(batch, side, keys)
+        self._keep(batch, side, can_match, signs, np.bincount(places, minlength=len(batch)))
+        if self.is_semi:
+            yield from self._semi(batch, side, signs, places, rows)
+        else:
+            yield from self._joined(batch, side, signs, places, rows)
+
+    def _can_match(self, key_columns: list[pa.Array], rows: int) -> Mask:
+        """Tell which rows can have partners: those without a null in their key."""
+        found = np.ones(rows, np.bool_)
+        for column, null_safe in zip(key_columns, self.null_safe, strict=True):
+            valid = None if null_safe else valid_of(column)
+            if valid is not None:
+                found &= valid
+        return found
+
+    def _matches(self, batch: Batch, side: int, keys: Ints) -> tuple[Ints, Ints]:
+        """Return the pairs of rows of a batch and rows of the other side that belong together."""
+        places, rows = self._rows[1 - side].pairs(keys)
+        if self._tested is None or not len(places):
+            return places, rows
+        needed, test = self._tested
+        keep = [test(part) for part in self._paired(batch, side, places, rows, columns=needed)]
+        holds = np.concatenate(keep)
+        return places[holds], rows[holds]
+
+    def _paired(
+        self,
+        batch: Batch,
+        side: int,
+        places: Any,
+        rows: Any,
+        kinds: Any = None,
+        columns: Sequence[int] | None = None,
+    ) -> Iterator[Batch]:
+        """Yield pairs as batches, with all columns or some of them; a place or row that is null has nulls."""
+        width = len(self.sides[_LEFT].kinds)
+        chosen = range(width + len(self.sides[_RIGHT].kinds)) if columns is None else columns
+        wanted = [c for c in chosen if c < width], [c - width for c in chosen if c >= width]
+        for start in range(0, len(places), _MOST_PAIRS):
+            part = slice(start, start + _MOST_PAIRS)
+            at, there = pa.array(places[part]), pa.array(rows[part])
+            mine = [batch.columns[i].take(at) for i in wanted[side]]
+            theirs = self._rows[1 - side].take_all(wanted[1 - side], there)
+            said = None if kinds is None else kinds[part]
+            yield Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], said, len(at))
+
+    # --- what is kept
+
+    def _keep(self, batch: Batch, side: int, can_match: Mask, signs: Ints, partners: Ints | None) -> None:
+        """Add the rows of a batch to what is kept, and remove those that are taken back."""
+        mine, unique = self._rows[side], self.sides[side].unique
+        if not can_match.all() and not self.waits:
+            # A row that never has a partner is never asked for.
+            batch, signs = batch.filter(can_match), signs[can_match]
+            partners = None if partners is None else partners[can_match]
+        if not len(batch):
+            return
+        keys = mine.find_or_add([batch.columns[k] for k in self.sides[side].keys], len(batch))
+        if unique:
+            self._replace(batch, side, keys, signs, partners)
+            return
+        added = np.flatnonzero(signs > 0)
+        if len(added) == len(batch):
+            mine.add(keys, batch.columns, partners)
+            return
+        new = batch.take(added)
+        mine.add(keys[added], new.columns, None if partners is None else partners[added])
+        taken = np.flatnonzero(signs < 0)
+        gone = mine.equal_rows(keys[taken], batch.take(taken).columns)
+        mine.remove(gone[gone >= 0])
+
+    def _replace(self, batch: Batch, side: int, keys: Ints, signs: Ints, partners: Ints | None) -> None:
+        """Keep the last row of each key, or none if it is taken back."""
+        mine = self._rows[side]
+        distinct, first_of_reversed = np.unique(keys[::-1], return_index=True)
+        last = len(keys) - 1 - first_of_reversed
+        _, before = mine.pairs(distinct)
+        mine.remove(before)
+        stays = np.sort(last[signs[last] > 0])
+        mine.add(keys[stays], batch.take(stays).columns, None if partners is None else partners[stays])
+
+    # --- what is emitted
+
+    def _joined(self, batch: Batch, side: int, signs: Ints, places: Ints, rows: Ints) -> Iterator[Batch]:
+        mine_outer, other_outer = self.outer[side], self.outer[1 - side]
+        said = batch.all_kinds()
+        if not mine_outer and not other_outer:
+            yield from self._paired(batch, side, places, rows, None if batch.kinds is None else said[places])
+            return
+        kinds = said[places]
+        if mine_outer:
+            kinds = np.where(signs[places] > 0, INSERT, DELETE)
+        elif other_outer:
+            kinds = np.where(signs[places] > 0, INSERT, kinds)
+        # Of each row: what is before its pairs, its pairs, what is behind them.
+        parts = [(places * 3 + 1, places, rows, kinds)]
+        if mine_outer:
+            alone = np.flatnonzero(np.bincount(places, minlength=len(batch)) == 0)
+            nobody = np.full(len(alone), -1)
+            parts.append((alone * 3 + 1, alone, nobody, np.where(signs[alone] > 0, INSERT, DELETE)))
+        if other_outer:
+            come, go = self._counted(side, signs, places, rows)
+            for which, behind, kind in ((come, 0, DELETE), (go, 2, INSERT)):
+                nobody = np.full(len(which), -1)
+                parts.append((places[which] * 3 + behind, nobody, rows[which], np.full(len(which), kind)))
+        order_of, place, row, said = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order = np.argsort(order_of, kind="stable")
+        yield from self._paired(
+            batch, side, _nullable(place[order]), _nullable(row[order]), said[order].astype(np.int8)
+        )
+
+    def _counted(self, side: int, signs: Ints, places: Ints, rows: Ints) -> tuple[Ints, Ints]:
+        """Count the partners of the other side's rows; return the pairs with which the first comes, the last goes."""
+        other = self._rows[1 - side]
+        order = np.argsort(rows, kind="stable")
+        in_order, weights = rows[order], signs[places[order]]
+        starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])) if len(rows) else rows
+        sizes = np.diff(starts, append=len(rows))
+        total = np.cumsum(weights)
+        begins = other.marks[in_order[starts]] - total[starts] + weights[starts]
+        after = total + np.repeat(begins, sizes)
+        if len(rows):
+            other.marks[in_order[starts]] = after[starts + sizes - 1]
+            other.changed(in_order[starts])
+        come = np.sort(order[(weights > 0) & (after == 1)])
+        go = np.sort(order[(weights < 0) & (after == 0)])
+        return come, go
+
+    def _semi(self, batch: Batch, side: int, signs: Ints, places: Ints, rows: Ints) -> Iterator[Batch]:
+        is_anti = self.kind is JoinKind.ANTI
+        if side == _LEFT:
+            has = np.bincount(places, minlength=len(batch)) > 0
+            yield batch.filter(has != is_anti)
+            return
+        come, go = self._counted(side, signs, places, rows)
+        which = np.sort(np.concatenate([come, go]))
+        if not len(which):
+            return
+        left = self._rows[_LEFT]
+        there = rows[which]
+        kinds = batch.all_kinds()[places[which]]
+        if is_anti:
+            kinds = np.where(signs[places[which]] > 0, DELETE, INSERT).astype(np.int8)
+        yield Batch(left.batch(there).columns, kinds, len(there))
+
+    # --- the end
+
+    def finish(self) -> None:
+        """In BATCH: emit what is there."""
+        if self.waits:
+            self.emit(self._final())
+
+    def _final(self) -> Iterator[Batch]:
+        left, right = self._rows
+        met = np.zeros(right.bound, np.bool_)
+        everything = left.all_rows()
+        for start in range(0, len(everything), BATCH_ROWS):
+            rows = everything[start : start + BATCH_ROWS]
+            batch = left.batch(rows)
+            key_columns = [batch.columns[k] for k in self.sides[_LEFT].keys]
+            keys = np.where(self._can_match(key_columns, len(batch)), right.find(key_columns, len(batch)), -1)
+            places, there = self._matches(batch, _LEFT, keys)
+            met[there] = True
+            has = np.bincount(places, minlength=len(batch)) > 0
+            if self.is_semi:
+                yield batch.filter(has != (self.kind is JoinKind.ANTI))
+                continue
+            if self.outer[_LEFT]:
+                alone = np.flatnonzero(~has)
+                order = np.argsort(np.concatenate([places, alone]), kind="stable")
+                places = np.concatenate([places, alone])[order]
+                there = _nullable(np.concatenate([there, np.full(len(alone), -1)])[order])
+            yield from self._paired(batch, _LEFT, places, there)
+        if self.outer[_RIGHT] and not self.is_semi:
+            rows = right.all_rows()
+            yield from self._without_left(rows[~met[rows]])
+
+    def _without_left(self, rows: Ints) -> Iterator[Batch]:
+        for start in range(0, len(rows), BATCH_ROWS):
+            part = rows[start : start + BATCH_ROWS]
+            nulls = [pa.nulls(len(part), kind) for kind in self.sides[_LEFT].kinds]
+            yield Batch([*nulls, *self._rows[_RIGHT].batch(part).columns], None, len(part))
+
+
+def _nullable(rows: Ints) -> pa.Array:
+    """Return places as Arrow takes them, null for -1."""
+    missing = rows < 0
+    return pa.array(rows, mask=missing) if missing.any() else pa.array(rows)

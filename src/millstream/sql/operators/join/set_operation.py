@@ -1,0 +1,142 @@
+"""INTERSECT and EXCEPT: how often a row is on both sides says how often it is in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import DELETE, INSERT, Batch
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
+from millstream.sql.operators.aggregate.segments import Ints, Segments
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.spilling import Overflowing
+
+_SIDES = ("left", "right")
+
+
+class SetOperationOperator(KeyedBatchOperator):
+    """Counts the rows of both sides."""
+
+    inputs = 2
+    emits_later = True
+
+    def __init__(
+        self, operator: str, all_rows: bool, kinds: Sequence[pa.DataType], final_only: bool = False, ttl: int = 0
+    ) -> None:
+        """Make one.
+
+        Args:
+            operator: INTERSECT or EXCEPT.
+            all_rows: whether equal rows count one by one.
+            kinds: the Arrow types of the columns.
+            final_only: whether only what is there at the end is emitted.
+            ttl: how long a row is known that nothing comes for, in milliseconds; 0 for ever.
+        """
+        self.ttl = ttl
+        self.operator = operator
+        self.all_rows = all_rows
+        self.kinds = list(kinds)
+        self.final_only = final_only
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        kept = [Kept(side, np.int64) for side in (*_SIDES, *([TOUCHED] if self.ttl else []))]
+        self._state: KeyedColumns = self.keeps("rows", KeyedColumns(self.kinds, kept))
+
+    def starved(self) -> Iterable[tuple[int, int]]:
+        counts = [int(np.maximum(self._state.column(side), 0).sum()) for side in _SIDES]
+        for side in (0, 1):
+            if self.operator.upper() == "INTERSECT" and counts[1 - side] and not counts[side]:
+                yield side, counts[1 - side]
+
+    def process_left(self, batch: Batch) -> Iterable[Batch]:
+        return self._process(batch, 0)
+
+    def process_right(self, batch: Batch) -> Iterable[Batch]:
+        return self._process(batch, 1)
+
+    def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
+        state = self._state
+        state.compact()
+        if self.ttl:
+            state.expire(TOUCHED, self.setup.clock() - self.ttl)
+        first_new = state.bound
+        of_rows, _ = state.find_or_add(batch.columns, len(batch))
+        segments = Segments.of(of_rows, first_new, state.bound, signs_of(batch))
+        slots = segments.slots
+        mine, other = state.column(_SIDES[side]), state.column(_SIDES[1 - side])
+        signs = np.ones(len(batch), np.int64) if segments.signs is None else segments.signs
+        begins = segments.begins(mine, 0)
+        after = segments.sums(signs, begins)
+        segments.leave(mine, after)
+        if self.ttl:
+            state.column(TOUCHED)[slots] = self.setup.clock()
+        state.changed(slots)
+        if not self.final_only:
+            yield self._changes(batch, side, segments, np.concatenate([after, begins]), other)
+        state.remove(slots[(mine[slots] == 0) & (other[slots] == 0)])
+
+    def _changes(self, batch: Batch, side: int, segments: Segments, mine: Ints, other: Ints) -> Batch:
+        there = other[segments.slots]
+        both = np.concatenate([np.repeat(there, segments.sizes), there])
+        times = self._times(mine, both) if side == 0 else self._times(both, mine)
+        more = times[: segments.rows] - times[segments.before]
+        changed = np.flatnonzero(more)
+        rows = segments.order[changed]
+        order = np.argsort(rows)
+        kinds = np.where(more[changed] > 0, INSERT, DELETE).astype(np.int8)[order]
+        taken = batch.take(rows[order])
+        return Batch(taken.columns, kinds if kinds.any() else None, len(rows))
+
+    def _times(self, left: Ints, right: Ints) -> Ints:
+        """Return how often rows are in the result that are so often on both sides."""
+        left, right = np.maximum(left, 0), np.maximum(right, 0)
+        times: Ints
+        if self.operator.upper() == "INTERSECT":
+            times = np.minimum(left, right) if self.all_rows else ((left > 0) & (right > 0)).astype(np.int64)
+        else:
+            times = np.maximum(left - right, 0) if self.all_rows else ((left > 0) & (right == 0)).astype(np.int64)
+        return times
+
+    def finish(self) -> None:
+        """In BATCH: emit what is there."""
+        if self.final_only:
+            self.emit(self._results())
+
+    def _results(self) -> Iterator[Batch]:
+        slots = self._state.slots()
+        times = self._times(*(self._state.column(side)[slots] for side in _SIDES))
+        rows = np.repeat(slots, times)
+        yield from pieces(self._state.keys_at(rows), len(rows))
+
+
+class BatchSetOperationOperator(Overflowing, SetOperationOperator):
+    """The same in BATCH, over rows that are only inserted."""
+
+    def __init__(self, operator: str, all_rows: bool, kinds: Sequence[pa.DataType]) -> None:
+        """Make one; see `SetOperationOperator`."""
+        SetOperationOperator.__init__(self, operator, all_rows, kinds, final_only=True)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        every = range(len(self.kinds))
+        self.may_overflow(setup, [(self.kinds, every), (self.kinds, every)])
+        super().prepare(setup)
+
+    def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
+        if not self.overflow.must_wait(side, batch):
+            yield from super()._process(batch, side)
+            self.overflow.grew()
+
+    def _later(self, side: int, batch: Batch) -> None:
+        for _ in super()._process(batch, side):
+            pass
+
+    def finishing(self) -> Iterator[None]:
+        for _ in self.overflow.bins(self._later):
+            for batch in self._results():
+                self.emit([batch])
+                yield

@@ -1,0 +1,209 @@
+"""Temporal joins: each row of the left with the version of the right that was valid at its time.
+
+Rows of the left wait for the watermark of both sides. A version is valid from its time to that of the next; one that is
+deleted leaves none. Once the watermark has passed a version, those before it are gone: a row that is late finds none of
+them. (Flink forgets them when a timer of the key fires next, so that a late row may find one that is left over.)
+
+With a time to live, the versions of a key go that neither side has a row for in that time; rows that wait for the
+watermark stay, and so do the versions that they may find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows
+from millstream.sql.columns.matches import can_match
+from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.errors import null_rowtime
+from millstream.sql.expressions import Expression
+from millstream.sql.functions.evaluate import condition
+from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
+from millstream.sql.operators.join.regular_join import JoinSide
+from millstream.sql.operators.over.over_frames import places_before
+from millstream.sql.operators.query_context import Session
+
+# Versions that are over are removed when there are this many, then when there are twice as many as were left.
+_MANY = 1 << 12
+
+
+class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
+    """Joins rows with versions."""
+
+    inputs = 2
+    emits_later = True
+
+    def __init__(
+        self,
+        left: JoinSide,
+        right: JoinSide,
+        times: tuple[int, int],
+        keeps_all: bool,
+        null_safe: Sequence[bool],
+        condition: Expression | None,
+        session: Session,
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            left, right: the inputs; the right one's key has one row at a time.
+            times: the columns of both sides' rowtimes.
+            keeps_all: whether left rows without a version are kept.
+            null_safe: for each pair of keys whether nulls are equal.
+            condition: what else must hold of the columns of both; None for nothing.
+            session: what the query was made in.
+            ttl: how long versions live of a key that nothing comes for, in milliseconds; 0 for ever.
+        """
+        self.ttl = ttl
+        self.left = left
+        self.right = right
+        self.times = times
+        self.keeps_all = keeps_all
+        self.null_safe = tuple(null_safe)
+        self.condition = condition
+        self.session = session
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        # Their mark is their time; of rows that wait what they say is a column more, of versions whether they are.
+        kinds = [*self.left.kinds, pa.int8()]
+        self._waiting: KeyedRows = self.keeps("left", KeyedRows(kinds, self.left.keys))
+        kinds = [*self.right.kinds, pa.bool_()]
+        clock = setup.clock if self.ttl else None
+        versions = KeyedRows(kinds, self.right.keys, clock=clock)
+        self._versions: KeyedRows = self.keeps("right", versions)
+        assert setup.state is not None
+        setup.state.when_loaded(self._look)
+        self._next = MAX_WATERMARK
+        self._enough = _MANY
+
+    def open(self) -> None:
+        self._holds = None if self.condition is None else condition(self.condition, self.context)
+
+    def _times_of(self, batch: Batch, side: int) -> Ints:
+        column = batch.columns[self.times[side]]
+        if column.null_count:
+            raise null_rowtime()
+        return plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
+
+    def process_left(self, batch: Batch) -> Iterable[Batch]:
+        times = self._times_of(batch, 0)
+        if self.ttl:
+            self._expire()
+            self._touch([batch.columns[k] for k in self.left.keys], len(batch))
+        self._waiting.compact()
+        keys = self._waiting.find_or_add([batch.columns[k] for k in self.left.keys], len(batch))
+        self._waiting.add(keys, [*batch.columns, pa.array(batch.all_kinds())], times)
+        self._next = min(self._next, int(times.min()))
+        return ()
+
+    def process_right(self, batch: Batch) -> Iterable[Batch]:
+        said = batch.all_kinds()
+        batch = batch.filter(said != UPDATE_BEFORE)
+        if len(batch):
+            columns = [batch.columns[k] for k in self.right.keys]
+            if self.ttl:
+                self._expire()
+                self._touch(columns, len(batch))
+            self._versions.compact()
+            keys = self._versions.find_or_add(columns, len(batch))
+            there = pa.array(batch.all_kinds() != DELETE)
+            self._versions.add(keys, [*batch.columns, there], self._times_of(batch, 1))
+        return ()
+
+    def _touch(self, columns: list[pa.Array], rows: int) -> None:
+        """Have the versions of some keys live longer."""
+        keys = np.unique(self._versions.find(columns, rows))
+        self._versions.changed(self._versions.pairs(keys[keys >= 0])[1])
+
+    def _expire(self) -> None:
+        over = self._versions.expired(self.setup.clock() - self.ttl)
+        rows = self._waiting.all_rows() if len(over) else over
+        if len(rows):
+            wanted = self._versions.find([self._waiting.take(k, rows) for k in self.left.keys], len(rows))
+            over = over[~np.isin(self._versions.keys_of(over), wanted)]
+        self._versions.remove(over)
+
+    # --- time
+
+    def _look(self) -> None:
+        rows = self._waiting.all_rows()
+        self._next = int(self._waiting.marks[rows].min()) if len(rows) else MAX_WATERMARK
+        self._enough = max(_MANY, 2 * len(self._versions))
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._waiting)
+
+    def on_watermark(self, watermark: int) -> int | None:
+        if watermark >= self._next:
+            self.emit(self._due(watermark))
+            rows = self._waiting.all_rows()
+            self._next = int(self._waiting.marks[rows].min()) if len(rows) else MAX_WATERMARK
+        self.watermark = watermark
+        if len(self._versions) > self._enough:
+            self._forget()
+            self._enough = max(_MANY, 2 * len(self._versions))
+        return watermark
+
+    def _due(self, watermark: int) -> Iterator[Batch]:
+        rows = self._waiting.all_rows()
+        rows = rows[self._waiting.marks[rows] <= watermark]
+        width = len(self.left.kinds)
+        batch = Batch([self._waiting.take(i, rows) for i in range(width)], None, len(rows))
+        kinds = self._waiting.take(width, rows).to_numpy(zero_copy_only=False).astype(np.int8)
+        if self.ttl:
+            self._expire()
+            self._touch([batch.columns[k] for k in self.left.keys], len(rows))
+        versions = self._version_of(batch, self._waiting.marks[rows])
+        self._waiting.remove(rows)
+        right = [self._versions.take(i, pa.array(versions, mask=versions < 0)) for i in range(len(self.right.kinds))]
+        has = versions >= 0
+        if self._holds is not None and has.any():
+            has &= self._holds(Batch([*batch.columns, *right], None, len(rows)))
+        if not self.keeps_all:
+            out = Batch([*batch.columns, *right], kinds, len(rows)).filter(has)
+        else:
+            at = pa.array(np.arange(len(rows)), mask=~has)
+            out = Batch([*batch.columns, *(c.take(at) for c in right)], kinds, len(rows))
+        said = out.all_kinds()
+        yield from pieces(list(out.columns), len(out), said if said.any() else None)
+
+    def _version_of(self, batch: Batch, times: Ints) -> Ints:
+        """Return the versions that are valid for rows at times; -1 for none."""
+        columns = [batch.columns[k] for k in self.left.keys]
+        keys = self._versions.find(columns, len(batch))
+        keys = np.where(can_match(columns, self.null_safe, len(batch)), keys, -1)
+        found = np.full(len(batch), -1, np.int64)
+        distinct, which = np.unique(keys, return_inverse=True)
+        places, versions = self._versions.pairs(distinct)
+        if not len(versions):
+            return found
+        at = self._versions.marks[versions]
+        order = np.lexsort((at, places))
+        places, versions, at = places[order], versions[order], at[order]
+        last = places_before(places, at, which, times, equal=True) - 1
+        inside = (last >= 0) & (places[np.maximum(last, 0)] == which)
+        # Which is over, the watermark having passed the next one before this one came.
+        following = np.minimum(last + 1, len(versions) - 1)
+        over = (following > last) & (places[following] == which) & (at[following] <= self.watermark)
+        inside &= ~over
+        there = self._versions.take(len(self.right.kinds), versions).to_numpy(zero_copy_only=False)
+        inside[inside] = there[last[inside]]
+        found[inside] = versions[last[inside]]
+        return found
+
+    def _forget(self) -> None:
+        """Remove versions behind which the watermark has passed another."""
+        rows = self._versions.all_rows()
+        keys, times = self._versions.keys_of(rows), self._versions.marks[rows]
+        order = np.lexsort((times, keys))
+        rows, keys, times = rows[order], keys[order], times[order]
+        over = np.append((keys[1:] == keys[:-1]) & (times[1:] <= self.watermark), False)
+        self._versions.remove(rows[over])

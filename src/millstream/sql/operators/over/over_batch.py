@@ -1,0 +1,251 @@
+"""OVER in BATCH: all rows are there, so frames may begin and end anywhere, and order may be by any column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_columns import KeyedColumns
+from millstream.sql.columns.keyed_rows import Mask, equal_values
+from millstream.sql.columns.keys import grouped
+from millstream.sql.columns.numpy_arrays import is_number_like, plain, unscaled, valid_of
+from millstream.sql.columns.row_order import sorted_rows
+from millstream.sql.columns.spillable_rows import InBins
+from millstream.sql.errors import TableException
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.aggregate_handler import Aggregates
+from millstream.sql.operators.base import EmitsStepByStep, pieces
+from millstream.sql.operators.over.over_frames import (
+    BY_FRAME,
+    Frames,
+    Ints,
+    as_over,
+    by_frame,
+    ends_of,
+    is_true,
+    places_before,
+    shifted,
+    starts_of,
+)
+from millstream.sql.operators.over.over_time import lag_of
+from millstream.sql.plan.nodes import OverSpec
+
+# So many rows of frames are looked at at once.
+_AT_ONCE = 1 << 20
+_DAY = 86_400_000
+
+
+class BatchOverOperator(EmitsStepByStep):
+    """The input's columns, then the aggregates; rows by partition, in the order of the OVER."""
+
+    def __init__(self, over: OverSpec, kinds: Sequence[pa.DataType]) -> None:
+        """Make one.
+
+        Args:
+            over: the partition, the order, the frame and the aggregates.
+            kinds: the Arrow types of the input's columns.
+        """
+        self.over = over
+        self.calls = over.calls
+        self.kinds = list(kinds)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._rows = self.waiting_rows("rows", self.kinds, self.over.partition, InBins(self.over.partition))
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        self._rows.add(batch)
+        return ()
+
+    def finishing(self) -> Iterator[None]:
+        for batches in self._rows.by_bin():
+            yield from self._told(list(batches))
+
+    def _told(self, batches: list[Batch]) -> Iterator[None]:
+        """Emit rows of which all are there that are in one partition."""
+        rows = Batch.concatenated(batches)
+        keys = grouped([rows.columns[k] for k in self.over.partition], len(rows)).codes
+        by_key = [pa.array(keys), *rows.columns]
+        order = sorted_rows(by_key, [(0, False, True), *((c + 1, d, n) for c, d, n in self.over.order)], len(rows))
+        every = rows.take(order)
+        results = Partitions(every, keys[order], self.over).results()
+        for batch in pieces([*every.columns, *results], len(rows)):
+            self.emit([batch])
+            yield
+
+
+class Partitions:
+    """Rows by partition, in order, and what is told of their frames."""
+
+    def __init__(self, rows: Batch, keys: Ints, over: OverSpec) -> None:
+        self._rows = rows
+        self._keys = keys
+        self._over = over
+        changes = keys[1:] != keys[:-1]
+        for column, _, _ in over.order:
+            values = rows.columns[column]
+            changes |= ~equal_values(values.slice(1), values.slice(0, len(values) - 1))
+        # Rows that are equal in key and order have the same number.
+        self._peers = np.cumsum(np.append(0, changes))
+        self._first, self._last = starts_of(keys), ends_of(keys)
+
+    def results(self, wanted: Ints | None = None) -> list[pa.Array]:
+        """Return the aggregates, each a column, of some rows or of all."""
+        frames: tuple[Ints, Ints] | None = None
+        found = []
+        for call in self._over.calls:
+            special = _OF_PARTITION.get(call.function)
+            if special is not None:
+                column = special(self, call)
+                found.append(column if wanted is None else column.take(pa.array(wanted)))
+                continue
+            if frames is None:
+                low, high = self._frames()
+                frames = (low, high) if wanted is None else (low[wanted], high[wanted])
+            found.append(self._aggregate(call, *frames))
+        return found
+
+    # --- frames
+
+    def _frames(self) -> tuple[Ints, Ints]:
+        """Return where the frame of each row begins and ends; one that ends before it begins has no rows."""
+        over, places = self._over, np.arange(len(self._keys))
+        if over.rows:
+            low = self._first if over.start is None else np.maximum(places + over.start, self._first)
+            high = self._last if over.end is None else np.minimum(places + over.end, self._last)
+            return low, high
+        low = self._first if over.start is None else self._bound(over.start, is_end=False)
+        high = self._last if over.end is None else self._bound(over.end, is_end=True)
+        return low, high
+
+    def _bound(self, distance: int, is_end: bool) -> Ints:
+        if distance == 0:
+            return ends_of(self._peers) if is_end else starts_of(self._peers)
+        column, descending, nulls_first = self._over.order[0]
+        values, valid = _numbers(self._rows.columns[column])
+        sign = -1 if descending else 1
+        levels, reach = sign * values, _reach(distance, self._rows.columns[column].type)
+        # Nulls are a group of their own, before or behind all others.
+        group = self._keys * 2 + (0 if valid is None else np.where(valid, int(nulls_first), int(not nulls_first)))
+        asked = levels if valid is None else np.where(valid, levels, 0)
+        moved = asked + reach if valid is None else np.where(valid, asked + reach, 0)
+        found = places_before(group, asked, group, moved, equal=is_end)
+        return found - 1 if is_end else found
+
+    # --- aggregates
+
+    def _aggregate(self, call: AggregateCall, low: Ints, high: Ints) -> pa.Array:
+        if call.function in BY_FRAME and call.user is None:
+            columns = [self._rows.columns[a] for a in call.arguments]
+            counted = None if call.condition is None else is_true(self._rows.columns[call.condition])
+            some = high >= low
+            inside = Frames(np.where(some, low, 0), np.where(some, high, 0), low, low)
+            found = by_frame(call, columns, counted, inside)
+            return found if some.all() else found.take(pa.array(np.arange(len(low)), mask=~some))
+        # Rows with the same frame have the same result.
+        by_frames = grouped([pa.array(low), pa.array(high)], len(low))
+        first = by_frames.first
+        parts = [self._folded(call, low[part], high[part]) for part in _split(first, (high - low + 1)[first])]
+        whole = pa.concat_arrays(parts)
+        return whole.take(pa.array(by_frames.codes))
+
+    def _folded(self, call: AggregateCall, low: Ints, high: Ints) -> pa.Array:
+        """Return an aggregate of frames, each for itself."""
+        sizes = np.maximum(high - low + 1, 0)
+        frame = np.repeat(np.arange(len(low)), sizes)
+        rows = np.arange(len(frame)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + low[frame]
+        batch = self._rows.take(rows)
+        kinds = [c.type for c in batch.columns]
+        aggregates = Aggregates([as_over(call, kinds)], kinds, retracts=False)
+        state = KeyedColumns([pa.int64()], aggregates.kept)
+        aggregates.open([pa.int64()], lambda name, table: table)
+        state.find_or_add([pa.array(np.arange(len(low)))], len(low))
+        if len(rows):
+            aggregates.fold(batch, [pa.array(frame)], frame, state)
+        (found,) = aggregates.results(state, np.arange(len(low)))
+        return found
+
+    # --- places in the order
+
+    def _row_number(self, call: AggregateCall) -> pa.Array:
+        return pa.array(np.arange(len(self._keys)) - self._first + 1)
+
+    def _rank(self, call: AggregateCall) -> pa.Array:
+        return pa.array(starts_of(self._peers) - self._first + 1)
+
+    def _dense_rank(self, call: AggregateCall) -> pa.Array:
+        return pa.array(self._peers - self._peers[self._first] + 1)
+
+    def _percent_rank(self, call: AggregateCall) -> pa.Array:
+        others = self._last - self._first
+        rank = (starts_of(self._peers) - self._first).astype(np.float64)
+        return pa.array(np.where(others > 0, rank / np.maximum(others, 1), 0.0))
+
+    def _cume_dist(self, call: AggregateCall) -> pa.Array:
+        # As in Flink, which takes rows that are equal in order one by one.
+        return pa.array((np.arange(len(self._keys)) - self._first + 1) / (self._last - self._first + 1))
+
+    def _ntile(self, call: AggregateCall) -> pa.Array:
+        parts = lag_of(call)
+        if parts <= 0:
+            raise TableException("NTILE divides into at least one part.")
+        size, rest = np.divmod(self._last - self._first + 1, parts)
+        place = np.arange(len(self._keys)) - self._first
+        # The first parts have one row more, if rows are left over.
+        larger = rest * (size + 1)
+        behind = np.where(size > 0, (place - larger) // np.maximum(size, 1), 0) + rest
+        return pa.array(np.where(place < larger, place // (size + 1), behind) + 1)
+
+    def _shifted(self, call: AggregateCall) -> pa.Array:
+        by = lag_of(call) if call.function == "LAG" else -lag_of(call)
+        default = self._rows.columns[call.arguments[2]] if len(call.arguments) > 2 else None
+        values, places = self._rows.columns[call.arguments[0]], np.arange(len(self._keys))
+        return shifted(values, self._keys, places, by, default).cast(arrow_type(call.type))
+
+
+_OF_PARTITION = {
+    "ROW_NUMBER": Partitions._row_number,
+    "RANK": Partitions._rank,
+    "DENSE_RANK": Partitions._dense_rank,
+    "PERCENT_RANK": Partitions._percent_rank,
+    "CUME_DIST": Partitions._cume_dist,
+    "NTILE": Partitions._ntile,
+    "LAG": Partitions._shifted,
+    "LEAD": Partitions._shifted,
+}
+# What looks at the partition, not at a frame.
+OF_PARTITION = frozenset(_OF_PARTITION)
+
+
+def _split(rows: Ints, sizes: Ints) -> Iterator[Ints]:
+    """Yield rows in parts whose sizes are not too much together."""
+    part = np.cumsum(np.maximum(sizes, 0)) // _AT_ONCE
+    for places in np.split(rows, np.flatnonzero(np.diff(part)) + 1):
+        if len(places):
+            yield places
+
+
+def _numbers(column: pa.Array) -> tuple[NDArray[Any], Mask | None]:
+    """Return what a RANGE measures distances in."""
+    if pa.types.is_decimal(column.type):
+        return unscaled(column), valid_of(column)
+    if not is_number_like(column.type):
+        raise TableException(f"RANGE with a distance needs an order by a number or a time, not by {column.type}.")
+    values = plain(column)
+    return values if values.dtype.kind == "f" else values.astype(np.int64), valid_of(column)
+
+
+def _reach(distance: int, kind: pa.DataType) -> int:
+    """Return a distance, of times in milliseconds, in the numbers of a type."""
+    if pa.types.is_decimal(kind):
+        return int(distance * 10**kind.scale)
+    if pa.types.is_timestamp(kind):
+        return distance * {"ms": 1, "us": 1000, "ns": 1_000_000}[kind.unit]
+    return distance // _DAY if pa.types.is_date(kind) else distance

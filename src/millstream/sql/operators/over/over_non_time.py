@@ -1,0 +1,184 @@
+"""OVER by columns that are no time: a row that comes in somewhere changes those around it, which is told of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask, equal_values
+from millstream.sql.columns.keys import grouped
+from millstream.sql.columns.row_order import sorted_rows
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.accumulators import VARIANCES
+from millstream.sql.operators.base import KeyedBatchOperator
+from millstream.sql.operators.over.over_affected_rows import Surrounded, surroundings
+from millstream.sql.operators.over.over_batch import Partitions
+from millstream.sql.plan.nodes import OverSpec
+from millstream.sql.types import DataTypes
+
+_COUNTS = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK"])
+# Flink computes these from a sum and a count, and compares those.
+_OF_SUMS = VARIANCES | {"SUM", "AVG"}
+
+
+def streamed(over: OverSpec) -> OverSpec:
+    """Return an OVER of a stream as Flink takes it: all ranks count the rows of the frame."""
+    calls = tuple(AggregateCall("COUNT", (), c.type) if c.function in _COUNTS else c for c in over.calls)
+    return replace(over, calls=calls)
+
+
+def with_counts(over: OverSpec) -> OverSpec:
+    """Return an OVER with the counts that Flink compares beside its results.
+
+    An update whose result is the same is emitted, as Flink's accumulators differ, where a count does.
+    """
+    summed = (c for c in over.calls if c.function in _OF_SUMS and c.user is None)
+    counts = [
+        AggregateCall("COUNT", c.arguments[:1], DataTypes.BIGINT(False), c.distinct, condition=c.condition)
+        for c in summed
+    ]
+    return replace(over, calls=(*over.calls, *dict.fromkeys(counts)))
+
+
+class ColumnOverOperator(KeyedBatchOperator):
+    """The input's columns, then the aggregates of the rows of its partition that are in the frame of each row.
+
+    A batch is taken as one: the rows around each one that comes or goes are laid out for all of them, with it and
+    without it, and the aggregates of all that are there computed by vectors. What differs is told.
+    """
+
+    def __init__(self, over: OverSpec, kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
+        """Make one.
+
+        Args:
+            over: the partition, the order, the frame and the aggregates.
+            kinds: the Arrow types of the input's columns.
+            ttl: how long a partition lives that nothing comes for, in milliseconds; 0 for ever.
+        """
+        self.over = over
+        self.ttl = ttl
+        self.calls = over.calls
+        self.kinds = list(kinds)
+        self._compared = with_counts(over)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        clock = setup.clock if self.ttl else None
+        rows = KeyedRows(self.kinds, self.over.partition, clock=clock)
+        self._rows: KeyedRows = self.keeps("rows", rows)
+
+    def process(self, batch: Batch) -> Iterator[Batch]:
+        rows = self._rows
+        if self.ttl:
+            rows.expire(self.setup.clock() - self.ttl)
+        rows.compact()
+        keys = rows.find_or_add([batch.columns[k] for k in self.over.partition], len(batch))
+        distinct = np.unique(keys)
+        places, there = rows.pairs(distinct)
+        if self.ttl:
+            # A partition lives and goes as one.
+            rows.changed(there)
+        adds = np.isin(batch.all_kinds(), (INSERT, UPDATE_AFTER))
+        # What goes is deleted, also where something comes in its stead.
+        kinds = np.where(adds, batch.all_kinds(), DELETE).astype(np.int64)
+        added = np.flatnonzero(adds)
+        new = batch.take(added).columns
+        numbers = np.concatenate([there, rows.add(keys[added], new)])
+        # All rows that are there before or at some time in between.
+        every = Batch(
+            [pa.concat_arrays([o, n]) for o, n in zip(rows.batch(there).columns, new, strict=True)], None, len(numbers)
+        )
+        of_key = np.concatenate([distinct[places], keys[added]])
+        touched = _touched(every, len(there), batch, adds)
+        rows.remove(numbers[touched[~adds & (touched >= 0)]])
+        known = touched >= 0
+        changes = _Changes(every, of_key, len(there), self._compared, len(self.calls))
+        yield from changes.told(touched[known], kinds[known])
+
+
+def _touched(every: Batch, before: int, batch: Batch, adds: Mask) -> Ints:
+    """Return which row each change is about: one that goes is the last that is equal; -1 where there is none.
+
+    Args:
+        every: all rows: those from before, then those that come in a batch.
+        before: how many were there before.
+        batch: the changes.
+        adds: which of them are rows that come.
+    """
+    found = np.full(len(batch), -1, np.int64)
+    found[adds] = np.arange(before, len(every))
+    goes = np.flatnonzero(~adds)
+    if not len(goes):
+        return found
+    gone = batch.take(goes)
+    columns = [pa.concat_arrays([a, b]) for a, b in zip(every.columns, gone.columns, strict=True)]
+    codes = grouped(columns, len(every) + len(goes)).codes
+    of_gone = codes[len(every) :]
+    # Of rows that are equal to one that goes: those that are there, the last one last.
+    equal: dict[int, list[int]] = {code: [] for code in of_gone.tolist()}
+    for row in np.flatnonzero(np.isin(codes[:before], of_gone)).tolist():
+        equal[int(codes[row])].append(row)
+    of_change = np.empty(len(batch), np.int64)
+    of_change[adds], of_change[goes] = codes[before : len(every)], of_gone
+    for change in np.flatnonzero(np.isin(of_change, of_gone)).tolist():
+        rows = equal[int(of_change[change])]
+        if adds[change]:
+            rows.append(int(found[change]))
+        elif rows:
+            found[change] = rows.pop()
+    return found
+
+
+class _Changes:
+    """What rows that come and go, one after the other, change around them.
+
+    Args:
+        every: all rows: those from before, then those that come.
+        keys: the partition of each.
+        before: how many were there before.
+        over: the OVER, with what is only compared behind the aggregates.
+        shown: the number of aggregates.
+    """
+
+    def __init__(self, every: Batch, keys: Ints, before: int, over: OverSpec, shown: int) -> None:
+        by_key = [pa.array(keys), *every.columns]
+        order = sorted_rows(by_key, [(0, False, True), *((c + 1, d, n) for c, d, n in over.order)], len(every))
+        self._rows, self._keys, self._over, self._shown = every.take(order), keys[order], over, shown
+        self._place = np.empty(len(order), np.int64)
+        self._place[order] = np.arange(len(order))
+        self._before = np.sort(self._place[:before])
+
+    def told(self, touched: Ints, kinds: Ints) -> Iterator[Batch]:
+        """Yield what is told of each change, in order; `touched` is the row that it is about."""
+        for one in surroundings(self._before, self._keys, self._place[touched], kinds != DELETE, self._over):
+            yield self._told(one, kinds[one.first : one.last])
+
+    def _told(self, around: Surrounded, kinds: Ints) -> Batch:
+        rows, is_it, change = around.rows, around.is_it, around.change
+        beside = ~is_it
+        layout = np.concatenate([rows, rows[beside]])
+        keys = np.concatenate([change, change[beside] + len(kinds)])
+        wanted = np.flatnonzero(np.concatenate([around.wanted, around.wanted[beside]]))
+        results = Partitions(self._rows.take(layout), keys, self._over).results(wanted)
+        # Those with the row stand before those without it; the row itself has only the former.
+        mine = np.flatnonzero(around.wanted)
+        rows, is_it, change = rows[mine], is_it[mine], change[mine]
+        with_it = np.arange(len(mine))
+        without = np.where(is_it, 0, len(mine) + np.cumsum(~is_it) - 1)
+        comes = (kinds != DELETE)[change]
+        differs = np.zeros(len(mine), np.bool_)
+        for column in results:
+            pairs = column.take(pa.array(with_it[~is_it])), column.take(pa.array(without[~is_it]))
+            differs[~is_it] |= ~equal_values(*pairs)
+        at = np.repeat(with_it, np.where(is_it, 1, differs * 2))
+        second = np.append(False, at[1:] == at[:-1])
+        said = np.where(is_it[at], kinds[change[at]], np.where(second, UPDATE_AFTER, UPDATE_BEFORE))
+        has_it = is_it[at] | (comes[at] == second)
+        shown = pa.array(np.where(has_it, with_it[at], without[at]))
+        columns = [*self._rows.take(rows[at]).columns, *(column.take(shown) for column in results[: self._shown])]
+        return Batch(columns, said.astype(np.int8) if said.any() else None, len(at))

@@ -1,0 +1,347 @@
+"""OVER by time: each row with aggregates over the rows of its partition that came before it, once those are known.
+
+By rowtime rows wait for the watermark and are taken in the order of time; by processing time in that of arrival. What
+frames that begin somewhere take back when they move on is taken back from running sums, as in Flink, so that sums of
+floats are Flink's to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import DELETE, INSERT, Batch
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.errors import null_rowtime
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, Aggregates
+from millstream.sql.operators.aggregate.segments import Segments
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.over.over_frames import (
+    BY_FRAME,
+    Frames,
+    Ints,
+    as_over,
+    by_frame,
+    ends_of,
+    is_true,
+    places_before,
+    shifted,
+    starts_of,
+    unbounded,
+)
+
+# The time up to which a key's rows have been emitted, as Flink begins it.
+_LAST = "last"
+
+
+class OverOperator(KeyedBatchOperator):
+    """The input's columns, then the aggregates."""
+
+    emits_later = True
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        rowtime: int | None,
+        rows: bool,
+        preceding: int | None,
+        calls: Sequence[AggregateCall],
+        kinds: Sequence[pa.DataType],
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            partition: the columns to partition by.
+            rowtime: the column of time; None for processing time.
+            rows: whether a frame counts rows, and so rows of the same time are told one by one.
+            preceding: how many rows, or milliseconds, before the row its frame begins; None for all before.
+            calls: the aggregates; of LAG an option says by how many rows.
+            kinds: the Arrow types of the input's columns.
+            ttl: how long a partition lives without a row, in milliseconds; 0 for ever.
+        """
+        self.partition = tuple(partition)
+        self.rowtime = rowtime
+        self.rows = rows
+        self.preceding = preceding
+        self.calls = list(calls)
+        self.kinds = list(kinds)
+        self.ttl = ttl
+        # By processing time, rows of a range wait until no other can come at the same time; others do not wait.
+        self.waits = rowtime is not None or (not rows and preceding is not None)
+        self._shifts = max((lag_of(c) for c in calls if c.function == "LAG"), default=0)
+        by_sums = [as_over(c, kinds) for c in calls if not self._is_by_frame(c)]
+        self.aggregates = Aggregates(by_sums, kinds, retracts=preceding is not None)
+        # Which columns are needed of rows that were emitted, while they are in frames.
+        used = {c for call in calls for c in (*call.arguments, call.condition) if c is not None}
+        self._framed = sorted({*used, *self.partition})
+
+    def _is_by_frame(self, call: AggregateCall) -> bool:
+        if call.function == "LAG":
+            return True
+        return self.preceding is not None and call.function in BY_FRAME and call.user is None
+
+    @property
+    def _keeps_frames(self) -> bool:
+        return self.preceding is not None or self._shifts > 0
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        keys = [self.kinds[k] for k in self.partition]
+        kept = [Kept(_LAST, np.int64), Kept(TOUCHED, np.int64), *self.aggregates.kept]
+        self._state: KeyedColumns = self.keeps("partitions", KeyedColumns(keys, kept))
+        self.aggregates.open(keys, self.keeps)
+        if self.waits:
+            # The mark of a row is its time.
+            waiting = KeyedRows(self.kinds, self.partition)
+            self._waiting: KeyedRows = self.keeps("pending", waiting)
+        if self._keeps_frames:
+            places = [self._framed.index(p) for p in self.partition]
+            framed = KeyedRows([self.kinds[c] for c in self._framed], places)
+            self._frames: KeyedRows = self.keeps("frames", framed)
+        assert setup.state is not None
+        setup.state.when_loaded(self._look)
+        self._next = MAX_WATERMARK
+        self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
+
+    # --- rows
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        if not self.waits:
+            return self._taken(batch, np.full(len(batch), self.setup.clock(), np.int64))
+        if self.rowtime is None:
+            self._wait(batch, np.full(len(batch), self.setup.clock(), np.int64))
+            return ()
+        column = batch.columns[self.rowtime]
+        if column.null_count:
+            raise null_rowtime()
+        times = plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
+        in_time = times > self._passed(batch)
+        if not in_time.all():
+            self._late.inc(int((~in_time).sum()))
+            batch, times = batch.filter(in_time), times[in_time]
+        if len(batch):
+            self._wait(batch, times)
+        return ()
+
+    def _passed(self, batch: Batch) -> Ints:
+        """Return for each row the time up to which rows of its partition are late."""
+        if self.preceding is None:
+            return np.full(len(batch), self.watermark, np.int64)
+        # As in Flink: behind the last one of the partition that was emitted, which at first is 1970.
+        slots = self._state.find([batch.columns[k] for k in self.partition], len(batch))
+        last = np.zeros(len(batch), np.int64)
+        last[slots >= 0] = self._state.column(_LAST)[slots[slots >= 0]]
+        return last
+
+    def _wait(self, batch: Batch, times: Ints) -> None:
+        self._waiting.compact()
+        keys = self._waiting.find_or_add([batch.columns[k] for k in self.partition], len(batch))
+        self._waiting.add(keys, batch.columns, times)
+        self._next = min(self._next, int(times.min()))
+
+    def _look(self) -> None:
+        rows = self._waiting.all_rows() if self.waits else np.zeros(0, np.int64)
+        self._next = int(self._waiting.marks[rows].min()) if len(rows) else MAX_WATERMARK
+
+    # --- time
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._waiting) if self.rowtime is not None else ()
+
+    def on_watermark(self, watermark: int) -> int | None:
+        if self.rowtime is not None:
+            if watermark >= self._next:
+                self._emit_due(watermark)
+            self._forget(watermark)
+        self.watermark = watermark
+        return watermark
+
+    @property
+    def follows_clock(self) -> bool:
+        return self.waits and self.rowtime is None
+
+    def on_processing_time(self) -> None:
+        if self.follows_clock and self.setup.clock() > self._next:
+            self._emit_due(self.setup.clock() - 1)
+
+    def next_wake(self) -> int | None:
+        return self._next + 1 if self.follows_clock and self._next < MAX_WATERMARK else None
+
+    def finish(self) -> None:
+        if self.follows_clock:
+            self._emit_due(MAX_WATERMARK)
+
+    def _emit_due(self, time: int) -> None:
+        """Emit what waits and is not behind a time."""
+        rows = self._waiting.all_rows()
+        times = self._waiting.marks[rows]
+        due = np.flatnonzero(times <= time)
+        if not len(due):
+            return
+        due = due[np.argsort(times[due], kind="stable")]
+        rows, times = rows[due], times[due]
+        batch = self._waiting.batch(rows)
+        self._waiting.remove(rows)
+        self.emit(self._taken(batch, times))
+        self._look()
+
+    def _forget(self, watermark: int) -> None:
+        """Forget partitions of whose rows none can be in a frame any more, as early as Flink does."""
+        if self.rows or self.preceding is None or not len(self._state):
+            return
+        state, reach = self._state, self.preceding + self.preceding // 2 + 1
+        slots = state.slots()
+        over = slots[state.column(_LAST)[slots] + reach <= watermark]
+        if len(over):
+            self._remove(over)
+            state.compact()
+
+    def _remove(self, slots: Ints) -> None:
+        """Forget partitions, and what is in their frames."""
+        if self._keeps_frames:
+            keys = self._frames.find(self._state.keys_at(slots), len(slots))
+            places, rows = self._frames.pairs(keys)
+            self._take_back(slots[places], rows)
+            self._frames.remove(rows)
+        self._state.remove(slots)
+
+    def _take_back(self, slots: Ints, rows: Ints) -> None:
+        """Take rows back from aggregates: of distinct values it is known only so that they are gone."""
+        if len(rows) and any(c.distinct for c in self.aggregates.calls):
+            columns = [pa.nulls(len(rows))] * len(self.kinds)
+            for place, c in enumerate(self._framed):
+                columns[c] = self._frames.take(place, rows)
+            batch = Batch(columns, np.full(len(rows), DELETE, np.int8), len(rows))
+            self.aggregates.fold(batch, [columns[k] for k in self.partition], slots, self._state)
+
+    def _expire(self) -> None:
+        now, state = self.setup.clock(), self._state
+        over = state.expired(TOUCHED, now - self.ttl)
+        if len(over):
+            self._remove(over)
+        self.aggregates.expire(now, self.ttl)
+
+    # --- what is told
+
+    def _taken(self, batch: Batch, times: Ints) -> Iterator[Batch]:
+        """Yield rows, in the order of their times, with their aggregates."""
+        if self.ttl:
+            self._expire()
+        self._state.compact()
+        keys = [batch.columns[k] for k in self.partition]
+        first_new = self._state.bound
+        slots, _ = self._state.find_or_add(keys, len(batch))
+        order = np.argsort(slots, kind="stable")
+        mine = batch.take(order)
+        every, all_slots, all_times, new = self._with_frames(mine, slots[order], times[order])
+        frames = self._frames_of(all_slots, all_times, new)
+        columns = self._results(every, all_slots, new, frames, first_new)
+        distinct, ends = np.unique(slots[order][::-1], return_index=True)
+        self._state.column(_LAST)[distinct] = times[order][::-1][ends]
+        self._state.column(TOUCHED)[distinct] = self.setup.clock()
+        self._state.changed(distinct)
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        at = pa.array(back)
+        yield from pieces([*batch.columns, *(c.take(at) for c in columns)], len(batch))
+
+    def _with_frames(self, batch: Batch, slots: Ints, times: Ints) -> tuple[Batch, Ints, Ints, Ints]:
+        """Return rows that come with those before them, in order of partitions; and which of them are new."""
+        if not self._keeps_frames:
+            return batch, slots, times, np.arange(len(batch))
+        framed = self._frames
+        framed.compact()
+        keys = framed.find_or_add([batch.columns[k] for k in self.partition], len(batch))
+        first = np.flatnonzero(np.append(True, slots[1:] != slots[:-1]))
+        places, there = framed.pairs(keys[first])
+        old_slots, old_times = slots[first][places], framed.marks[there]
+        added = framed.add(keys, [batch.columns[c] for c in self._framed], times)
+        order = np.argsort(np.concatenate([old_slots, slots]), kind="stable")
+        at, count = pa.array(order), len(there) + len(batch)
+        columns = [pa.nulls(count)] * len(self.kinds)
+        for place, c in enumerate(self._framed):
+            columns[c] = pa.concat_arrays([framed.take(place, there), batch.columns[c]]).take(at)
+        self._in_order = np.concatenate([there, added])[order]
+        whole = Batch(columns, None, count)
+        new = np.flatnonzero(order >= len(there))
+        return whole, np.concatenate([old_slots, slots])[order], np.concatenate([old_times, times])[order], new
+
+    def _frames_of(self, slots: Ints, times: Ints, new: Ints) -> Frames:
+        high = new
+        if not self.rows and self.waits:
+            high = ends_of(_numbered(slots, times))[new]
+        if self.preceding is None:
+            if not self._keeps_frames:
+                return unbounded(slots, high)
+            low = new
+            frames = Frames.sliding(slots, new, starts_of(slots)[new], high)
+            frames = Frames(low, high, frames.events, frames.shown)
+            gone = np.maximum(ends_of(slots)[new] - self._shifts + 1, 0)
+        elif self.rows:
+            low = np.maximum(new - self.preceding, starts_of(slots)[new])
+            frames = Frames.sliding(slots, new, low, high)
+            gone = np.maximum(ends_of(slots)[new] - max(self.preceding, self._shifts - 1), 0)
+        else:
+            low = places_before(slots, times, slots[new], times[new] - self.preceding, equal=False)
+            frames = Frames.sliding(slots, new, low, high)
+            gone = low
+        self._drop_frames(slots, new, gone)
+        return frames
+
+    def _drop_frames(self, slots: Ints, new: Ints, low: Ints) -> None:
+        """Remove rows that stand before the last frame of their partition."""
+        last = np.append(slots[new[1:]] != slots[new[:-1]], True)
+        begins = np.repeat(
+            low[last], np.diff(np.flatnonzero(np.append(True, slots[1:] != slots[:-1])), append=len(slots))
+        )
+        self._frames.remove(self._in_order[np.arange(len(slots)) < begins])
+
+    def _results(self, every: Batch, slots: Ints, new: Ints, frames: Frames, first_new: int) -> list[pa.Array]:
+        sums = self._sums(every, slots, frames, first_new)
+        found = []
+        for call in self.calls:
+            if not self._is_by_frame(call):
+                found.append(next(sums))
+            elif call.function == "LAG":
+                values = every.columns[call.arguments[0]]
+                default = every.columns[call.arguments[2]] if len(call.arguments) > 2 else None
+                # As in Flink rows of the same time look from the last of them.
+                found.append(shifted(values, slots, frames.high, lag_of(call), default))
+            else:
+                counted = None if call.condition is None else is_true(every.columns[call.condition])
+                columns = [every.columns[a] for a in call.arguments]
+                found.append(by_frame(call, columns, counted, frames))
+        return found
+
+    def _sums(self, every: Batch, slots: Ints, frames: Frames, first_new: int) -> Iterator[pa.Array]:
+        if not self.aggregates.calls:
+            return
+        goes = frames.events < 0
+        rows = np.where(goes, ~frames.events, frames.events)
+        kinds = np.where(goes, DELETE, INSERT).astype(np.int8) if goes.any() else None
+        taken = every.take(rows)
+        events = Batch(taken.columns, kinds, len(taken))
+        signs = None if kinds is None else np.where(goes, -1, 1)
+        segments = Segments.of(slots[rows], first_new, self._state.bound, signs)
+        keys = [events.columns[k] for k in self.partition]
+        running = self.aggregates.run(events, keys, segments, self._state)
+        yield from (r.take(frames.shown) for r in running)
+
+
+def _numbered(keys: Ints, values: Ints) -> Ints:
+    """Return numbers that are the same for neighbours with the same key and value."""
+    changes = (keys[1:] != keys[:-1]) | (values[1:] != values[:-1])
+    return np.cumsum(np.append(0, changes)) if len(keys) else keys
+
+
+def lag_of(call: AggregateCall) -> int:
+    """Return by how many rows LAG or LEAD looks away."""
+    return next((o for o in call.options if isinstance(o, int)), 1)

@@ -1,0 +1,326 @@
+"""One row of each key: the last that has come, or the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import UPDATE_BEFORE, Batch
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_rows import KeyedRows, Mask, equal_values
+from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.columns.row_order import Order, sorted_rows
+from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
+from millstream.sql.operators.aggregate.segments import Ints, Segments
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.changelog import Changelog
+
+
+class LastRowOperator(KeyedBatchOperator):
+    """Keeps the last row of each key, and says what it was before.
+
+    Of upserts it makes all changes (ChangelogNormalize); of inserts, the last row of each key (Deduplicate).
+    """
+
+    emits_later = True
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        kinds: Sequence[pa.DataType],
+        *,
+        pairs: bool = True,
+        says_equal: bool = False,
+        rowtime: int | None = None,
+        final_only: bool = False,
+        ttl: int = 0,
+        drops_old_halves: bool = False,
+    ) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the key.
+            kinds: the Arrow types of the columns.
+            pairs: whether an update is -U and +U, not +U alone.
+            says_equal: whether a row that is equal to the one before is an update, too.
+            rowtime: the column by which a row is the last, not arrival; None for that.
+            final_only: whether only what is there at the end is emitted.
+            ttl: how long a row lives that is not touched, in milliseconds; 0 for ever.
+            drops_old_halves: whether rows that say -U are left out: what was there is known.
+        """
+        self.ttl = ttl
+        self.drops_old_halves = drops_old_halves
+        self.keys = tuple(keys)
+        self.kinds = list(kinds)
+        self.pairs = pairs
+        self.says_equal = says_equal
+        self.rowtime = rowtime
+        self.final_only = final_only
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        clock = setup.clock if self.ttl else None
+        rows = KeyedRows(self.kinds, self.keys, clock=clock, marked=False)
+        self._rows: KeyedRows = self.keeps("rows", rows)
+
+    def process(self, batch: Batch) -> Iterator[Batch]:
+        if self.drops_old_halves:
+            batch = self.without_old_halves(batch)
+            if not len(batch):
+                return
+        rows = self._rows
+        if self.ttl:
+            rows.expire(self.setup.clock() - self.ttl)
+        rows.compact()
+        key_columns = [batch.columns[k] for k in self.keys]
+        keys = rows.find_or_add(key_columns, len(batch))
+        segments = Segments.of(keys, rows.key_bound, rows.key_bound, signs_of(batch))
+        known = np.full(segments.count, -1, np.int64)
+        places, found = rows.pairs(segments.slots)
+        known[places] = found
+        counted = self._counted(batch, segments, known)
+        if counted is not None and not counted.all():
+            batch = batch.filter(counted)
+            if len(batch):
+                yield from self.process(batch)
+            return
+        if not self.final_only:
+            yield self._changes(batch, segments, known)
+        last = segments.order[segments.ends]
+        rows.remove(found)
+        stays = last if segments.signs is None else last[segments.signs[segments.ends] > 0]
+        stays = np.sort(stays)
+        rows.add(keys[stays], batch.take(stays).columns)
+
+    @staticmethod
+    def without_old_halves(batch: Batch) -> Batch:
+        """Return the rows that do not say -U."""
+        return batch if batch.kinds is None else batch.filter(batch.kinds != UPDATE_BEFORE)
+
+    def _counted(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
+        """Tell which rows take the place of the one before: those that are not older; None for all."""
+        if self.rowtime is None:
+            return None
+        times = plain(batch.columns[self.rowtime]).astype(np.int64)[segments.order]
+        least = np.iinfo(np.int64).min
+        begins = np.full(segments.count, least, np.int64)
+        has = known >= 0
+        begins[has] = plain(self._rows.take(self.rowtime, known[has]))
+        running = np.concatenate([segments.scan(np.maximum, times, begins), begins])
+        newest = np.empty(len(batch), np.bool_)
+        newest[segments.order] = times >= running[segments.before]
+        return newest
+
+    def _changes(self, batch: Batch, segments: Segments, known: Ints) -> Batch:
+        signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
+        there_after = signs > 0
+        there_before = np.concatenate([there_after, known >= 0])[segments.before]
+        # The rows of the batch, and behind them those that keys had before it.
+        had = pa.array(known, mask=known < 0) if (known < 0).any() else pa.array(known)
+        there = self._rows.batch(had).columns
+        columns = [pa.concat_arrays(both) for both in zip(batch.columns, there, strict=True)]
+        row_at = np.concatenate([segments.order, len(batch) + np.arange(segments.count)])
+        before, after = row_at[segments.before], segments.order
+        differs = np.full(segments.rows, self.says_equal)
+        if not self.says_equal:
+            at, other = pa.array(after), pa.array(before)
+            for column in columns:
+                differs |= ~equal_values(column.take(at), column.take(other))
+        changes = Changelog.of(there_before, there_after, differs, self.pairs).in_order(np.argsort(after))
+        at = pa.array(changes.chosen(before[changes.order], after[changes.order]))
+        return Batch([c.take(at) for c in columns], changes.kinds, len(at))
+
+    def finish(self) -> None:
+        """In BATCH: emit what is there."""
+        if self.final_only:
+            rows = self._rows.all_rows()
+            self.emit(pieces(self._rows.batch(rows).columns, len(rows)))
+
+
+class TopOneOperator(LastRowOperator):
+    """Keeps the first row of each key in an order; of equal ones the first that has come."""
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        order: Order,
+        kinds: Sequence[pa.DataType],
+        *,
+        unique: Sequence[int] | None = None,
+        pairs: bool = True,
+        final_only: bool = False,
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the key.
+            order: (column, descending, nulls first).
+            unique: the columns by which a row updates another, where rows are upserts that never fall back in the
+                order; None where all are inserts.
+            kinds, pairs, final_only, ttl: see `LastRowOperator`.
+        """
+        super().__init__(keys, kinds, pairs=pairs, says_equal=True, final_only=final_only, ttl=ttl)
+        self.order = tuple(order)
+        self.unique = None if unique is None else tuple(unique)
+
+    def _counted(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
+        has = np.flatnonzero(known >= 0)
+        columns = list(batch.columns)
+        for column in {c for c, _, _ in self.order} | set(self.unique or ()):
+            columns[column] = pa.concat_arrays([columns[column], self._rows.take(column, known[has])])
+        places = _places_in(columns, self.order, len(batch) + len(has))
+        begins = np.full(segments.count, np.iinfo(np.int64).max)
+        begins[has] = places[len(batch) :]
+        mine = places[: len(batch)][segments.order]
+        best = np.concatenate([segments.scan(np.minimum, mine, begins), begins])[segments.before]
+        counts = mine < best
+        if self.unique is not None:
+            first = np.full(segments.count, -1, np.int64)
+            first[has] = len(batch) + np.arange(len(has))
+            counts |= (mine == best) & self._updates_first(columns, segments, counts, first)
+        counted = np.empty(len(batch), np.bool_)
+        counted[segments.order] = counts
+        return counted
+
+    def _updates_first(self, columns: Sequence[pa.Array], segments: Segments, better: Mask, first: Ints) -> Mask:
+        """Return which rows have the unique key of the row that is first when they come.
+
+        Args:
+            columns: those of the batch, and behind them those of the rows that were first before it.
+            segments: the rows by key; the result is in their order.
+            better: which rows become the first by the order.
+            first: of each segment, where its first row is in the columns before the batch; -1 without one.
+        """
+        # Where the row that is first behind each row stands: of the rows that became it the last.
+        since = segments.scan(np.maximum, np.where(better, np.arange(segments.rows), -1), np.full(segments.count, -1))
+        stands = np.where(since >= 0, segments.order[since], first[segments.of_row])
+        stands = np.concatenate([stands, first])[segments.before]
+        same = stands >= 0
+        at, other = pa.array(segments.order), pa.array(np.maximum(stands, 0))
+        for column in self.unique or ():
+            same &= equal_values(columns[column].take(at), columns[column].take(other))
+        return same
+
+
+def _places_in(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
+    """Return numbers that are in an order as rows are, and equal where those are."""
+    in_order = sorted_rows(columns, order, rows)
+    differs = np.zeros(max(rows - 1, 0), np.bool_)
+    for column, _, _ in order:
+        values = columns[column].take(pa.array(in_order))
+        differs |= ~equal_values(values.slice(1), values.slice(0, max(rows - 1, 0)))
+    places = np.empty(rows, np.int64)
+    places[in_order] = np.cumsum(np.append(0, differs))[:rows]
+    return places
+
+
+# When the row of a key was told.
+_TOLD = "time"
+
+
+class FirstRowOperator(KeyedBatchOperator):
+    """The first row of each key, by arrival."""
+
+    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the key.
+            kinds: the Arrow types of the columns.
+            ttl: how long a key is known, in milliseconds; 0 for ever.
+        """
+        self.keys = tuple(keys)
+        self.kinds = list(kinds)
+        self.ttl = ttl
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        kinds = [self.kinds[k] for k in self.keys]
+        kept = [Kept(TOUCHED, np.int64)] if self.ttl else []
+        self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, kept))
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        if self.ttl:
+            self._seen.compact()
+            self._seen.expire(TOUCHED, self.setup.clock() - self.ttl)
+        _, new = self._seen.find_or_add([batch.columns[k] for k in self.keys], len(batch))
+        if self.ttl and len(new):
+            # A row that comes again does not make it live longer.
+            self._seen.column(TOUCHED)[-len(new) :] = self.setup.clock()
+        return (batch.take(new),)
+
+
+class EarliestRowOperator(KeyedBatchOperator):
+    """The first row of each key by rowtime, when the watermark has passed it."""
+
+    emits_later = True
+
+    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], rowtime: int, ttl: int = 0) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the key.
+            kinds: the Arrow types of the columns.
+            rowtime: the column of the rowtime.
+            ttl: how long it is known that a key's row was told, in milliseconds; 0 for ever.
+        """
+        self.keys = tuple(keys)
+        self.kinds = list(kinds)
+        self.rowtime = rowtime
+        self.ttl = ttl
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.keys))
+        kinds = [self.kinds[k] for k in self.keys]
+        done = KeyedColumns(kinds, [Kept(_TOLD, np.int64)])
+        self._done: KeyedColumns = self.keeps("done", done)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        times = plain(batch.columns[self.rowtime])
+        # At the watermark is in time: it is told with the next one.
+        batch = batch.filter(times >= self.watermark)
+        if not len(batch):
+            return ()
+        if self.ttl:
+            self._done.compact()
+            self._done.expire(_TOLD, self.setup.clock() - self.ttl)
+        columns = [batch.columns[k] for k in self.keys]
+        times = plain(batch.columns[self.rowtime]).astype(np.int64)
+        fresh = self._done.find(columns, len(batch)) < 0
+        keys = self._rows.find_or_add(columns, len(batch))
+        # The earliest of each key in the batch, of equal ones the first.
+        order = np.lexsort((times, keys))
+        in_order = keys[order]
+        earliest = order[np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))]
+        places, rows = self._rows.pairs(keys[earliest])
+        kept = np.full(len(earliest), np.iinfo(np.int64).max)
+        kept[places] = plain(self._rows.take(self.rowtime, rows))
+        comes = fresh[earliest] & (times[earliest] < kept)
+        self._rows.remove(rows[comes[places]])
+        added = np.sort(earliest[comes])
+        self._rows.add(keys[added], batch.take(added).columns)
+        return ()
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        rows = self._rows.all_rows()
+        return self.rows_until(int(plain(self._rows.take(self.rowtime, rows)).min()), self._rows) if len(rows) else ()
+
+    def on_watermark(self, watermark: int) -> int | None:
+        rows = self._rows.all_rows()
+        if len(rows):
+            times = plain(self._rows.take(self.rowtime, rows))
+            due = rows[times <= watermark]
+            due = due[np.argsort(times[times <= watermark], kind="stable")]
+            columns = self._rows.batch(due).columns
+            self.emit(pieces(columns, len(due)))
+            keys = [columns[k] for k in self.keys]
+            told, _ = self._done.find_or_add(keys, len(due))
+            self._done.column(_TOLD)[told] = self.setup.clock()
+            self._rows.remove(due)
+        self.watermark = watermark
+        return watermark

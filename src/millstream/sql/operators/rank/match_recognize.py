@@ -1,0 +1,338 @@
+"""MATCH_RECOGNIZE on the automaton of patterns: rows of a key go to it in the order of time.
+
+Conditions on the row alone are asked by vectors, before the automaton sees the rows. Those that look at rows taken
+before are asked for each run, as they must be. Measures are computed for all matches of a watermark together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.cep.automaton import Automaton, Runs, match_of
+from millstream.cep.compiler import compile_pattern
+from millstream.cep.conditions import ConditionContext
+from millstream.cep.matcher import Matcher
+from millstream.cep.pattern import Pattern
+from millstream.cep.skip import AfterMatchSkipStrategy
+from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows
+from millstream.sql.columns.numpy_arrays import from_python, plain, python_values
+from millstream.sql.columns.row_order import sorted_rows
+from millstream.sql.errors import null_rowtime
+from millstream.sql.expressions import AggregateCall, Column, replaced
+from millstream.sql.functions.evaluate import compiled, condition
+from millstream.sql.operators.aggregate.aggregate_handler import Aggregates
+from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
+from millstream.sql.operators.query_context import Session
+from millstream.sql.plan.nodes import Definition, Match, MatchStep, Node, Reference
+
+# A row: its values, and which of the conditions on the row alone it fulfils.
+Event = tuple[tuple[Any, ...], tuple[bool, ...]]
+Rows = dict[str, list[Event]]
+_RUNS, _TIMER = "runs", "timer"
+
+
+class MatchOperator(Evaluating, KeyedBatchOperator):
+    """The partition's columns, then the measures of each match."""
+
+    emits_later = True
+
+    def __init__(
+        self, match: Match, kinds: Sequence[pa.DataType], out: Sequence[pa.DataType], session: Session
+    ) -> None:
+        """Make one.
+
+        Args:
+            match: the pattern, its conditions and measures.
+            kinds: the Arrow types of the input's columns.
+            out: the Arrow types of its own columns.
+            session: what the query was made in.
+        """
+        # Of its input the operator need not carry more about than its columns.
+        self.match = replace(match, input=Node(match.input.fields))
+        self.kinds = list(kinds)
+        self.out = list(out)
+        self.session = session
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._waiting: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.match.partition))
+        kept = [Kept(_RUNS, object, lambda: None), Kept(_TIMER, np.int64, MAX_WATERMARK)]
+        keys = [self.kinds[k] for k in self.match.partition]
+        self._keys: KeyedColumns = self.keeps("runs", KeyedColumns(keys, kept))
+        assert setup.state is not None
+        setup.state.when_loaded(self._look)
+        self._next = MAX_WATERMARK
+        self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
+
+    def open(self) -> None:
+        super().open()
+        self._of_row: list[Callable[[Batch], Any]] = []
+        definitions = {d.variable: d for d in self.match.definitions}
+        pattern = _pattern(self.match, lambda variable: self._condition(definitions.get(variable)))
+        automaton = Automaton(compile_pattern(pattern), self.setup.clock)
+        self._matcher = Matcher(automaton, processing_time=not self.match.is_event_time)
+        self._measures = [compiled(m, self.context) for m in self.match.measures]
+
+    # --- conditions
+
+    def _condition(self, definition: Definition | None) -> Callable[..., bool] | None:
+        if definition is None:
+            return None
+        if all(_is_of_row(definition, r) for r in definition.references):
+            place = len(self._of_row)
+            columns = {i: r.column for i, r in enumerate(definition.references)}
+            moved = replaced(
+                definition.condition, lambda e: Column(e.type, columns[e.index]) if isinstance(e, Column) else None
+            )
+            self._of_row.append(condition(moved, self.context))
+            return lambda event: event[1][place]
+        holds = condition(definition.condition, self.context)
+        return _Asking(definition, [s.variable for s in self.match.steps], self.kinds, holds).holds
+
+    # --- rows
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        if not self.match.is_event_time:
+            return self._at_once(batch)
+        column = batch.columns[self.match.order[0][0]]
+        if column.null_count:
+            raise null_rowtime()
+        times = plain(column.cast(pa.timestamp("ms", column.type.tz), safe=False)).astype(np.int64)
+        in_time = times > self.watermark
+        if not in_time.all():
+            self._late.inc(int((~in_time).sum()))
+            batch, times = batch.filter(in_time), times[in_time]
+        if len(batch):
+            self._waiting.compact()
+            keys = self._waiting.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
+            self._waiting.add(keys, batch.columns, times)
+            self._next = min(self._next, int(times.min()))
+        return ()
+
+    def _events(self, batch: Batch) -> list[Event]:
+        values = zip(*map(python_values, batch.columns), strict=True)
+        flags = [of_row(batch).tolist() for of_row in self._of_row]
+        told = zip(*flags, strict=True) if flags else [()] * len(batch)
+        return list(zip(values, told, strict=True))
+
+    def _at_once(self, batch: Batch) -> Iterator[Batch]:
+        now, found = self.setup.clock(), list[tuple[int, Rows, int]]()
+        self._keys.compact()
+        slots, _ = self._keys.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
+        for slot, event in zip(slots.tolist(), self._events(batch), strict=True):
+            runs = self._runs_of(slot)
+            found += [(slot, match_of(c), t) for c, t, timed in self._matcher.event(runs, event, now) if not timed]
+        yield from self._told(found)
+        self._keep(np.unique(slots))
+
+    def _runs_of(self, slot: int) -> Runs:
+        runs = self._keys.column(_RUNS)
+        if runs[slot] is None:
+            runs[slot] = Runs()
+        found: Runs = runs[slot]
+        return found
+
+    def _keep(self, slots: Ints) -> None:
+        """Note when keys have to be looked at again; forget those of which nothing has begun."""
+        runs, timers = self._keys.column(_RUNS), self._keys.column(_TIMER)
+        for slot in slots.tolist():
+            timers[slot] = min(runs[slot].timers, default=MAX_WATERMARK)
+        self._keys.changed(slots)
+        at_rest = np.fromiter((runs[s].at_rest for s in slots.tolist()), np.bool_, len(slots))
+        self._keys.remove(slots[at_rest])
+        self._look()
+
+    # --- time
+
+    def _look(self) -> None:
+        self._next = MAX_WATERMARK
+        rows, slots = self._waiting.all_rows(), self._keys.slots()
+        if len(rows):
+            self._next = int(self._waiting.marks[rows].min())
+        if len(slots):
+            self._next = min(self._next, int(self._keys.column(_TIMER)[slots].min()))
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._waiting) if self.match.is_event_time else ()
+
+    def on_watermark(self, watermark: int) -> int | None:
+        if self.match.is_event_time and watermark >= self._next:
+            self._fire(watermark)
+        self.watermark = watermark
+        return watermark
+
+    @property
+    def follows_clock(self) -> bool:
+        return not self.match.is_event_time
+
+    def on_processing_time(self) -> None:
+        if self.follows_clock and self.setup.clock() > self._next:
+            self._fire(self.setup.clock())
+
+    def next_wake(self) -> int | None:
+        return self._next + 1 if self.follows_clock and self._next < MAX_WATERMARK else None
+
+    def finish(self) -> None:
+        """In BATCH, where there is no watermark: all rows have come."""
+        if self.session.batch:
+            self._fire(MAX_WATERMARK)
+
+    def _fire(self, time: int) -> None:
+        """Let time come: rows up to it go to the automaton, and what has taken too long ends."""
+        waiting = self._waiting
+        rows = waiting.all_rows()
+        rows = rows[waiting.marks[rows] <= time]
+        columns = [waiting.take(i, rows) for i in range(len(self.kinds))]
+        levels = [pa.array(waiting.marks[rows]), *columns]
+        wanted = [(0, False, True), *((c + 1, d, n) for c, d, n in self.match.order[1:])]
+        order = sorted_rows(levels, wanted, len(rows))
+        batch, times = Batch(columns, None, len(rows)).take(order), waiting.marks[rows][order]
+        waiting.remove(rows)
+        self._keys.compact()
+        slots, _ = self._keys.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
+        by_key: dict[int, list[tuple[int, Event]]] = {}
+        for slot, stamp, event in zip(slots.tolist(), times.tolist(), self._events(batch), strict=True):
+            by_key.setdefault(slot, []).append((stamp, event))
+        everyone = self._keys.slots()
+        for slot in everyone[self._keys.column(_TIMER)[everyone] <= time].tolist():
+            by_key.setdefault(slot, [])
+        found = []
+        for slot, events in by_key.items():
+            matches = self._matcher.fire(self._runs_of(slot), events, time)
+            found += [(slot, match_of(cell), stamp) for cell, stamp, timed_out in matches if not timed_out]
+        self.emit(self._told(sorted(found, key=lambda f: f[2])))
+        self._keep(np.array(list(by_key), np.int64))
+
+    # --- what is told
+
+    def _told(self, found: list[tuple[int, Rows, int]]) -> Iterator[Batch]:
+        if not found:
+            return
+        keys = self._keys.keys_at(np.array([slot for slot, _, _ in found], np.int64))
+        matches = [match for _, match, _ in found]
+        variables = [s.variable for s in self.match.steps]
+        columns = []
+        for reference in self.match.references:
+            rows = [_rows_of(match, variables, reference.variable) for match in matches]
+            columns.append(_values(reference, rows, self.kinds))
+        asked = Batch(columns, None, len(found))
+        yield from pieces([*keys, *(m(asked) for m in self._measures)], len(found))
+
+
+class _Asking:
+    """A condition that looks at rows taken before."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        variables: Sequence[str],
+        kinds: Sequence[pa.DataType],
+        holds: Callable[[Batch], Any],
+    ) -> None:
+        self._definition = definition
+        self._variables = variables
+        self._kinds = kinds
+        self._holds = holds
+
+    def holds(self, event: Event, ctx: ConditionContext) -> bool:
+        """Tell whether the variable takes a row."""
+        columns = []
+        for reference in self._definition.references:
+            rows = self._rows(reference.variable, event, ctx)
+            columns.append(_values(reference, [rows], self._kinds))
+        return bool(self._holds(Batch(columns, None, 1))[0])
+
+    def _rows(self, variable: str | None, event: Event, ctx: ConditionContext) -> list[Event]:
+        if variable is None:
+            return [*(e for v in self._variables for e in ctx.get_events_for_pattern(v)), event]
+        rows = ctx.get_events_for_pattern(variable)
+        return [*rows, event] if variable == self._definition.variable else rows
+
+
+def _rows_of(match: Rows, variables: Sequence[str], variable: str | None) -> list[Event]:
+    if variable is not None:
+        return match.get(variable, [])
+    return [event for v in variables for event in match.get(v, [])]
+
+
+def _values(reference: Reference, rows: list[list[Event]], kinds: Sequence[pa.DataType]) -> pa.Array:
+    """Return what is asked of rows, of each of some lists of them."""
+    if reference.call is not None:
+        return _aggregated(reference.call, rows, kinds)
+    column, offset = reference.column, reference.offset
+    found: list[Any] = []
+    for events in rows:
+        at = offset if reference.function == "FIRST" else len(events) - 1 - offset
+        found.append(events[at][0][column] if 0 <= at < len(events) else None)
+    return from_python(found, arrow_type(reference.type))
+
+
+def _aggregated(call: AggregateCall, rows: list[list[Event]], kinds: Sequence[pa.DataType]) -> pa.Array:
+    columns = [pa.nulls(sum(map(len, rows)))] * len(kinds)
+    for c in call.arguments:
+        columns[c] = from_python([e[0][c] for events in rows for e in events], kinds[c])
+    group = np.repeat(np.arange(len(rows)), [len(events) for events in rows])
+    aggregates = Aggregates([call], kinds, retracts=False)
+    state = KeyedColumns([pa.int64()], aggregates.kept)
+    aggregates.open([pa.int64()], lambda name, table: table)
+    state.find_or_add([pa.array(np.arange(len(rows)))], len(rows))
+    if len(group):
+        aggregates.fold(Batch(columns, None, len(group)), [pa.array(group)], group, state)
+    (found,) = aggregates.results(state, np.arange(len(rows)))
+    return found
+
+
+def _is_of_row(definition: Definition, reference: Reference) -> bool:
+    """Tell whether a reference is about the row in hand."""
+    is_last = reference.function == "LAST" and reference.offset == 0
+    return is_last and reference.variable in (None, definition.variable)
+
+
+def _pattern(match: Match, condition_of: Callable[[str], Callable[..., bool] | None]) -> Pattern:
+    pattern: Pattern | None = None
+    for step in match.steps:
+        made = Pattern.begin(step.variable, _skip(match.skip)) if pattern is None else pattern.next(step.variable)
+        pattern = _quantified(made, step)
+        holds = condition_of(step.variable)
+        if holds is not None:
+            pattern = pattern.where(holds)
+    assert pattern is not None
+    return pattern if match.within is None else pattern.within(match.within)
+
+
+def _quantified(pattern: Pattern, step: MatchStep) -> Pattern:
+    if step.least == step.most == 1:
+        return pattern
+    is_optional = step.least == 0 and step.most == 1
+    if is_optional:
+        return pattern.optional()
+    if step.most is None and step.least <= 1:
+        found = pattern.one_or_more()
+        found = found.optional() if step.least == 0 else found
+    elif step.most is None:
+        found = pattern.times_or_more(step.least)
+    else:
+        found = pattern.times(step.least, step.most)
+    found = found.consecutive()
+    return found if step.reluctant or step.least == step.most else found.greedy()
+
+
+def _skip(skip: tuple[str, ...]) -> AfterMatchSkipStrategy:
+    match skip:
+        case ("PAST LAST ROW",):
+            return AfterMatchSkipStrategy.skip_past_last_event()
+        case ("TO FIRST", variable):
+            return AfterMatchSkipStrategy.skip_to_first(variable).throw_exception_on_miss()
+        case ("TO LAST", variable):
+            return AfterMatchSkipStrategy.skip_to_last(variable).throw_exception_on_miss()
+    return AfterMatchSkipStrategy.skip_to_next()

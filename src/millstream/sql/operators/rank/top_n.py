@@ -1,0 +1,277 @@
+"""Top-N: the rows of each partition that are at some places of an order.
+
+Row by row, as Flink's: a row that comes in at a place moves those behind it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.numpy_arrays import from_python, is_number_like, plain, python_values
+from millstream.sql.columns.row_order import Order, sort_key
+from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+
+Row = tuple[Any, ...]
+# (kind, row, place)
+_Change = tuple[int, Row, int]
+
+# What it keeps of a partition: its rows in order, and when it was changed last.
+ROWS = "rows"
+KEPT = [Kept(ROWS, object, list), Kept(TOUCHED, np.int64)]
+
+
+class TopNOperator(KeyedBatchOperator):
+    """Keeps the rows of each partition in order."""
+
+    emits_later = True
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        order: Order,
+        kinds: Sequence[pa.DataType],
+        first: int,
+        last: int | None,
+        shows_rank: bool,
+        *,
+        retracts: bool = False,
+        unique: Sequence[int] | None = None,
+        pairs: bool = True,
+        final_only: bool = False,
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            partition: the columns to partition by.
+            order: (column, descending, nulls first).
+            kinds: the Arrow types of the input's columns.
+            first, last: the places, from 1; None for all behind the first.
+            shows_rank: whether the place is the last column.
+            retracts: whether the input may take rows back: then all rows are kept.
+            unique: the columns by which a row replaces another, where rows are updated and not taken back before.
+            pairs: whether an update is -U and +U, not +U alone.
+            final_only: whether only what is there at the end is emitted.
+            ttl: how long a partition lives that is not changed, in milliseconds; 0 for ever.
+        """
+        self.ttl = ttl
+        self.partition = tuple(partition)
+        self.order = tuple(order)
+        self.kinds = list(kinds)
+        self.first = first
+        self.last = last
+        self.shows_rank = shows_rank
+        self.retracts = retracts
+        self.unique = None if unique is None else tuple(unique)
+        self.pairs = pairs
+        self.final_only = final_only
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        kinds = [self.kinds[k] for k in self.partition]
+        columns = KeyedColumns(kinds, KEPT)
+        self._state: KeyedColumns = self.keeps("partitions", columns)
+        self._key = sort_key(self.order)
+        self._most = len(self.kinds) and (self.last if self.last is not None else 1 << 62)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        state = self._state
+        state.compact()
+        if self.ttl:
+            state.expire(TOUCHED, self.setup.clock() - self.ttl)
+        keys = [batch.columns[k] for k in self.partition]
+        of_rows, _ = state.find_or_add(keys, len(batch))
+        slots = np.unique(of_rows)
+        lists = state.column(ROWS)
+        if not self.retracts and self.unique is None:
+            hopeless = self._hopeless(batch, of_rows, slots)
+            if hopeless is not None:
+                batch, of_rows = batch.filter(~hopeless), of_rows[~hopeless]
+        rows = list(zip(*map(python_values, batch.columns), strict=True))
+        changes: list[_Change] = []
+        for row, kind, slot in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
+            there = lists[slot]
+            if kind in (INSERT, UPDATE_AFTER):
+                self._add(there, row, changes)
+            else:
+                self._remove(there, row, changes)
+        state.column(TOUCHED)[slots] = self.setup.clock()
+        state.changed(slots)
+        empty = np.fromiter((not lists[s] for s in slots.tolist()), np.bool_, len(slots))
+        state.remove(slots[empty])
+        return () if self.final_only else (self._batch(changes),)
+
+    def _hopeless(self, batch: Batch, of_rows: Slots, slots: Slots) -> NDArray[np.bool_] | None:
+        """Tell which rows are behind all that their partitions have, which are full already; None where it is not told.
+
+        Most rows are, once a job has run for a while: they are left out by vectors, and only the others looked at.
+        """
+        column, descending, _ = self.order[0] if self.order else (0, False, False)
+        values = batch.columns[column]
+        if not self.order or not is_number_like(values.type) or values.null_count or 4 * len(slots) > len(batch):
+            return None
+        numbers, lists = plain(values), self._state.column(ROWS)
+        last, is_full = np.zeros(self._state.bound, numbers.dtype), np.zeros(self._state.bound, np.bool_)
+        for slot in slots.tolist():
+            there = lists[slot]
+            if len(there) >= self._most and there[self._most - 1][column] is not None:
+                last[slot], is_full[slot] = there[self._most - 1][column], True
+        worst = last.take(of_rows)
+        behind: NDArray[np.bool_] = numbers < worst if descending else numbers > worst
+        if len(self.order) == 1:
+            # Of equal rows the first stays.
+            behind |= numbers == worst
+        return behind & is_full.take(of_rows)
+
+    def _add(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
+        if self.unique is not None:
+            self._replace(there, row, changes)
+            return
+        place = bisect_right(there, self._key(row), key=self._key)
+        if place >= self._most and not self.retracts:
+            return
+        there.insert(place, row)
+        self._moved_back(there, place, changes)
+        if not self.retracts and len(there) > self._most:
+            there.pop()
+
+    def _moved_back(self, there: list[Row], place: int, changes: list[_Change]) -> None:
+        """Say that a row has come in at a place."""
+        if self.final_only or place >= self._most:
+            return
+        if self.shows_rank or self.first > 1:
+            for i in range(max(place, self.first - 1), min(len(there), self._most)):
+                if i + 1 < len(there):
+                    changes.append((UPDATE_BEFORE, there[i + 1], i + 1))
+                    changes.append((UPDATE_AFTER, there[i], i + 1))
+                else:
+                    changes.append((INSERT, there[i], i + 1))
+            return
+        if len(there) > self._most:
+            changes.append((DELETE, there[self._most], 0))
+        changes.append((INSERT, there[place], 0))
+
+    def _remove(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
+        place = self._find(there, row)
+        if place is None:
+            return
+        gone = there.pop(place)
+        if self.final_only or place >= self._most:
+            return
+        if self.shows_rank or self.first > 1:
+            before = gone
+            for i in range(place, min(len(there) + 1, self._most)):
+                if i >= self.first - 1:
+                    if i < len(there):
+                        changes.append((UPDATE_BEFORE, before, i + 1))
+                        changes.append((UPDATE_AFTER, there[i], i + 1))
+                    else:
+                        changes.append((DELETE, before, i + 1))
+                if i < len(there):
+                    before = there[i]
+            return
+        changes.append((DELETE, gone, 0))
+        if len(there) >= self._most:
+            changes.append((INSERT, there[self._most - 1], 0))
+
+    def _find(self, there: list[Row], row: Row) -> int | None:
+        if self.unique is not None:
+            return next((i for i, r in enumerate(there) if all(r[u] == row[u] for u in self.unique)), None)
+        key = self._key(row)
+        for i in range(bisect_left(there, key, key=self._key), bisect_right(there, key, key=self._key)):
+            if there[i] == row:
+                return i
+        return None
+
+    def _replace(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
+        """Put a row in the place of the one with the same unique key."""
+        if not self.retracts:
+            self._moved_up(there, row, changes)
+            return
+        before = there[: self._most]
+        old = self._find(there, row)
+        if old is not None:
+            there.pop(old)
+        place = bisect_right(there, self._key(row), key=self._key)
+        there.insert(place, row)
+        if self.final_only:
+            return
+        after = there[: self._most]
+        if self.shows_rank or self.first > 1:
+            for i in range(self.first - 1, len(after)):
+                if i >= len(before):
+                    changes.append((INSERT, after[i], i + 1))
+                elif before[i] != after[i]:
+                    changes.append((UPDATE_BEFORE, before[i], i + 1))
+                    changes.append((UPDATE_AFTER, after[i], i + 1))
+            return
+        if old is not None and old < self._most and place < self._most:
+            if before[old] != row:
+                changes.append((UPDATE_BEFORE, before[old], 0))
+                changes.append((UPDATE_AFTER, row, 0))
+            return
+        for gone in [r for r in before if r not in after]:
+            changes.append((DELETE, gone, 0))
+        for come in [r for r in after if r not in before]:
+            changes.append((INSERT, come, 0))
+
+    def _moved_up(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
+        """Put a row in the place of the one with the same unique key, which never falls back."""
+        old = self._find(there, row)
+        if old is None:
+            place = bisect_right(there, self._key(row), key=self._key)
+            if place < self._most:
+                there.insert(place, row)
+                self._moved_back(there, place, changes)
+                del there[self._most :]
+            return
+        gone = there.pop(old)
+        place = old if self._key(gone) == self._key(row) else bisect_right(there, self._key(row), key=self._key)
+        there.insert(place, row)
+        if self.final_only:
+            return
+        if not (self.shows_rank or self.first > 1):
+            changes += [(UPDATE_BEFORE, gone, 0), (UPDATE_AFTER, row, 0)]
+            return
+        said: list[_Change] = []
+        for i in range(place, old):
+            said.append((UPDATE_BEFORE, there[i + 1], i + 1))
+            if i == place:
+                # What is updated is taken back before it is said anew.
+                said.append((UPDATE_BEFORE, gone, old + 1))
+            said.append((UPDATE_AFTER, there[i], i + 1))
+        if place == old:
+            said.append((UPDATE_BEFORE, gone, old + 1))
+        said.append((UPDATE_AFTER, there[old], old + 1))
+        changes += [c for c in said if c[2] >= self.first]
+
+    def _batch(self, changes: list[_Change]) -> Batch:
+        if not self.pairs:
+            changes = [c for c in changes if c[0] != UPDATE_BEFORE]
+        kinds = np.fromiter((c[0] for c in changes), np.int8, len(changes))
+        columns = [from_python([c[1][i] for c in changes], kind) for i, kind in enumerate(self.kinds)]
+        if self.shows_rank:
+            columns.append(pa.array([c[2] for c in changes], pa.int64()))
+        return Batch(columns, kinds if kinds.any() else None, len(changes))
+
+    def finish(self) -> None:
+        """In BATCH: emit what is there."""
+        if self.final_only:
+            lists = self._state.column(ROWS)
+            found: list[_Change] = []
+            for slot in self._state.slots().tolist():
+                for i, row in enumerate(lists[slot][self.first - 1 : self._most], self.first):
+                    found.append((INSERT, row, i))
+            batch = self._batch(found)
+            self.emit(pieces(list(batch.columns), len(batch)))

@@ -1,0 +1,111 @@
+"""Operators that keep the rows of open windows, and tell what comes of them when the windows end."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows
+from millstream.sql.operators.base import KeyedBatchOperator
+from millstream.sql.operators.window.window_aggregate import WindowTimes
+from millstream.sql.operators.window.windowing import local_times
+
+
+class KeptInput:
+    """One input whose rows are kept: the types of its columns, its key, and the column of the window's end."""
+
+    def __init__(self, kinds: Sequence[pa.DataType], keys: Sequence[int], end: int) -> None:
+        self.kinds = list(kinds)
+        self.keys = tuple(keys)
+        self.end = end
+
+
+class WindowRowsOperator(KeyedBatchOperator):
+    """Keeps rows until their windows end; a row whose window has ended is late."""
+
+    emits_later = True
+
+    def __init__(self, times: WindowTimes, kept: Sequence[KeptInput]) -> None:
+        self.times = times
+        self.kept = list(kept)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        # The mark of a row is how far time must have come for its window to end.
+        self._rows: list[KeyedRows] = [
+            self.keeps(f"rows{i}", KeyedRows(kept.kinds, kept.keys)) for i, kept in enumerate(self.kept)
+        ]
+        assert setup.state is not None
+        setup.state.when_loaded(self._look)
+        self._next = MAX_WATERMARK
+        self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
+
+    def _keep(self, batch: Batch, index: int) -> None:
+        """Keep the rows of a batch of an input, but for those that are late."""
+        kept, rows = self.kept[index], self._rows[index]
+        triggers = self.times.triggers(local_times(batch.columns[kept.end], self.times.zone))
+        if self.times.is_event_time:
+            in_time = triggers > self.watermark
+            if not in_time.all():
+                self._late.inc(int((~in_time).sum()))
+                batch, triggers = batch.filter(in_time), triggers[in_time]
+        if not len(batch):
+            return
+        rows.compact()
+        keys = rows.find_or_add([batch.columns[k] for k in kept.keys], len(batch))
+        rows.add(keys, batch.columns, triggers)
+        self._next = min(self._next, int(triggers.min()))
+
+    def _look(self) -> None:
+        self._next = MAX_WATERMARK
+        for rows in self._rows:
+            there = rows.all_rows()
+            if len(there):
+                self._next = min(self._next, int(rows.marks[there].min()))
+
+    def _due(self, index: int, time: int) -> tuple[Batch, Ints]:
+        """Return and forget the rows whose windows end when time has come this far; and their triggers."""
+        rows = self._rows[index]
+        there = rows.all_rows()
+        there = there[rows.marks[there] <= time]
+        triggers = rows.marks[there].copy()
+        batch = Batch([rows.take(i, there) for i in range(len(self.kept[index].kinds))], None, len(there))
+        rows.remove(there)
+        return batch, triggers
+
+    @abstractmethod
+    def _fire(self, time: int) -> None:
+        """Emit what comes of windows that end when time has come this far."""
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, *self._rows) if self.times.is_event_time else ()
+
+    def on_watermark(self, watermark: int) -> int | None:
+        if self.times.is_event_time and watermark >= self._next:
+            self._fire(watermark)
+            self._look()
+        self.watermark = watermark
+        return watermark
+
+    @property
+    def follows_clock(self) -> bool:
+        return not self.times.is_event_time
+
+    def on_processing_time(self) -> None:
+        if not self.times.is_event_time and self.setup.clock() >= self._next:
+            self._fire(self.setup.clock())
+            self._look()
+
+    def next_wake(self) -> int | None:
+        return None if self.times.is_event_time or self._next == MAX_WATERMARK else self._next
+
+
+def by_trigger(batch: Batch, triggers: Ints) -> Batch:
+    """Return rows in the order in which their windows end."""
+    return batch.take(np.argsort(triggers, kind="stable"))

@@ -1,0 +1,258 @@
+"""Windows that depend on their rows: sessions, and windows of so many rows. The rows themselves are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_columns import KeyedColumns
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.aggregate_handler import Aggregates, signs_of
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
+from millstream.sql.operators.window.windowing import Times
+
+_LONG_AGO = -(1 << 62)
+
+
+class RowWindowOperator(KeyedBatchOperator):
+    """Keeps rows until it is known which window they are in."""
+
+    emits_later = True
+    # The name of the table in which it keeps what it waits for.
+    kept_as = "rows"
+
+    def __init__(
+        self,
+        times: WindowTimes,
+        partition: Sequence[int],
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        kinds: Sequence[pa.DataType],
+        properties: Sequence[tuple[str, pa.DataType]],
+    ) -> None:
+        """Make one.
+
+        Args:
+            times: where rows are in time.
+            partition: the columns whose rows make windows together.
+            keys: the columns to group by, within a window.
+            calls: the aggregates.
+            kinds: the Arrow types of the input's columns.
+            properties: of the window: which they are, and their types.
+        """
+        self.times = times
+        self.partition = tuple(partition)
+        self.keys = tuple(keys)
+        self.calls = tuple(calls)
+        self.kinds = list(kinds)
+        self.properties = list(properties)
+        if times.is_event_time:
+            times.are_points = kinds[times.column].tz is not None
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._rows: KeyedRows = self.keeps(self.kept_as, self._kept_rows())
+
+    def _kept_rows(self) -> KeyedRows:
+        # Its mark is the time of a row.
+        return KeyedRows(self.kinds, self.partition)
+
+    def _keys_of(self, batch: Batch) -> Ints:
+        return self._rows.find_or_add([batch.columns[k] for k in self.partition], len(batch))
+
+    def _results(self, rows: Ints, windows: Ints, starts: Times, ends: Times) -> Iterator[Batch]:
+        """Yield the results of rows that are in windows, which have starts and ends; in the order of windows."""
+        if not len(rows):
+            return
+        batch = self._rows.batch(rows)
+        aggregates = Aggregates(self.calls, self.kinds, False)
+        keys = [batch.columns[k] for k in self.keys] + [pa.array(windows)]
+        kinds = [k.type for k in keys]
+        state = KeyedColumns(kinds, aggregates.kept)
+        aggregates.open(kinds, lambda name, table: table)
+        slots, new = state.find_or_add(keys, len(rows))
+        aggregates.fold(batch, keys, slots, state)
+        shown = state.slots()
+        window = windows[new]
+        columns = state.keys_at(shown)[: len(self.keys)] + aggregates.results(state, shown)
+        columns += [property_column(n, k, starts[window], ends[window], self.times) for n, k in self.properties]
+        yield from pieces(columns, len(shown))
+
+
+class SessionWindowOperator(RowWindowOperator):
+    """Windows of rows of which each comes within a gap of another."""
+
+    def __init__(
+        self,
+        gap: int,
+        times: WindowTimes,
+        partition: Sequence[int],
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        kinds: Sequence[pa.DataType],
+        properties: Sequence[tuple[str, pa.DataType]],
+        batch: bool = False,
+    ) -> None:
+        """Make one.
+
+        Args:
+            gap: the longest time between two rows of a session, in milliseconds.
+            times, partition, keys, calls, kinds, properties: see `RowWindowOperator`.
+            batch: whether the job is one of batch, where nothing is late.
+        """
+        super().__init__(times, partition, keys, calls, kinds, properties)
+        self.gap = gap
+        self.batch = batch
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        assert setup.state is not None
+        setup.state.when_loaded(self._look)
+        self._next = MAX_WATERMARK
+        self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        self._rows.compact()
+        times = self.times.of(batch, self.setup.clock())
+        keys = self._keys_of(batch)
+        signs = signs_of(batch)
+        if self.times.is_event_time and not self.batch:
+            keep = self._in_time(times, keys)
+            if not keep.all():
+                self._late.inc(int((~keep).sum()))
+                batch, times, keys = batch.filter(keep), times[keep], keys[keep]
+                signs = signs_of(batch)
+        if not len(batch):
+            return ()
+        added = np.arange(len(batch)) if signs is None else np.flatnonzero(signs > 0)
+        taken = np.zeros(0, np.int64) if signs is None else np.flatnonzero(signs < 0)
+        self._rows.add(keys[added], batch.take(added).columns, times[added])
+        if len(taken):
+            gone = self._rows.equal_rows(keys[taken], batch.take(taken).columns)
+            self._rows.remove(gone[gone >= 0])
+        self._next = min(self._next, int(self.times.triggers(times + self.gap).min()))
+        return ()
+
+    def _in_time(self, times: Times, keys: Ints) -> Mask:
+        """Tell which rows are not late: the session of one that is may be open, because of another row."""
+        keep = self.times.triggers(times + self.gap) > self.watermark
+        for row in np.flatnonzero(~keep).tolist():
+            _, there = self._rows.pairs(keys[row : row + 1])
+            others = np.concatenate([self._rows.marks[there], times[:row][keep[:row] & (keys[:row] == keys[row])]])
+            keep[row] = bool((np.abs(others - times[row]) <= self.gap).any())
+        return keep
+
+    def _sessions(self) -> tuple[Ints, Ints, Times, Times]:
+        """Return all rows, the session of each, and the starts and ends of sessions."""
+        rows = self._rows.all_rows()
+        times, keys = self._rows.marks[rows], self._rows.keys_of(rows)
+        order = np.lexsort((times, keys))
+        rows, times, keys = rows[order], times[order], keys[order]
+        if not len(rows):
+            nothing = np.zeros(0, np.int64)
+            return rows, nothing, nothing, nothing
+        begins = np.append(True, (keys[1:] != keys[:-1]) | (np.diff(times) > self.gap))
+        session = np.cumsum(begins) - 1
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(rows)) - 1
+        return rows, session, times[first], times[last] + self.gap
+
+    def _look(self) -> None:
+        _, _, _, ends = self._sessions()
+        self._next = int(self.times.triggers(ends).min()) if len(ends) else MAX_WATERMARK
+
+    def _fire(self, time: int) -> None:
+        rows, session, starts, ends = self._sessions()
+        due = self.times.triggers(ends) <= time
+        mine = due[session]
+        rows, session = rows[mine], session[mine]
+        # By the end of sessions, and then as rows have come.
+        order = np.lexsort((rows, ends[session]))
+        self.emit(self._results(rows[order], session[order], starts, ends))
+        self._rows.remove(rows)
+        self._look()
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        return self.rows_until(self._next, self._rows) if self.times.is_event_time else ()
+
+    def on_watermark(self, watermark: int) -> int | None:
+        if self.times.is_event_time and watermark >= self._next:
+            self._fire(watermark)
+        self.watermark = watermark
+        return watermark
+
+    @property
+    def follows_clock(self) -> bool:
+        return not self.times.is_event_time
+
+    def on_processing_time(self) -> None:
+        if not self.times.is_event_time and self.setup.clock() >= self._next:
+            self._fire(self.setup.clock())
+
+    def next_wake(self) -> int | None:
+        return None if self.times.is_event_time or self._next == MAX_WATERMARK else self._next
+
+
+class SessionTableOperator(SessionWindowOperator):
+    """Each row with its session, when that ends."""
+
+    def _results(self, rows: Ints, windows: Ints, starts: Times, ends: Times) -> Iterator[Batch]:
+        columns = [self._rows.take(i, rows) for i in range(len(self.kinds))]
+        columns += [property_column(n, k, starts[windows], ends[windows], self.times) for n, k in self.properties]
+        yield from pieces(columns, len(rows))
+
+
+class CountWindowOperator(RowWindowOperator):
+    """Windows of so many rows of a key, every so many rows."""
+
+    def __init__(
+        self,
+        size: int,
+        slide: int,
+        times: WindowTimes,
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        kinds: Sequence[pa.DataType],
+    ) -> None:
+        super().__init__(times, keys, keys, calls, kinds, ())
+        self.size = size
+        self.slide = slide
+
+    def process(self, batch: Batch) -> Iterator[Batch]:
+        rows = self._rows
+        rows.compact()
+        keys = self._keys_of(batch)
+        added = rows.add(keys, batch.columns)
+        numbers = rows.numbers_of(added)
+        # The rows with which a window is full.
+        full = np.flatnonzero((numbers + 1 >= self.size) & ((numbers + 1 - self.size) % self.slide == 0))
+        members, window = [], []
+        for i, row in enumerate(full.tolist()):
+            _, there = rows.pairs(keys[row : row + 1])
+            number = rows.numbers_of(there)
+            mine = there[(number > numbers[row] - self.size) & (number <= numbers[row])]
+            members.append(mine)
+            window.append(np.full(len(mine), i))
+        if members:
+            nothing = np.zeros(len(members), np.int64)
+            yield from self._results(np.concatenate(members), np.concatenate(window), nothing, nothing)
+        self._forget(np.unique(keys[full]))
+
+    def _forget(self, keys: Ints) -> None:
+        """Remove rows that are in no window to come, but for the newest of a key: it says how many there were."""
+        places, there = self._rows.pairs(keys)
+        if not len(there):
+            return
+        newest = np.zeros(len(keys), np.int64)
+        number = self._rows.numbers_of(there)
+        np.maximum.at(newest, places, number + 1)
+        # The next window that is not full begins here.
+        begins = ((newest - self.size) // self.slide + 1) * self.slide
+        self._rows.remove(there[number < np.clip(begins, 0, newest - 1)[places]])

@@ -1,0 +1,232 @@
+"""Windows that are told before they end, or again after it: every row changes the result of its window.
+
+What `table.exec.emit.early-fire`, `late-fire` and `allow-lateness` say of windows in a GROUP BY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.fast_dataclass import record
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_rows import Mask
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.aggregate_handler import Aggregates, signs_of
+from millstream.sql.operators.aggregate.segments import Segments
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.changelog import Changelog
+from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
+from millstream.sql.operators.window.windowing import Times, Windowing
+from millstream.sql.plan.nodes import Fires
+
+# The end of a slot's window, whether it has been told, and how many rows it has, where rows may be taken back.
+END, SAID, _ROWS = "end", "fired", "rows"
+
+
+@record(frozen=True)
+class Placed:
+    """Rows with the ends of their windows, the keys of those (the last is the end), and their slots."""
+
+    batch: Batch
+    ends: Times
+    keys: list[pa.Array]
+    slots: Slots
+
+    def filter(self, mask: Mask) -> Placed:
+        """Return some of the rows."""
+        if mask.all():
+            return self
+        keys = [k.filter(pa.array(mask)) for k in self.keys]
+        return Placed(self.batch.filter(mask), self.ends[mask], keys, self.slots[mask])
+
+
+class FiringWindowOperator(KeyedBatchOperator):
+    """Keys, aggregates, then properties of the window, with updates."""
+
+    emits_later = True
+
+    def __init__(
+        self,
+        windowing: Windowing,
+        times: WindowTimes,
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        kinds: Sequence[pa.DataType],
+        properties: Sequence[tuple[str, pa.DataType]],
+        fires: Fires,
+        *,
+        retracts: bool = False,
+        pairs: bool = True,
+    ) -> None:
+        """Make one.
+
+        Args:
+            windowing: the windows.
+            times: where rows are in time: event time.
+            keys: the columns to group by.
+            calls: the aggregates.
+            kinds: the Arrow types of the input's columns.
+            properties: which of "start", "end" and "rowtime" the last columns are, and their types.
+            fires: when a window is told.
+            retracts: whether the input may take rows back.
+            pairs: whether an update is -U and +U, not +U alone.
+        """
+        self.windowing = windowing
+        self.times = times
+        self.keys = tuple(keys)
+        self.calls = tuple(calls)
+        self.kinds = list(kinds)
+        self.properties = list(properties)
+        self.fires = fires
+        self.retracts = retracts
+        self.pairs = pairs
+        self.aggregates = Aggregates(calls, kinds, retracts)
+        times.are_points = kinds[times.column].tz is not None
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        kinds = [*(self.kinds[k] for k in self.keys), pa.int64()]
+        owners = len(self.keys)
+        columns = KeyedColumns(kinds, [*self._about_windows(), *self.aggregates.kept], owners)
+        self._state: KeyedColumns = self.keeps("windows", columns)
+        self.aggregates.open(kinds, self.keeps, owners)
+        assert setup.state is not None
+        setup.state.when_loaded(self._look)
+        self._next = MAX_WATERMARK
+        self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
+
+    def _about_windows(self) -> list[Kept]:
+        """Return what is kept of a window besides its aggregates."""
+        about = [Kept(END, np.int64), Kept(SAID, np.bool_, False)]
+        return [*about, Kept(_ROWS, np.int64)] if self.retracts else about
+
+    def _have_rows(self, slots: Slots) -> Mask:
+        """Tell of windows whether there is something to be told."""
+        return self._state.column(_ROWS)[slots] > 0 if self.retracts else np.ones(len(slots), np.bool_)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        rows, ends = self.windowing.all_ends(self.times.of(batch, self.setup.clock()))
+        kept = self.times.triggers(ends) + self.fires.lateness > self.watermark
+        if not kept.all():
+            self._late.inc(int((~kept).sum()))
+            rows, ends = rows[kept], ends[kept]
+        if not len(rows):
+            return ()
+        self._state.compact()
+        placed, first_new = self._placed(batch.take(rows), ends)
+        at_once = self._are_told_at_once(placed)
+        if not at_once.all():
+            self._fold(placed.filter(~at_once))
+        return (self._told(placed.filter(at_once), first_new),) if at_once.any() else ()
+
+    def _placed(self, batch: Batch, ends: Times) -> tuple[Placed, int]:
+        """Return rows with the slots of their windows, and which is the first slot that is new."""
+        keys = [*(batch.columns[k] for k in self.keys), pa.array(ends)]
+        first_new = self._state.bound
+        slots, new = self._state.find_or_add(keys, len(batch))
+        if len(new):
+            self._state.column(END)[first_new:] = ends[new]
+            self._next = min(self._next, int(self._waits(self.times.triggers(ends[new])).min()))
+        return Placed(batch, ends, keys, slots), first_new
+
+    def _are_told_at_once(self, placed: Placed) -> Mask:
+        """Tell which rows tell their windows."""
+        in_time = self.times.triggers(placed.ends) > self.watermark
+        return ~in_time | self.fires.early
+
+    def _fold(self, placed: Placed) -> None:
+        """Take rows of windows that are told later."""
+        if self.retracts:
+            signs = signs_of(placed.batch)
+            np.add.at(self._state.column(_ROWS), placed.slots, 1 if signs is None else signs)
+        self.aggregates.fold(placed.batch, placed.keys, placed.slots, self._state)
+        self._state.changed(placed.slots)
+
+    def _told(self, placed: Placed, first_new: int) -> Batch:
+        """Take rows of windows that are told at once; return what changes."""
+        state, batch = self._state, placed.batch
+        segments = Segments.of(placed.slots, first_new, state.bound, signs_of(batch))
+        said = state.column(SAID)[segments.slots].copy()
+        running = self.aggregates.run(batch, placed.keys, segments, state)
+        there_after = self._counted(segments)
+        state.column(SAID)[segments.slots] = there_after[segments.ends]
+        state.changed(segments.slots)
+        before, after = segments.before, np.arange(segments.rows)
+        there_before: Mask = np.append(False, there_after[:-1])
+        there_before[segments.starts] = said
+        differs = np.zeros(segments.rows, np.bool_)
+        for one in running:
+            differs |= one.differs(before, after)
+        changes = Changelog.of(there_before, there_after, differs, self.pairs)
+        changes = changes.in_order(np.argsort(segments.order))
+        places = changes.chosen(before[changes.order], after[changes.order])
+        at = changes.chosen(changes.places, changes.places)
+        columns = [k.take(pa.array(at)) for k in placed.keys[:-1]]
+        columns += [r.take(places) for r in running]
+        return Batch([*columns, *self._properties(placed.ends[at])], changes.kinds, len(at))
+
+    def _counted(self, segments: Segments) -> Mask:
+        """Count the rows of windows; tell whether there are any behind each."""
+        if not self.retracts:
+            return np.ones(segments.rows, np.bool_)
+        column = self._state.column(_ROWS)
+        signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
+        running = segments.sums(signs, segments.begins(column, 0))
+        segments.leave(column, running)
+        return running > 0
+
+    def _properties(self, ends: Times) -> list[pa.Array]:
+        starts = self.windowing.starts(ends)
+        return [property_column(name, kind, starts, ends, self.times) for name, kind in self.properties]
+
+    # --- time
+
+    def _waits(self, triggers: Times) -> Times:
+        """Return when there is next something to do about windows: at their end, or when nobody can be late."""
+        return np.where(triggers > self.watermark, triggers, triggers + self.fires.lateness)
+
+    def _look(self) -> None:
+        slots = self._state.slots()
+        self._next = MAX_WATERMARK
+        if len(slots):
+            self._next = int(self._waits(self.times.triggers(self._state.column(END)[slots])).min())
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        if MIN_WATERMARK < self._next < MAX_WATERMARK:
+            yield "windows", len(self._state), self._next
+
+    def on_watermark(self, watermark: int) -> int | None:
+        is_due = watermark >= self._next
+        if is_due:
+            self._fire(watermark)
+        self.watermark = watermark
+        if is_due:
+            self._look()
+        return watermark
+
+    def _fire(self, watermark: int) -> None:
+        """Tell windows that end now and have not been told; forget those that nobody can be late for any more."""
+        state, slots = self._state, self._state.slots()
+        ends = state.column(END)[slots]
+        triggers = self.times.triggers(ends)
+        due = (triggers <= watermark) & ~state.column(SAID)[slots] & self._have_rows(slots)
+        order = np.argsort(ends[due], kind="stable")
+        shown, their_ends = slots[due][order], ends[due][order]
+        columns = state.keys_at(shown)[: len(self.keys)] + self.aggregates.results(state, shown)
+        self.emit(pieces([*columns, *self._properties(their_ends)], len(shown)))
+        state.column(SAID)[shown] = True
+        state.changed(shown)
+        self._forget(slots[triggers + self.fires.lateness <= watermark], watermark)
+
+    def _forget(self, slots: Slots, watermark: int) -> None:
+        """Forget windows that nobody can be late for any more."""
+        self._state.remove(slots)
+        lateness = self.fires.lateness
+        self.aggregates.forget(len(self.keys), lambda e: self.times.triggers(e) + lateness <= watermark)

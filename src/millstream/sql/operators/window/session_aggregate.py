@@ -1,0 +1,219 @@
+"""Session windows of which only what the aggregates have come to is kept, not the rows.
+
+Rows of a batch that are within a gap of each other are taken together first; then what comes of them is put together
+with the sessions that their keys have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.common.fast_dataclass import record
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed_columns import FreshColumns, written
+from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
+from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.aggregate_handler import Aggregates
+from millstream.sql.operators.base import pieces
+from millstream.sql.operators.window.count_session_windows import SessionWindowOperator
+from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
+from millstream.sql.operators.window.windowing import Times
+
+
+def can_merge(calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType]) -> bool:
+    """Tell whether aggregates come to the same when rows are taken together first, whichever."""
+    aggregates = Aggregates(calls, kinds, False)
+    return aggregates.combine and aggregates.is_exact
+
+
+@record(frozen=True)
+class _Sessions:
+    """Some sessions.
+
+    Attributes:
+        keys: the number of each one's key.
+        starts, ends: the time of the first row, and a gap behind that of the last.
+        came: when the first of its rows came.
+        partials: what the aggregates have kept of it, as columns.
+    """
+
+    keys: Ints
+    starts: Times
+    ends: Times
+    came: Ints
+    partials: list[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class MergedSessionOperator(SessionWindowOperator):
+    """Sessions by key; of rows that are only inserted, and with aggregates that `can_merge`."""
+
+    kept_as = "sessions"
+
+    def __init__(
+        self,
+        gap: int,
+        times: WindowTimes,
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        kinds: Sequence[pa.DataType],
+        properties: Sequence[tuple[str, pa.DataType]],
+        batch: bool = False,
+    ) -> None:
+        """Make one; see `SessionWindowOperator`."""
+        super().__init__(gap, times, keys, keys, calls, kinds, properties, batch)
+        self.aggregates = Aggregates(calls, kinds, False)
+
+    def _kept_rows(self) -> KeyedRows:
+        width = len(self.keys)
+        partials = [written(k, np.empty(0, k.dtype)).type for k in self.aggregates.kept]
+        # The key, the start and when its first row came; its end is the mark.
+        kinds = [*(self.kinds[k] for k in self.keys), pa.int64(), pa.int64(), *partials]
+        return KeyedRows(kinds, range(width))
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._came = 0
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        self._rows.compact()
+        times = self.times.of(batch, self.setup.clock())
+        keys = self._keys_of(batch)
+        if self.times.is_event_time and not self.batch:
+            keep = self._in_time(times, keys)
+            if not keep.all():
+                self._late.inc(int((~keep).sum()))
+                batch, times, keys = batch.filter(keep), times[keep], keys[keep]
+        if len(batch):
+            self._merge(self._of_batch(batch, times, keys), [batch.columns[k] for k in self.keys], keys)
+        return ()
+
+    def _in_time(self, times: Times, keys: Ints) -> Mask:
+        keep = self.times.triggers(times + self.gap) > self.watermark
+        for row in np.flatnonzero(~keep).tolist():
+            _, there = self._rows.pairs(keys[row : row + 1])
+            starts, ends, time = plain(self._rows.take(len(self.keys), there)), self._rows.marks[there], times[row]
+            others = times[:row][keep[:row] & (keys[:row] == keys[row])]
+            keep[row] = bool(((ends >= time) & (starts <= time + self.gap)).any()) or bool(
+                (np.abs(others - time) <= self.gap).any()
+            )
+        return keep
+
+    def _of_batch(self, batch: Batch, times: Times, keys: Ints) -> _Sessions:
+        """Return the sessions of a batch's rows."""
+        order = np.lexsort((times, keys))
+        in_order, by_key = times[order], keys[order]
+        begins = np.append(True, (by_key[1:] != by_key[:-1]) | (np.diff(in_order) > self.gap))
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(order)) - 1
+        session = np.empty(len(order), np.int64)
+        session[order] = np.cumsum(begins) - 1
+        state = FreshColumns(self.aggregates.kept, len(first))
+        self.aggregates.fold_plain(batch, session, state)
+        came = np.minimum.reduceat(order, first) + self._came
+        self._came += len(batch)
+        partials = self.aggregates.partials(state, np.arange(len(first)))
+        return _Sessions(by_key[first], in_order[first], in_order[last] + self.gap, came, partials)
+
+    def _merge(self, new: _Sessions, key_columns: list[pa.Array], keys: Ints) -> None:
+        """Put sessions together with those that are kept."""
+        touched, first = np.unique(keys, return_index=True)
+        _, rows = self._rows.pairs(touched)
+        kept = self._sessions_at(rows)
+        together = _grouped(kept, new)
+        # A session that is kept and that no row has come to stays as it is.
+        changes = np.zeros(int(together.max()) + 1, np.bool_)
+        changes[together[len(kept) :]] = True
+        changed = changes[together]
+        self._rows.remove(rows[changed[: len(kept)]])
+        merged = self._put_together(kept, new, changed, together)
+        # A row of the batch that has the key.
+        places = pa.array(first[np.searchsorted(touched, merged.keys)])
+        columns = [c.take(places) for c in key_columns]
+        columns += [pa.array(merged.starts), pa.array(merged.came), *merged.partials]
+        self._rows.add(merged.keys, columns, merged.ends)
+        self._next = min(self._next, int(self.times.triggers(merged.ends).min()))
+
+    def _put_together(self, kept: _Sessions, new: _Sessions, changed: Mask, together: Ints) -> _Sessions:
+        """Return what some of both come to, by the group that they are in."""
+        which = np.flatnonzero(changed)
+        groups, group = np.unique(together[which], return_inverse=True)
+        keys, starts, ends, came = (
+            np.concatenate(both)[which]
+            for both in zip(*((s.keys, s.starts, s.ends, s.came) for s in (kept, new)), strict=True)
+        )
+        order = np.argsort(group, kind="stable")
+        first = np.searchsorted(group[order], np.arange(len(groups)))
+        state = FreshColumns(self.aggregates.kept, len(groups))
+        at = pa.array(which)
+        partials = [pa.concat_arrays(both).take(at) for both in zip(kept.partials, new.partials, strict=True)]
+        self.aggregates.merge(partials, (), group, state)
+        return _Sessions(
+            keys[order][first],
+            np.minimum.reduceat(starts[order], first),
+            np.maximum.reduceat(ends[order], first),
+            np.minimum.reduceat(came[order], first),
+            self.aggregates.partials(state, np.arange(len(groups))),
+        )
+
+    def _sessions_at(self, rows: Ints) -> _Sessions:
+        width, table = len(self.keys), self._rows
+        partials = [table.take(width + 2 + i, rows) for i in range(len(self.aggregates.kept))]
+        starts, came = (plain(table.take(width + i, rows)) for i in (0, 1))
+        return _Sessions(table.keys_of(rows), starts, table.marks[rows], came, partials)
+
+    # --- the end of sessions
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        if self.times.is_event_time and MIN_WATERMARK < self._next < MAX_WATERMARK:
+            yield "windows", len(self._rows), self._next
+
+    def _look(self) -> None:
+        rows = self._rows.all_rows()
+        self._next = int(self.times.triggers(self._rows.marks[rows]).min()) if len(rows) else MAX_WATERMARK
+        came = plain(self._rows.take(len(self.keys) + 1, rows))
+        self._came = max(self._came, int(came.max(initial=-1)) + 1)
+
+    def _fire(self, time: int) -> None:
+        rows = self._rows.all_rows()
+        rows = rows[self.times.triggers(self._rows.marks[rows]) <= time]
+        if len(rows):
+            due = self._sessions_at(rows)
+            # By the end of sessions, and then as rows have come.
+            order = np.lexsort((due.came, due.ends))
+            at, every = pa.array(order), np.arange(len(rows))
+            state = FreshColumns(self.aggregates.kept, len(rows))
+            self.aggregates.merge([p.take(at) for p in due.partials], (), every, state)
+            columns = [self._rows.take(i, rows[order]) for i in range(len(self.keys))]
+            columns += self.aggregates.results(state, every)
+            starts, ends = due.starts[order], due.ends[order]
+            columns += [property_column(n, k, starts, ends, self.times) for n, k in self.properties]
+            self.emit(pieces(columns, len(rows)))
+            self._rows.remove(rows)
+        self._look()
+
+
+def _grouped(kept: _Sessions, new: _Sessions) -> NDArray[np.int64]:
+    """Return for each of both in which group it is: sessions of a key that overlap are in one."""
+    keys, starts, ends = (
+        np.concatenate(both) for both in zip(*((s.keys, s.starts, s.ends) for s in (kept, new)), strict=True)
+    )
+    order = np.lexsort((starts, keys))
+    by_key, begin = keys[order], starts[order]
+    # How far those of a key before each reach: ends as small numbers, so that keys can be told apart by larger ones.
+    known, rank = np.unique(ends[order], return_inverse=True)
+    key_rank = np.cumsum(np.append(0, by_key[1:] != by_key[:-1])) * len(known)
+    reach = known[np.maximum.accumulate(key_rank + rank) - key_rank]
+    alone = np.append(True, (by_key[1:] != by_key[:-1]) | (begin[1:] > reach[:-1]))
+    groups = np.empty(len(order), np.int64)
+    groups[order] = np.cumsum(alone) - 1
+    return groups

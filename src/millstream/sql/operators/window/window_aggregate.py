@@ -1,0 +1,323 @@
+"""Window aggregate: one row for each key and window, when the window ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keys import grouped
+from millstream.sql.columns.numpy_arrays import from_plain, plain
+from millstream.sql.columns.zones import is_utc, zone_named
+from millstream.sql.errors import null_rowtime
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.aggregate.aggregate_handler import Aggregates, signs_of
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.window.windowing import Times, Windowing, local_times, points
+
+# The end of a slot's slice or window; of a slice, also the end of the last window that it was emitted with.
+_END, _DONE, _START, _ROWS = "end", "done", "start", "rows"
+_LONG_AGO = -(1 << 62)
+
+
+class WindowTimes:
+    """Where rows are in time, and when windows end."""
+
+    def __init__(self, column: int, is_event_time: bool, zone: str, has_window: tuple[int, int] | None = None) -> None:
+        """Make it.
+
+        Args:
+            column: the time attribute.
+            is_event_time: whether that is a rowtime, not processing time.
+            zone: whose clock shows the times of windows over points in time.
+            has_window: the columns of window_start and window_end, where rows have them.
+        """
+        self.column = column
+        self.is_event_time = is_event_time
+        self.zone = zone
+        self.has_window = has_window
+        # Whether times are points in time; windows have the times that a clock shows then.
+        self.are_points = not is_event_time
+
+    def of(self, batch: Batch, now: int) -> Times:
+        """Return the times of rows."""
+        if not self.is_event_time:
+            return np.full(len(batch), self.local(now), np.int64)
+        column = batch.columns[self.column]
+        if column.null_count:
+            raise null_rowtime()
+        return local_times(column, self.zone)
+
+    def local(self, point: int) -> int:
+        """Return what a clock shows at a point in time, where that is what windows go by."""
+        if not self.are_points or is_utc(self.zone) or abs(point) > 1 << 52:
+            return point
+        at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=point)
+        offset = at.astimezone(zone_named(self.zone)).utcoffset()
+        assert offset is not None
+        return point + round(offset.total_seconds() * 1000)
+
+    def triggers(self, ends: Times) -> Times:
+        """Return how far time must have come for windows to end."""
+        return (points(ends, self.zone) if self.are_points else ends) - 1
+
+
+# Rows, perhaps several times, with the ends of their slices or windows, and their starts where they were given them.
+Placed = tuple[Batch, Times | None, Times]
+
+
+def placed(batch: Batch, windowing: Windowing, times: WindowTimes, shares: bool, now: int) -> Placed:
+    """Return rows with the windows that they are in, or their slices where windows share those."""
+    if times.has_window is not None:
+        start, end = (local_times(batch.columns[c], times.zone) for c in times.has_window)
+        return batch, start, end
+    if shares:
+        return batch, None, windowing.slice_ends(times.of(batch, now))
+    rows, end = windowing.all_ends(times.of(batch, now))
+    return batch if windowing.has_one_window else batch.take(rows), None, end
+
+
+def shares_slices(windowing: Windowing, times: WindowTimes, aggregates: Aggregates) -> bool:
+    """Tell whether windows share what they have in common."""
+    return times.has_window is None and not windowing.has_one_window and aggregates.combine
+
+
+class WindowAggregateOperator(KeyedBatchOperator):
+    """Keys, aggregates, then properties of the window.
+
+    Windows that overlap share what they have in common: slices, if what the aggregates keep can be put together.
+    """
+
+    emits_later = True
+
+    def __init__(
+        self,
+        windowing: Windowing,
+        times: WindowTimes,
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        kinds: Sequence[pa.DataType],
+        properties: Sequence[tuple[str, pa.DataType]],
+        *,
+        retracts: bool = False,
+        batch: bool = False,
+    ) -> None:
+        """Make one.
+
+        Args:
+            windowing: the windows.
+            times: where rows are in time.
+            keys: the columns to group by.
+            calls: the aggregates.
+            kinds: the Arrow types of the input's columns.
+            properties: which of "start", "end", "rowtime" and "proctime" the last columns are, and their types.
+            retracts: whether the input may take rows back.
+            batch: whether the job is one of batch, where nothing is late.
+        """
+        self.windowing = windowing
+        self.times = times
+        self.keys = tuple(keys)
+        self.kinds = list(kinds)
+        self.calls = tuple(calls)
+        self.aggregates = Aggregates(calls, kinds, retracts)
+        self.properties = list(properties)
+        self.retracts = retracts
+        self.batch = batch
+        if times.is_event_time and times.has_window is None:
+            times.are_points = kinds[times.column].tz is not None
+        self.shares = shares_slices(windowing, times, self.aggregates)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        window = [pa.int64()] if self.times.has_window is None else [pa.int64(), pa.int64()]
+        # The last column of the key is the end of the window.
+        self._kinds = kinds = [*(self.kinds[k] for k in self.keys), *window]
+        kept = [Kept(_END, np.int64)]
+        kept += [] if self.times.has_window is None else [Kept(_START, np.int64)]
+        kept += [Kept(_DONE, np.int64, _LONG_AGO)] if self.shares else []
+        kept += [Kept(_ROWS, np.int64)] if self.retracts else []
+        columns = KeyedColumns(kinds, [*kept, *self.aggregates.kept], len(self.keys))
+        self._state: KeyedColumns = self.keeps("windows", columns)
+        self.aggregates.open(kinds, self.keeps, len(self.keys))
+        assert setup.state is not None
+        setup.state.when_loaded(self._look)
+        self._next = MAX_WATERMARK
+        self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        batch, start, end = self._placed(batch)
+        if not self.batch:
+            reached = self.watermark if self.times.is_event_time else _LONG_AGO
+            in_time = self.times.triggers(self.windowing.last_ends(end) if self.shares else end) > reached
+            if not in_time.all():
+                self._late.inc(int((~in_time).sum()))
+                batch, end, start = batch.filter(in_time), end[in_time], None if start is None else start[in_time]
+        if len(batch):
+            self._take(batch, start, end)
+        return ()
+
+    def _placed(self, batch: Batch) -> Placed:
+        return placed(batch, self.windowing, self.times, self.shares, self.setup.clock())
+
+    def _take(self, batch: Batch, start: Times | None, end: Times) -> None:
+        state = self._state
+        state.compact()
+        window = [pa.array(times) for times in (start, end) if times is not None]
+        keys = [*self._keys_of(batch), *window]
+        slots, new = state.find_or_add(keys, len(batch))
+        if len(new):
+            added = slice(state.bound - len(new), state.bound)
+            state.column(_END)[added] = end[new]
+            if start is not None:
+                state.column(_START)[added] = start[new]
+            if self.shares and self.watermark > MIN_WATERMARK:
+                state.column(_DONE)[added] = self.times.local(self.watermark) + 1
+            self._expect(end[new])
+        self._add_up(batch, keys, slots)
+        state.changed(slots)
+
+    def _keys_of(self, batch: Batch) -> list[pa.Array]:
+        return [batch.columns[k] for k in self.keys]
+
+    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Slots) -> None:
+        """Take rows that have slots."""
+        if self.retracts:
+            signs = signs_of(batch)
+            np.add.at(self._state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
+        self.aggregates.fold(batch, keys, slots, self._state)
+
+    # --- time
+
+    def _expect(self, ends: Times) -> None:
+        """Windows are open that end then, or slices whose first windows may."""
+        first = np.unique(self.windowing.first_ends(ends) if self.shares else ends)
+        self._next = min(self._next, int(self.times.triggers(first).min()))
+
+    def _look(self) -> None:
+        """Find out what is open, of what was read from a file."""
+        self._next = MAX_WATERMARK
+        slots = self._state.slots()
+        if len(slots):
+            self._next = _LONG_AGO if self.shares else self._next
+            self._expect(self._state.column(_END)[slots])
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        if MIN_WATERMARK < self._next < MAX_WATERMARK:
+            yield "windows", len(self._state), self._next
+
+    def on_watermark(self, watermark: int) -> int | None:
+        if self.times.is_event_time and watermark >= self._next:
+            self._fire(watermark)
+        self.watermark = watermark
+        return watermark
+
+    @property
+    def follows_clock(self) -> bool:
+        return not self.times.is_event_time
+
+    def on_processing_time(self) -> None:
+        if not self.times.is_event_time and self.setup.clock() >= self._next:
+            self._fire(self.setup.clock())
+
+    def next_wake(self) -> int | None:
+        return None if self.times.is_event_time or self._next == MAX_WATERMARK else self._next
+
+    def _fire(self, time: int) -> None:
+        """Emit the windows that end when time has come this far."""
+        if self.shares:
+            self._fire_slices(time)
+        else:
+            self._fire_windows(time)
+        self._look()
+
+    def _fire_windows(self, time: int) -> None:
+        state, slots = self._state, self._state.slots()
+        ends = state.column(_END)[slots]
+        due = self.times.triggers(ends) <= time
+        slots, ends = slots[due], ends[due]
+        order = np.argsort(ends, kind="stable")
+        slots, ends = slots[order], ends[order]
+        shown = slots
+        if self.retracts:
+            there = state.column(_ROWS)[slots] > 0
+            shown, ends = slots[there], ends[there]
+        keys = state.keys_at(shown)[: len(self.keys)]
+        starts = self.windowing.starts(ends) if self.times.has_window is None else state.column(_START)[shown]
+        columns = keys + self.aggregates.results(state, shown) + self._properties(starts, ends)
+        self.emit(pieces(columns, len(shown)))
+        state.remove(slots)
+        self.aggregates.forget(len(self._kinds) - 1, lambda ends: self.times.triggers(ends) <= time)
+
+    def _fire_slices(self, time: int) -> None:
+        state, windowing = self._state, self.windowing
+        while True:
+            slots = state.slots()
+            ends, done = state.column(_END)[slots], state.column(_DONE)[slots]
+            first, last = windowing.first_ends(ends), windowing.last_ends(ends)
+            after = first + (np.maximum(done - first, -windowing.step) // windowing.step + 1) * windowing.step
+            due = (after <= last) & (self.times.triggers(after) <= time)
+            if not due.any():
+                break
+            window = int(after[due].min())
+            (start,) = windowing.starts(np.array([window])).tolist()
+            self._fire_one(slots[(ends > start) & (ends <= window)], start, window)
+        over = self.times.triggers(windowing.last_ends(ends)) <= time
+        state.remove(slots[over])
+
+    def _fire_one(self, members: Slots, start: int, window: int) -> None:
+        """Emit a window that is made of some slots."""
+        state = self._state
+        all_keys = state.keys_at(members)[: len(self.keys)]
+        by_key = grouped(all_keys, len(members))
+        members = members[by_key.order]
+        starts = np.cumsum(by_key.sizes) - by_key.sizes
+        done = state.column(_DONE)
+        new = np.minimum.reduceat(done[members], starts) < window
+        if self.retracts:
+            new &= np.add.reduceat(state.column(_ROWS)[members], starts) > 0
+        done[members] = np.maximum(done[members], window)
+        state.changed(members)
+        at, mask = pa.array(by_key.first[new]), pa.array(new)
+        results = [a.combined(state, members, starts).filter(mask) for a in self.aggregates.accumulators]
+        ends = np.full(len(at), window, np.int64)
+        columns = [k.take(at) for k in all_keys] + results + self._properties(np.full_like(ends, start), ends)
+        self.emit(pieces(columns, len(at)))
+
+    def _properties(self, starts: Times, ends: Times) -> list[pa.Array]:
+        return [property_column(name, kind, starts, ends, self.times) for name, kind in self.properties]
+
+
+class GlobalWindowAggregateOperator(WindowAggregateOperator):
+    """The second phase: takes what `LocalWindowAggregateOperator` emits; made with what that was made with."""
+
+    def _placed(self, batch: Batch) -> Placed:
+        start = None if self.times.has_window is None else plain(batch.columns[-2])
+        return batch, start, plain(batch.columns[-1])
+
+    def _keys_of(self, batch: Batch) -> list[pa.Array]:
+        return list(batch.columns[: len(self.keys)])
+
+    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Slots) -> None:
+        columns = list(batch.columns[len(self.keys) : -1 if self.times.has_window is None else -2])
+        if self.retracts:
+            np.add.at(self._state.column(_ROWS), slots, plain(columns.pop(0)))
+        self.aggregates.merge(columns, keys, slots, self._state)
+
+
+def property_column(name: str, kind: pa.DataType, starts: Times, ends: Times, times: WindowTimes) -> pa.Array:
+    """Return a property of windows as a column."""
+    if name == "proctime":
+        return pa.nulls(len(ends), kind)
+    values = starts if name == "start" else ends
+    if kind.tz is not None and times.are_points:
+        values = points(values, times.zone)
+    if name == "rowtime":
+        values = values - 1
+    return from_plain(values, None, pa.timestamp("ms", kind.tz)).cast(kind)

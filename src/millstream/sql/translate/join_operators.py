@@ -1,0 +1,98 @@
+"""Joins."""
+
+from __future__ import annotations
+
+from millstream.graph.transformations import StreamEnd
+from millstream.sql.errors import TableException
+from millstream.sql.operators.batch.batch_join import BatchJoinOperator
+from millstream.sql.operators.batch.merge_join import SortMergeJoinOperator
+from millstream.sql.operators.join.interval_join import IntervalJoinOperator
+from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
+from millstream.sql.operators.join.temporal_join import TemporalJoinOperator
+from millstream.sql.plan import nodes
+from millstream.sql.plan.nodes import Planned
+from millstream.sql.row_kinds import INSERTS, Changes
+from millstream.sql.translate.translator import Translator, kinds_of
+
+STATE_TTL = "table.exec.state.ttl"
+
+
+def join(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.Join)
+    keys = (node.left_keys, node.right_keys)
+    # A side that no hint is about lives as long as the setting says.
+    setting = None if node.state_ttl is None else to.session.milliseconds(STATE_TTL, 0)
+    ttls = [setting if ttl is None else ttl for ttl in node.side_ttls]
+    left, right = (
+        JoinSide(tuple(kinds_of(p)), k, unique=_is_upsert(p, k), ttl=ttl)
+        for p, k, ttl in zip(planned.inputs, keys, ttls, strict=True)
+    )
+    ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys[i], i)]
+    if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
+        join_in_batch = SortMergeJoinOperator if node.join_strategy is nodes.JoinStrategy.MERGE else BatchJoinOperator
+        in_batch = join_in_batch(node.kind, left, right, node.null_safe, node.condition, to.session)
+        return to.one(planned, in_batch, ends, single=not node.left_keys)
+    inner = node.kind is nodes.JoinKind.INNER
+    operator = JoinOperator(
+        node.kind,
+        left,
+        right,
+        node.null_safe,
+        node.condition,
+        to.session,
+        waits=to.session.batch and not inner,
+        ttl=planned.traits.state_ttl,
+    )
+    return to.one(planned, operator, ends, single=not node.left_keys)
+
+
+def interval_join(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.IntervalJoin)
+    times = (node.left_time, node.right_time) if node.is_event_time else None
+    left, right = _sides(to, planned)
+    operator = IntervalJoinOperator(
+        node.kind, left, right, times, node.lower, node.upper, node.null_safe, node.condition, to.session
+    )
+    return to.joined(planned, operator)
+
+
+def temporal_join(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.TemporalJoin)
+    if not node.is_event_time:
+        raise TableException(
+            "Processing-time temporal join is not supported yet: its right side is a connector that can look up "
+            "rows, or the join is FOR SYSTEM_TIME AS OF a rowtime."
+        )
+    if to.session.batch:
+        # What is left of a view in BATCH is one version of each key.
+        raise TableException("Event-time temporal joins are for streaming mode: in batch, join by a condition on time.")
+    left, right = _sides(to, planned)
+    keeps_all = node.kind is nodes.JoinKind.LEFT
+    operator = TemporalJoinOperator(
+        left,
+        right,
+        (node.left_time, node.right_time),
+        keeps_all,
+        node.null_safe,
+        node.condition,
+        to.session,
+        planned.traits.state_ttl,
+    )
+    return to.joined(planned, operator)
+
+
+def _sides(to: Translator, planned: Planned) -> tuple[JoinSide, JoinSide]:
+    node, (left, right) = planned.node, planned.inputs
+    assert isinstance(node, nodes.Join)
+    return JoinSide(tuple(kinds_of(left)), node.left_keys), JoinSide(tuple(kinds_of(right)), node.right_keys)
+
+
+def _is_upsert(planned: Planned, keys: tuple[int, ...]) -> bool:
+    """Tell whether a node's rows replace each other by a key, without being taken back before."""
+    changes = planned.traits.changes
+    if Changes.UPDATE_AFTER not in changes or Changes.UPDATE_BEFORE in changes:
+        return False
+    return frozenset(keys) in planned.traits.upsert_keys

@@ -1,0 +1,133 @@
+"""Windows and their aggregates."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millstream.graph.transformations import StreamEnd
+from millstream.operators.base import Operator
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.operators.aggregate.local_aggregate import LocalWindowAggregateOperator
+from millstream.sql.operators.aggregate.user_accumulators import in_session
+from millstream.sql.operators.window.count_session_windows import (
+    CountWindowOperator,
+    SessionTableOperator,
+    SessionWindowOperator,
+)
+from millstream.sql.operators.window.delayed_fire import PeriodicWindowOperator
+from millstream.sql.operators.window.early_late_fire import FiringWindowOperator
+from millstream.sql.operators.window.session_aggregate import MergedSessionOperator, can_merge
+from millstream.sql.operators.window.window_aggregate import (
+    GlobalWindowAggregateOperator,
+    WindowAggregateOperator,
+    WindowTimes,
+)
+from millstream.sql.operators.window.window_table import WindowTableOperator
+from millstream.sql.operators.window.windowing import Windowing
+from millstream.sql.plan import nodes
+from millstream.sql.plan.nodes import Planned
+from millstream.sql.row_kinds import INSERTS, Changes
+from millstream.sql.translate.translator import Translator, kinds_of
+
+_RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})
+
+
+def window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.WindowAggregate)
+    spec, batch = node.window, to.session.batch
+    kinds, calls = kinds_of(before), in_session(node.calls, to.session)
+    properties = _properties(node)
+    times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone, node.has_window)
+    partition = node.keys
+    operator: Operator
+    if node.has_window is not None:
+        times.are_points = spec.are_points or not spec.is_event_time
+    if node.counts is not None:
+        operator = CountWindowOperator(*node.counts, times, node.keys, calls, kinds)
+    elif spec.kind is nodes.WindowKind.SESSION and node.has_window is None:
+        partition = spec.partition or node.keys
+        if partition == node.keys and before.traits.changes == INSERTS and can_merge(calls, kinds):
+            operator = MergedSessionOperator(spec.size, times, node.keys, calls, kinds, properties, batch)
+        else:
+            operator = SessionWindowOperator(spec.size, times, partition, node.keys, calls, kinds, properties, batch)
+    elif node.fires is not None:
+        by_clock = isinstance(node.fires, nodes.PeriodicFires)
+        operator = (PeriodicWindowOperator if by_clock else FiringWindowOperator)(
+            Windowing.of(spec),
+            times,
+            node.keys,
+            calls,
+            kinds,
+            properties,
+            node.fires,
+            retracts=bool(before.traits.changes & _RETRACTIONS),
+            pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+        )
+    else:
+        operator = WindowAggregateOperator(
+            Windowing.of(spec),
+            times,
+            node.keys,
+            calls,
+            kinds,
+            properties,
+            retracts=bool(before.traits.changes & _RETRACTIONS),
+            batch=batch,
+        )
+    return to.one(planned, operator, to.by_key(before, partition), single=not partition)
+
+
+def local_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.LocalWindowAggregate)
+    spec = node.window
+    times = WindowTimes(spec.time, True, to.session.time_zone, node.has_window)
+    operator = LocalWindowAggregateOperator(
+        Windowing.of(spec), times, node.keys, node.calls, kinds_of(before), node.retracts
+    )
+    return to.behind(planned, operator)
+
+
+def global_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (local,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.GlobalWindowAggregate)
+    spec = node.window
+    operator = GlobalWindowAggregateOperator(
+        Windowing.of(spec),
+        WindowTimes(spec.time, True, to.session.time_zone, node.has_window),
+        node.local.keys,
+        node.calls,
+        kinds_of(local.inputs[0]),
+        _properties(node),
+        retracts=node.retracts,
+    )
+    return to.one(planned, operator, to.by_key(local, node.keys), single=not node.keys)
+
+
+def window_table(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.WindowTable)
+    spec = node.window
+    if spec.kind is nodes.WindowKind.SESSION:
+        return _session_table(to, planned, spec)
+    times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone)
+    if spec.is_event_time:
+        times.are_points = kinds_of(before)[spec.time].tz is not None
+    return to.behind(planned, WindowTableOperator(Windowing.of(spec), times, kinds_of(planned)[-3:]))
+
+
+def _session_table(to: Translator, planned: Planned, spec: nodes.WindowSpec) -> list[StreamEnd]:
+    (before,) = planned.inputs
+    names = ("start", "end", "rowtime" if spec.is_event_time else "proctime")
+    properties = list(zip(names, kinds_of(planned)[-3:], strict=True))
+    times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone)
+    kinds, batch = kinds_of(before), to.session.batch
+    operator = SessionTableOperator(spec.size, times, spec.partition, (), (), kinds, properties, batch)
+    return to.one(planned, operator, to.by_key(before, spec.partition), single=not spec.partition)
+
+
+def _properties(node: nodes.WindowAggregate) -> list[tuple[str, pa.DataType]]:
+    """Return the properties of windows that are its last columns, with their types."""
+    types = [arrow_type(f.type) for f in node.fields.fields[len(node.keys) + len(node.calls) :]]
+    return list(zip(node.properties, types, strict=True))
