@@ -20,10 +20,10 @@ from millstream.common.typeinfo import (
 )
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.connectors.base import Sink, SupportsPreprocessing
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.collect import CloseableIterator, Mailbox
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
-from millstream.datastream.connectors.base import Sink, SupportsPreprocessing
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.console import PrintSink
 from millstream.datastream.functions import (

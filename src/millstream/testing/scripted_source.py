@@ -19,7 +19,7 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.operators.diagnostics.failures import shorten

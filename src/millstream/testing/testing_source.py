@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import dump
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
 from millstream.testing.once import Once
 

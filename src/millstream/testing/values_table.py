@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream.common.types import Row, RowKind
-from millstream.datastream.connectors.base import Dealt, SplitEnumerator
+from millstream.connectors.base import Dealt, SplitEnumerator
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind, TableColumn

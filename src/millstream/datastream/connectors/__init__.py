@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from millstream.datastream.connectors.base import DeliveryGuarantee, Sink, Source
+from millstream.connectors.base import DeliveryGuarantee, Sink, Source
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.common.errors import JobExecutionError
 from millstream.common.serialization import DeserializationSchema
-from millstream.datastream.connectors.base import (
+from millstream.connectors.base import (
     BadRecord,
     BadRecords,
     Dealt,

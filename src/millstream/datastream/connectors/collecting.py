@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.operators.functions.context import RuntimeContext
 
 

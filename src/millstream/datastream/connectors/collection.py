@@ -10,7 +10,7 @@ import cloudpickle
 
 from millstream.common.immutability import ATOMS, detach
 from millstream.common.type_variables import T_co
-from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
 
 _CHUNK = 1024

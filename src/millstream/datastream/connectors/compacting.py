@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
-from millstream.datastream.connectors.base import CommitContext
+from millstream.connectors.base import CommitContext
 from millstream.datastream.connectors.compacted_files import compact
 from millstream.datastream.connectors.compaction import Compaction, Group
 from millstream.datastream.connectors.file_committer import FileCommitter, delete_obsolete, lost

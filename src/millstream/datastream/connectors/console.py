@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
-from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.jobmaster import output_listeners
 from millstream.operators.functions.context import RuntimeContext
 

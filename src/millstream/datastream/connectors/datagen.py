@@ -7,8 +7,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.type_variables import T_co
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
-from millstream.datastream.connectors.number_seq import BATCH, split_interval
+from millstream.connectors.base import BATCH, Dealt, Source, SourceReader, SplitEnumerator, split_interval
 
 __all__ = ["DataGeneratorSource"]
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.unsupported import JAVA, missing_function, missing_names
-from millstream.datastream.connectors.base import CommitContext, Committer, DeliveryGuarantee, Sink, SinkWriter
+from millstream.connectors.base import CommitContext, Committer, DeliveryGuarantee, Sink, SinkWriter
 from millstream.datastream.connectors.elasticsearch_client import (
     PASSING,
     Access,

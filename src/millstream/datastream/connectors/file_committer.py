@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from millstream.common.errors import LostOutputError
-from millstream.datastream.connectors.base import CommitContext, Committer
+from millstream.connectors.base import CommitContext, Committer
 from millstream.datastream.connectors.compacted_files import settle
 from millstream.datastream.connectors.part_files import PartFile, StagedParts, sync, sync_directories, transaction_of
 

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
-from millstream.datastream.connectors.base import Dealt, Share, SplitEnumerator
+from millstream.connectors.base import Dealt, Share, SplitEnumerator, split_interval
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile
 from millstream.datastream.connectors.file_formats import Extent, FileFormat, FileShare
-from millstream.datastream.connectors.number_seq import split_interval
 
 log = logging.getLogger("millstream")
 

@@ -14,7 +14,7 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.fast_dataclass import record
 from millstream.common.tags import tagged
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.datastream.connectors.base import BadRecord, BadRecords
+from millstream.connectors.base import BadRecord, BadRecords
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile, decompressed, is_compressed
 from millstream.datastream.connectors.lines import UNKNOWN, LineNumbers, line_blocks, text_lines
 

@@ -13,7 +13,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import Encoder, SimpleStringEncoder
 from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from millstream.common.unsupported import JAVA, missing_function
-from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.buckets import BucketAssigner
 from millstream.datastream.connectors.bulk_files import BulkFileWriter, BulkWriterFactory
 from millstream.datastream.connectors.compacting import CompactingCommitter

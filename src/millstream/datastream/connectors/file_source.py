@@ -11,7 +11,7 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
 from millstream.common.time import Duration
-from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.file_access import FileAccess, clean_path
 from millstream.datastream.connectors.file_enumerator import FileEnumerator, check_paths, position_of
 from millstream.datastream.connectors.file_formats import BulkFormat, FileFormat, FileShare, StreamFormat

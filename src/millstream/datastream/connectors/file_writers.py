@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 from millstream.common.errors import MillstreamError
 from millstream.common.serialization import SimpleStringEncoder
+from millstream.connectors.base import SinkWriter
 from millstream.datastream.connectors import part_files
-from millstream.datastream.connectors.base import SinkWriter
 from millstream.datastream.connectors.buckets import BucketAssigner, BucketContext
 from millstream.datastream.connectors.compaction import Compaction
 from millstream.datastream.connectors.part_files import PartFile, StagedParts

@@ -11,7 +11,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.connectors.base import BadRecords, Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import BadRecords, Dealt, Share, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.connectors.spark_source import SparkStreamSource, as_source
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.typeinfo import RowTypeInfo
-from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
 from millstream.datastream.connectors.jdbc_url import connector, count_places, translated
 from millstream.datastream.connectors.sql_database import Connection, Driver

@@ -11,7 +11,7 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.tags import tagged
 from millstream.common.types import Row
-from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions
 from millstream.datastream.connectors.jdbc_url import connector
 from millstream.datastream.connectors.sql_database import Connection, Driver

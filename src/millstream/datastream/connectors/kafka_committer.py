@@ -7,7 +7,7 @@ import time
 
 from millstream.common.faults import fault_point
 from millstream.common.run_ids import is_earlier
-from millstream.datastream.connectors.base import CommitContext, Committer
+from millstream.connectors.base import CommitContext, Committer
 from millstream.datastream.connectors.kafka_client import TIMEOUT, KafkaFailure, client_settings, library, reason
 from millstream.datastream.connectors.kafka_producer import Transaction, addresses
 from millstream.datastream.connectors.kafka_protocol import Address, Coordinators

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from millstream.datastream.connectors.base import Dealt, Share, SplitEnumerator
+from millstream.connectors.base import Dealt, Share, SplitEnumerator
 from millstream.datastream.connectors.kafka_client import KafkaFailure
 from millstream.datastream.connectors.kafka_offsets import Cluster, KafkaOffsetsInitializer, Partition
 from millstream.datastream.connectors.kafka_source_settings import SourceSettings

@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.connectors.base import DeliveryGuarantee
+from millstream.connectors.base import DeliveryGuarantee
 from millstream.datastream.connectors.kafka_offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from millstream.datastream.connectors.kafka_serialization import KafkaRecordSerializationSchema
 from millstream.datastream.connectors.kafka_sink import KafkaSink, KafkaSinkBuilder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from millstream.datastream.connectors.base import BadRecord, BadRecords, Share, SourceReader
+from millstream.connectors.base import BadRecord, BadRecords, Share, SourceReader
 from millstream.datastream.connectors.kafka_deserialization import KafkaBatchDeserializationSchema, KafkaRecord
 from millstream.datastream.connectors.kafka_fetch import Fetcher
 from millstream.datastream.connectors.kafka_offsets import Partition

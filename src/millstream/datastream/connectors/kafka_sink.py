@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.datastream.connectors.base import (
+from millstream.connectors.base import (
     CommitContext,
     Committer,
     DeliveryGuarantee,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.datastream.connectors.base import DeliveryGuarantee
+from millstream.connectors.base import DeliveryGuarantee
 from millstream.datastream.connectors.kafka_client import Admin, client_settings
 from millstream.datastream.connectors.kafka_serialization import (
     KafkaBatchSerializationSchema,

@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema
-from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.kafka_client import client_settings, library
 from millstream.datastream.connectors.kafka_deserialization import (
     KafkaBatchDeserializationSchema,

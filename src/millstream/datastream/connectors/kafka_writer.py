@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from millstream.datastream.connectors.base import DeliveryGuarantee, SinkWriter
+from millstream.connectors.base import DeliveryGuarantee, SinkWriter
 from millstream.datastream.connectors.kafka_client import (
     KafkaFailure,
     RefusedRecordError,

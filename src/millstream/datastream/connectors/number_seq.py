@@ -7,23 +7,9 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.inferred_types import Whole
-from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import BATCH, Dealt, Share, Source, SourceReader, SplitEnumerator, split_interval
 
 __all__ = ["NumberSequenceSource"]
-
-# Records are handed to a chain in batches; between two batches full buckets are sent off.
-BATCH = 2048
-
-
-def split_interval(start: int, end: int, parts: int) -> list[tuple[int, int]]:
-    """Cut [start, end) into contiguous parts as even as can be, the longer ones first."""
-    size, extra = divmod(max(end - start, 0), parts)
-    cuts, at = [], start
-    for i in range(parts):
-        to = at + size + (i < extra)
-        cuts.append((at, to))
-        at = to
-    return cuts
 
 
 class IntervalEnumerator(SplitEnumerator):

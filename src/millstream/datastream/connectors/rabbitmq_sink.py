@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from millstream.common.serialization import SerializationSchema
-from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.rabbitmq_client import RabbitFailure, Server, library, open_queue, said
 from millstream.operators.functions.context import RuntimeContext
 

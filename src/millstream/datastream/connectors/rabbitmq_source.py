@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from millstream.common.serialization import DeserializationSchema
+from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.arrivals import ArrivalsReader
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.rabbitmq_client import RabbitFailure, Server, library, open_queue, said
 from millstream.datastream.connectors.rabbitmq_intake import Intake, Message, Position
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.lookup import CachedLookup
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext

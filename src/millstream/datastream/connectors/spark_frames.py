@@ -14,7 +14,7 @@ from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.time import Duration
 from millstream.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.datastream.connectors.base import (
+from millstream.connectors.base import (
     CommitContext,
     Committer,
     Dealt,

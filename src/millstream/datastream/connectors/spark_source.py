@@ -8,8 +8,7 @@ from itertools import islice
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
-from millstream.datastream.connectors.number_seq import BATCH
+from millstream.connectors.base import BATCH, Dealt, Source, SourceReader, SplitEnumerator
 from millstream.spark.read_limit import max_rows
 
 _READER_METHODS = ("initialOffset", "latestOffset", "partitions", "read")

@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.types import Row
-from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.sql_database import Connection, Cursor, Database, OvertakenError
 from millstream.datastream.connectors.sql_table import Table, unquoted
 from millstream.operators.diagnostics.failures import shorten

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.io import InputFormat
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
+from millstream.connectors.base import BadRecord
 from millstream.datastream.connectors import file_formats
-from millstream.datastream.connectors.base import BadRecord
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile
 from millstream.datastream.connectors.file_formats import BYTES_PER_RECORD, BulkFormat, Extent, FileShare
 from millstream.datastream.connectors.file_source import FileSource

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.datastream.connectors.base import Source
+from millstream.connectors.base import Source
 from millstream.datastream.connectors.cdc import MySqlSource, PostgresSource, StartupOptions
 from millstream.datastream.connectors.cdc.changes import (
     CREATE,

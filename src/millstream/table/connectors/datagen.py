@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from millstream.common.spelling import did_you_mean
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
-from millstream.datastream.connectors.number_seq import split_interval
+from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator, split_interval
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from millstream.common.time import Duration
-from millstream.datastream.connectors.base import Source
+from millstream.connectors.base import Source
 from millstream.datastream.connectors.file_access import FileAccess
 from millstream.datastream.connectors.file_source import FileSource
 from millstream.operators.sink import Sink

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.datastream.connectors.base import Source
+from millstream.connectors.base import Source
 from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions
 from millstream.datastream.connectors.jdbc_url import connector
 from millstream.operators.sink import Sink

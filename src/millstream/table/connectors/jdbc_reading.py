@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import record
-from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.sql_database import Connection
 from millstream.datastream.connectors.sql_errors import is_mistake
 from millstream.sql.columns.batch import Batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millstream.datastream.connectors.base import DeliveryGuarantee, Source
+from millstream.connectors.base import DeliveryGuarantee, Source
 from millstream.datastream.connectors.kafka_offsets import KafkaOffsetsInitializer
 from millstream.datastream.connectors.kafka_sink import KafkaSink
 from millstream.datastream.connectors.kafka_source import KafkaSource

@@ -19,15 +19,15 @@ _IDENTIFIER = "connector"
 # Options that every table may have.
 _COMMON = frozenset(["property-version", "scan.parallelism", "sink.parallelism"])
 BUILT_IN = {
-    "blackhole": "blackhole:BlackHoleConnector",
-    "datagen": "datagen:DataGenConnector",
-    "filesystem": "filesystem:FileSystemConnector",
-    "jdbc": "jdbc:JdbcConnector",
-    "kafka": "kafka:KafkaConnector",
-    "mysql-cdc": "cdc:MySqlCdcConnector",
-    "postgres-cdc": "cdc:PostgresCdcConnector",
-    "print": "printing:PrintConnector",
-    "upsert-kafka": "kafka:UpsertKafkaConnector",
+    "blackhole": "millstream.table.connectors.blackhole:BlackHoleConnector",
+    "datagen": "millstream.table.connectors.datagen:DataGenConnector",
+    "filesystem": "millstream.table.connectors.filesystem:FileSystemConnector",
+    "jdbc": "millstream.table.connectors.jdbc:JdbcConnector",
+    "kafka": "millstream.table.connectors.kafka:KafkaConnector",
+    "mysql-cdc": "millstream.table.connectors.cdc:MySqlCdcConnector",
+    "postgres-cdc": "millstream.table.connectors.cdc:PostgresCdcConnector",
+    "print": "millstream.table.connectors.printing:PrintConnector",
+    "upsert-kafka": "millstream.table.connectors.kafka:UpsertKafkaConnector",
 }
 _registered: dict[str, type[Connector]] = {}
 
@@ -62,7 +62,7 @@ def find_connector(identifier: str) -> Connector | None:
         return _registered[identifier]()
     if identifier in BUILT_IN:
         module, _, name = BUILT_IN[identifier].partition(":")
-        return _loaded(f"{__package__}.{module}", name)()
+        return _loaded(module, name)()
     if identifier in _installed():
         module, _, name = _installed()[identifier].partition(":")
         return _loaded(module, name)()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import TableSource

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
-from millstream.datastream.connectors.base import Dealt, SplitEnumerator
+from millstream.connectors.base import Dealt, SplitEnumerator
 from millstream.datastream.connectors.cdc import startup
 from millstream.datastream.connectors.cdc.capture_source import CaptureShare
 from millstream.datastream.connectors.cdc.chunk_reading import ChunkReaders, Desk

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from millstream.datastream.connectors.base import Share, Source, SourceReader
+from millstream.connectors.base import Share, Source, SourceReader
 from millstream.datastream.connectors.cdc import startup
 from millstream.datastream.connectors.cdc.changes import (
     BatchDeserializationSchema,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.datastream.connectors.base import SplitEnumerator
+from millstream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.cdc.capture_source import CaptureSource
 from millstream.datastream.connectors.cdc.mysql_enumerator import MySqlEnumerator, MySqlSettings, prepare
 from millstream.datastream.connectors.cdc.mysql_session import Database

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.datastream.connectors.base import SplitEnumerator
+from millstream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.cdc.capture_source import CaptureSource
 from millstream.datastream.connectors.cdc.postgres_enumerator import PostgresEnumerator, PostgresSettings, prepare
 from millstream.datastream.connectors.cdc.postgres_session import Database

@@ -1,0 +1,71 @@
+"""Contracts of sources and sinks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any, TypeAlias
+
+from millstream.operators.diagnostics.bad_records import BadRecord, BadRecords
+from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
+from millstream.operators.source import Dealt, Share, Source, SourceReader, SplitEnumerator
+
+__all__ = [
+    "BATCH",
+    "BadRecord",
+    "BadRecords",
+    "CommitContext",
+    "Committer",
+    "Dealt",
+    "DeliveryGuarantee",
+    "Share",
+    "Sink",
+    "SinkWriter",
+    "Source",
+    "SourceReader",
+    "SplitEnumerator",
+    "StreamTransformer",
+    "SupportsPreprocessing",
+    "split_interval",
+]
+
+# A DataStream; that class is in a layer above this one.
+_Stream: TypeAlias = Any
+
+# Records per batch that a reader hands to its chain. Full buckets are sent between two batches.
+BATCH = 2048
+
+
+def split_interval(start: int, end: int, parts: int) -> list[tuple[int, int]]:
+    """Divide [start, end) into contiguous parts whose lengths differ by at most one, longer parts first."""
+    size, extra = divmod(max(end - start, 0), parts)
+    intervals, begin = [], start
+    for i in range(parts):
+        stop = begin + size + (i < extra)
+        intervals.append((begin, stop))
+        begin = stop
+    return intervals
+
+
+class DeliveryGuarantee(Enum):
+    """How often a sink writes a record if the job fails and restarts."""
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+    NONE = 2
+
+
+class StreamTransformer(ABC):
+    """Adds operators in front of a sink."""
+
+    @abstractmethod
+    def apply(self, ds: _Stream) -> _Stream:
+        """Return the stream that the sink consumes."""
+
+
+class SupportsPreprocessing(ABC):
+    """A sink with operators in front of it, which `sink_to` adds."""
+
+    @abstractmethod
+    def get_transformer(self) -> StreamTransformer | None:
+        """Return the transformer that adds the operators, or None."""
