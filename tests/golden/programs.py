@@ -17,6 +17,11 @@ from millstream.cep import (
 from millstream.common import Encoder, Row, RowKind, Time, Types, WatermarkStrategy
 from millstream.common.time import Duration
 from millstream.common.watermark_strategy import Watermark, WatermarkGenerator, WatermarkOutput
+from millstream.connectors.files.bucket_assigner import BucketAssigner
+from millstream.connectors.files.compaction import FileCompactor, FileCompactStrategy
+from millstream.connectors.files.sink import FileSink
+from millstream.connectors.files.source import FileSource
+from millstream.connectors.files.stream_format import StreamFormat
 from millstream.datastream import (
     AsyncDataStream,
     KeyedProcessFunction,
@@ -25,11 +30,6 @@ from millstream.datastream import (
     StreamExecutionEnvironment,
 )
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
-from millstream.datastream.connectors.buckets import BucketAssigner
-from millstream.datastream.connectors.compaction import FileCompactor, FileCompactStrategy
-from millstream.datastream.connectors.file_formats import StreamFormat
-from millstream.datastream.connectors.file_sink import FileSink
-from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import (
     AggregateFunction,

@@ -18,6 +18,12 @@ from millstream.cep.dynamic import PatternProcessor, Removed
 from millstream.cep.pattern import Contiguity, Times, WithinType
 from millstream.common import Duration, Instant, Row, RowKind, Time
 from millstream.common.pickles import dump
+from millstream.connectors.files.enumerator import FilePosition, FileSplit
+from millstream.connectors.files.part_files import PartFile, StagedParts
+from millstream.connectors.files.partition_commit import Staged
+from millstream.connectors.files.stream_format import FileShare
+from millstream.connectors.kafka.producer import Transaction
+from millstream.connectors.rabbitmq.intake import Position
 from millstream.datastream.connectors.cdc import mysql_places, postgres_log
 from millstream.datastream.connectors.cdc.changes import Change
 from millstream.datastream.connectors.cdc.mysql_log import ChangesShare
@@ -26,13 +32,8 @@ from millstream.datastream.connectors.cdc.postgres_shares import ChunkShare, Des
 from millstream.datastream.connectors.cdc.postgres_values import TypeNote
 from millstream.datastream.connectors.cdc.postgres_visibility import Visibility
 from millstream.datastream.connectors.cdc.snapshotting import Progress
-from millstream.datastream.connectors.file_enumerator import FilePosition, FileSplit
-from millstream.datastream.connectors.file_formats import FileShare
 from millstream.datastream.connectors.hybrid_source import HybridPosition, HybridShare
 from millstream.datastream.connectors.jdbc_source import _Range
-from millstream.datastream.connectors.kafka_producer import Transaction
-from millstream.datastream.connectors.part_files import PartFile, StagedParts
-from millstream.datastream.connectors.rabbitmq_intake import Position
 from millstream.operators.watermarks import BoundedOutOfOrderness, _NoWatermarks
 from millstream.operators.windows.windows import CountWindow, GlobalWindow, TimeWindow
 from millstream.sql.columns.batch import Batch
@@ -40,7 +41,6 @@ from millstream.sql.operators.io.split_watermark import _Highest
 from millstream.state.column_table import RowChange
 from millstream.state.key_groups import FrozenDict, FrozenList, FrozenNaN
 from millstream.state.table import REMOVED, Extra, Patch
-from millstream.table.connectors.partition_commit import Staged
 from millstream.table.data_view import ListView, MapView
 from millstream.testing.scripted_source import _Marks
 from millstream.testing.watermarks import _PerElement

@@ -24,8 +24,11 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.run_ids import new_run_id, run_id
 from millstream.common.serialization import SerializationSchema
 from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.connectors.kafka import client as kafka_client
+from millstream.connectors.kafka.client import KafkaFailure
+from millstream.connectors.kafka.producer import Transaction
+from millstream.connectors.kafka.protocol import Coordinators
 from millstream.datastream import OutputTag, ProcessFunction
-from millstream.datastream.connectors import kafka_client
 from millstream.datastream.connectors.base import BadRecords, CommitContext, DeliveryGuarantee
 from millstream.datastream.connectors.dynamic_kafka import DynamicKafkaSource, SingleClusterTopicMetadataService
 from millstream.datastream.connectors.kafka import (
@@ -42,9 +45,6 @@ from millstream.datastream.connectors.kafka import (
     KafkaTopicPartition,
     Semantic,
 )
-from millstream.datastream.connectors.kafka_client import KafkaFailure
-from millstream.datastream.connectors.kafka_producer import Transaction
-from millstream.datastream.connectors.kafka_protocol import Coordinators
 from millstream.datastream.formats.avro import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,

@@ -16,9 +16,9 @@ from conftest import Env
 from helpers import BreaksOnce, wait_until
 
 from millstream.common import Configuration, Row, SimpleStringSchema, Types
+from millstream.connectors.rabbitmq.client import RabbitFailure
 from millstream.datastream.connectors.base import BadRecords
 from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
-from millstream.datastream.connectors.rabbitmq_client import RabbitFailure
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.testing import CollectSink, LocalEnvironment
 from millstream.testing.rabbitmq import RabbitMqServer

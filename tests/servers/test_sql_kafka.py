@@ -15,9 +15,9 @@ from helpers import wait_until
 from schema_registry import registry_server
 
 from millstream.common.errors import MillstreamError
+from millstream.connectors.kafka.table_writer import KafkaPartitioner
 from millstream.sql.errors import TableException, ValidationException
 from millstream.table import EnvironmentSettings, StreamTableEnvironment
-from millstream.table.connectors.kafka_writing import KafkaPartitioner
 from millstream.testing import LocalEnvironment
 from millstream.testing.databases import PostgresServer
 from millstream.testing.kafka import KafkaBroker

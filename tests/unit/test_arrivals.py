@@ -18,7 +18,7 @@ from helpers import wait_until
 from millstream.common import Types
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
-from millstream.datastream.connectors.arrivals import Arrivals
+from millstream.connectors.push_source import Arrivals
 from millstream.datastream.connectors.base import BadRecords
 from millstream.datastream.connectors.http_source import HttpSource
 from millstream.datastream.connectors.socket_source import SocketTextSource

@@ -30,10 +30,10 @@ from millstream.common import serialization as common_serialization
 from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
 from millstream.common.io import InputFormat
 from millstream.common.unsupported import NotSupportedError
+from millstream.connectors.files import stream_format as file_formats
+from millstream.connectors.files.access import FileAccess
+from millstream.connectors.files.stream_format import FileFormat, FilePart, FileShare
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.connectors import file_formats
-from millstream.datastream.connectors.file_access import FileAccess
-from millstream.datastream.connectors.file_formats import FileFormat, FilePart, FileShare
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink
 from millstream.datastream.formats import arrow_files, avro_files
 from millstream.datastream.formats.avro import (

@@ -30,8 +30,8 @@ from test_file_sink import (
 )
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.connectors.files import compacted_files, part_files
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.connectors import compacted_files, part_files
 from millstream.datastream.connectors.base import CommitContext, Committer
 from millstream.datastream.connectors.file_system import (
     BulkWriterFactory,

@@ -26,9 +26,12 @@ from hypothesis import strategies as st
 from millstream.common import Encoder
 from millstream.common.errors import InvalidProgramError, LostOutputError, MillstreamError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.datastream.connectors import bulk_files, file_sink, file_writers
+from millstream.connectors.files import bulk_writer as bulk_files
+from millstream.connectors.files import sink as file_sink
+from millstream.connectors.files import writer as file_writers
+from millstream.connectors.files.bucket_assigner import BucketContext, python_template
+from millstream.connectors.files.writer import RowWriter, TextWriter
 from millstream.datastream.connectors.base import CommitContext, SinkWriter
-from millstream.datastream.connectors.buckets import BucketContext, python_template
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.file_system import (
     BucketAssigner,
@@ -37,7 +40,6 @@ from millstream.datastream.connectors.file_system import (
     OutputFileConfig,
     RollingPolicy,
 )
-from millstream.datastream.connectors.file_writers import RowWriter, TextWriter
 from millstream.testing import LocalEnvironment
 from millstream.testing.local_job import ManualClock
 

@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.connectors.files import line_reader as lines
+from millstream.connectors.files import stream_format as file_formats
+from millstream.connectors.files.access import FileAccess
+from millstream.connectors.files.enumerator import FileEnumerator
+from millstream.connectors.files.stream_format import FileFormat, FileShare
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.connectors import file_formats, lines
-from millstream.datastream.connectors.file_access import FileAccess
-from millstream.datastream.connectors.file_enumerator import FileEnumerator
-from millstream.datastream.connectors.file_formats import FileFormat, FileShare
 from millstream.datastream.connectors.file_system import (
     FileEnumeratorProvider,
     FileSource,

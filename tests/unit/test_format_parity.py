@@ -13,8 +13,8 @@ import pytest
 
 from millstream.common import Types
 from millstream.common.errors import MillstreamError
-from millstream.datastream.connectors.file_access import FileAccess
-from millstream.datastream.connectors.file_formats import FileFormat, FileShare, StreamFormat
+from millstream.connectors.files.access import FileAccess
+from millstream.connectors.files.stream_format import FileFormat, FileShare, StreamFormat
 from millstream.datastream.formats.csv import (
     CsvBulkWriters,
     CsvReaderFormat,

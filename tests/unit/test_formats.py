@@ -24,9 +24,10 @@ from millstream.common import Configuration, Encoder, Row, Types
 from millstream.common import serialization as common_serialization
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import ByteArraySchema, RowFieldExtractorSchema, SimpleStringSchema
+from millstream.connectors.files import line_reader as lines
+from millstream.connectors.files import stream_format as file_formats
+from millstream.connectors.files.stream_format import FileFormat
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.connectors import file_formats, lines
-from millstream.datastream.connectors.file_formats import FileFormat
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink
 from millstream.datastream.formats import arrow_files
 from millstream.datastream.formats.csv import (

@@ -6,10 +6,10 @@ import json
 
 import pyarrow as pa
 
+from millstream.connectors.table.options import Options
 from millstream.sql.columns.batch import Batch
 from millstream.sql.schema import Field
 from millstream.sql.types import DataTypes
-from millstream.table.connectors.options import Options
 from millstream.table.formats.json_format import JsonFormat
 
 LEAVES_OUT = Options({"encode.ignore-null-fields": "true"})

@@ -19,10 +19,10 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.common.serialization import Encoder
 from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.connectors.files.sink import FileSink
 from millstream.datastream import DataStream, MapFunction, OutputTag, ProcessFunction
 from millstream.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.datastream.connectors.file_sink import FileSink
 from millstream.datastream.local_job_client import LocalJobClient
 from millstream.jobmaster.requests import RequestFailedError
 from millstream.testing import ABORT, CollectSink, LocalEnvironment, TestingSource

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from millstream.common.errors import InvalidProgramError
+from millstream.connectors.rabbitmq.intake import Intake, Message
 from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig
-from millstream.datastream.connectors.rabbitmq_intake import Intake, Message
 
 
 class Queue:

@@ -16,10 +16,10 @@ from slices import CALLS, CLOCK, lengths_of_epochs, program, slowly, start_anew
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
+from millstream.connectors.files.source import FileSource, StreamFormat
 from millstream.datastream import AsyncDataStream, DataStream, OutputTag, StreamExecutionEnvironment
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.datastream.connectors.file_source import FileSource, StreamFormat
 from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import AsyncFunction, KeyedProcessFunction, RuntimeContext

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from millstream.common.errors import MillstreamError
+from millstream.connectors.table.lookup_cache import FullCache, PartialCache, Periodic, Timed
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.datastream.connectors.jdbc_url import connector
 from millstream.sql.columns.batch import Batch
@@ -26,7 +27,6 @@ from millstream.sql.types import DataTypes
 from millstream.table import EnvironmentSettings, PlanReference, StreamTableEnvironment
 from millstream.table.catalog import JdbcCatalog
 from millstream.table.connectors.jdbc_reading import parts_of
-from millstream.table.connectors.lookup_cache import FullCache, PartialCache, Periodic, Timed
 from millstream.testing import LocalEnvironment, ValuesTable
 from millstream.testing.databases import PostgresServer
 

@@ -74,7 +74,7 @@ from millstream.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
     from millstream.common.execution_config import ExecutionConfig
-    from millstream.datastream.connectors.spark_frames import EpochFunction
+    from millstream.connectors.spark.dataframes import EpochFunction
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
@@ -475,7 +475,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
 
         Columns are the fields of the stream's rows, so their type must be declared.
         """
-        from millstream.datastream.connectors.spark_frames import SparkFunctionSink
+        from millstream.connectors.spark.dataframes import SparkFunctionSink
 
         return self.sink_to(SparkFunctionSink(function, self._environment.get_configuration()))
 

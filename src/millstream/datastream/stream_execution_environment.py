@@ -40,13 +40,13 @@ from millstream.common.types import Row
 from millstream.common.unsupported import JAVA, missing_function
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.base import Source
+from millstream.connectors.files.source import FileSource
+from millstream.connectors.files.stream_format import StreamFormat
+from millstream.connectors.spark.source import SparkStreamSource, as_source
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
 from millstream.datastream.connectors.collection import CollectionSource
-from millstream.datastream.connectors.file_formats import StreamFormat
-from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.connectors.hybrid_source import HybridSource
-from millstream.datastream.connectors.spark_source import SparkStreamSource, as_source
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.launch_context import (
@@ -433,7 +433,7 @@ class StreamExecutionEnvironment:
             directory: where the files go. All workers must see it, and one who goes on from a checkpoint must find it
                 again; without it, it is a temporary one on this machine. Not in PyFlink.
         """
-        from millstream.datastream.connectors.spark_frames import SparkFrameSource
+        from millstream.connectors.spark.dataframes import SparkFrameSource
 
         return self.from_source(SparkFrameSource(frame, directory))
 

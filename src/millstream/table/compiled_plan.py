@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.connectors.table.registry import Connectors
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.connectors import TableContext, TableSink, TableSource
 from millstream.sql.errors import TableException
 from millstream.sql.plan.nodes import Planned
-from millstream.table.connectors.registry import Connectors
 
 if TYPE_CHECKING:
     from millstream.table.job_submission import Runner

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.unsupported import JAVA, missing_function
+from millstream.connectors.table.registry import Connectors
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.table_bridge import Bridge
@@ -26,7 +27,6 @@ from millstream.sql.types import DataType, RowType
 from millstream.table import catalog_objects
 from millstream.table.api_binder import ApiBinder
 from millstream.table.catalog import Catalog, CatalogDescriptor
-from millstream.table.connectors.registry import Connectors
 from millstream.table.datastream_bridge import Streams
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of

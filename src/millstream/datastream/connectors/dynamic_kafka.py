@@ -7,9 +7,9 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema
-from millstream.datastream.connectors.kafka_deserialization import KafkaRecordDeserializationSchema
-from millstream.datastream.connectors.kafka_offsets import KafkaOffsetsInitializer
-from millstream.datastream.connectors.kafka_source import KafkaSource, KafkaSourceBuilder
+from millstream.connectors.kafka.deserialization import KafkaRecordDeserializationSchema
+from millstream.connectors.kafka.offsets import KafkaOffsetsInitializer
+from millstream.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
     "DynamicKafkaSource",

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.unsupported import JAVA, missing_function, missing_names
 from millstream.connectors.base import CommitContext, Committer, DeliveryGuarantee, Sink, SinkWriter
-from millstream.datastream.connectors.elasticsearch_client import (
+from millstream.connectors.elasticsearch.client import (
     PASSING,
     Access,
     Client,
@@ -21,7 +21,7 @@ from millstream.datastream.connectors.elasticsearch_client import (
     bulk_body,
     reason,
 )
-from millstream.datastream.connectors.elasticsearch_documents import Action, ElasticsearchEmitter
+from millstream.connectors.elasticsearch.documents import Action, ElasticsearchEmitter
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 

@@ -1,27 +1,27 @@
 """Files, under PyFlink's names."""
 
-from millstream.datastream.connectors.buckets import BucketAssigner, BucketContext
-from millstream.datastream.connectors.bulk_files import BulkWriter, BulkWriterFactory
-from millstream.datastream.connectors.compaction import FileCompactor, FileCompactStrategy
-from millstream.datastream.connectors.file_formats import BulkFormat, StreamFormat
-from millstream.datastream.connectors.file_sink import (
-    BulkFormatBuilder,
-    FileSink,
-    RowFormatBuilder,
-    StreamingFileSink,
-)
-from millstream.datastream.connectors.file_source import (
-    FileEnumeratorProvider,
-    FileSource,
-    FileSourceBuilder,
-    FileSplitAssignerProvider,
-)
-from millstream.datastream.connectors.rolling import (
+from millstream.connectors.files.bucket_assigner import BucketAssigner, BucketContext
+from millstream.connectors.files.bulk_writer import BulkWriter, BulkWriterFactory
+from millstream.connectors.files.compaction import FileCompactor, FileCompactStrategy
+from millstream.connectors.files.rolling_policy import (
     DefaultRollingPolicy,
     OnCheckpointRollingPolicy,
     OutputFileConfig,
     RollingPolicy,
 )
+from millstream.connectors.files.sink import (
+    BulkFormatBuilder,
+    FileSink,
+    RowFormatBuilder,
+    StreamingFileSink,
+)
+from millstream.connectors.files.source import (
+    FileEnumeratorProvider,
+    FileSource,
+    FileSourceBuilder,
+    FileSplitAssignerProvider,
+)
+from millstream.connectors.files.stream_format import BulkFormat, StreamFormat
 
 __all__ = [
     "BucketAssigner",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema, SimpleStringSchema
-from millstream.datastream.connectors.arrivals import CAPACITY, ArrivalsSource, Inlet
+from millstream.connectors.push_source import CAPACITY, ArrivalsSource, Inlet
 
 if TYPE_CHECKING:
     from starlette.requests import Request

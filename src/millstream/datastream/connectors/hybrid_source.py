@@ -12,8 +12,8 @@ from millstream.common.tags import tagged
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.base import BadRecords, Dealt, Share, Source, SourceReader, SplitEnumerator
-from millstream.datastream.connectors.file_source import FileSource
-from millstream.datastream.connectors.spark_source import SparkStreamSource, as_source
+from millstream.connectors.files.source import FileSource
+from millstream.connectors.spark.source import SparkStreamSource, as_source
 
 __all__ = ["HybridSource", "HybridSourceBuilder"]
 

@@ -1,25 +1,25 @@
 """Kafka: sources and sinks under PyFlink's names."""
 
-from millstream.datastream.connectors.kafka_deserialization import KafkaRecord, KafkaRecordDeserializationSchema
-from millstream.datastream.connectors.kafka_offsets import (
-    KafkaOffsetResetStrategy,
-    KafkaOffsetsInitializer,
-    KafkaTopicPartition,
-)
-from millstream.datastream.connectors.kafka_old import (
+from millstream.connectors.kafka.deserialization import KafkaRecord, KafkaRecordDeserializationSchema
+from millstream.connectors.kafka.legacy import (
     FlinkKafkaConsumer,
     FlinkKafkaConsumerBase,
     FlinkKafkaProducer,
     FlinkKafkaProducerBase,
     Semantic,
 )
-from millstream.datastream.connectors.kafka_serialization import (
+from millstream.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
+from millstream.connectors.kafka.serialization import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
     KafkaTopicSelector,
 )
-from millstream.datastream.connectors.kafka_sink import KafkaSink, KafkaSinkBuilder
-from millstream.datastream.connectors.kafka_source import KafkaSource, KafkaSourceBuilder
+from millstream.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
+from millstream.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
     "FlinkKafkaConsumer",

@@ -7,9 +7,9 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
-from millstream.datastream.connectors.rabbitmq_client import TIMEOUT, Server
-from millstream.datastream.connectors.rabbitmq_sink import QueueSink
-from millstream.datastream.connectors.rabbitmq_source import QueueSource
+from millstream.connectors.rabbitmq.client import TIMEOUT, Server
+from millstream.connectors.rabbitmq.sink import QueueSink
+from millstream.connectors.rabbitmq.source import QueueSource
 
 __all__ = ["RMQConnectionConfig", "RMQSink", "RMQSource"]
 

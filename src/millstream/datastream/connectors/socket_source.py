@@ -7,7 +7,7 @@ import threading
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import SimpleStringSchema
-from millstream.datastream.connectors.arrivals import CAPACITY, ArrivalsSource, Inlet
+from millstream.connectors.push_source import CAPACITY, ArrivalsSource, Inlet
 
 __all__ = ["SocketTextSource"]
 

@@ -12,10 +12,10 @@ from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.io import InputFormat
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
 from millstream.connectors.base import BadRecord
-from millstream.datastream.connectors import file_formats
-from millstream.datastream.connectors.file_access import FileAccess, FoundFile
-from millstream.datastream.connectors.file_formats import BYTES_PER_RECORD, BulkFormat, Extent, FileShare
-from millstream.datastream.connectors.file_source import FileSource
+from millstream.connectors.files import stream_format as file_formats
+from millstream.connectors.files.access import FileAccess, FoundFile
+from millstream.connectors.files.source import FileSource
+from millstream.connectors.files.stream_format import BYTES_PER_RECORD, BulkFormat, Extent, FileShare
 from millstream.datastream.formats.avro_schema import AvroSchema, avro_library, check_record_schema
 from millstream.datastream.formats.avro_type import GenericRecordAvroTypeInfo
 from millstream.datastream.formats.avro_values import TAGGED, AvroMisfit, fitter, reader_schema

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
-from millstream.datastream.connectors.file_formats import FilePart, StreamFormat
+from millstream.connectors.files.stream_format import FilePart, StreamFormat
 from millstream.datastream.formats.arrow_files import ArrowWriter
 from millstream.datastream.formats.avro_arrow import IN_ARROW, AvroArrow
 from millstream.datastream.formats.avro_schema import AvroSchema, check_record_schema

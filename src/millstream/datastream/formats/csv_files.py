@@ -10,8 +10,8 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import BulkWriter, RowDataBulkWriterFactory
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.common.types import Row
-from millstream.datastream.connectors.file_access import FileAccess
-from millstream.datastream.connectors.file_formats import FilePart, StreamFormat
+from millstream.connectors.files.access import FileAccess
+from millstream.connectors.files.stream_format import FilePart, StreamFormat
 from millstream.datastream.formats.csv_cuts import can_be_cut, cut_behind_record
 from millstream.datastream.formats.csv_dialect import CsvError, UnclosedError, behind_line
 from millstream.datastream.formats.csv_rows import RowReader, RowWriter

@@ -11,8 +11,8 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.datastream.connectors.file_formats import FilePart, StreamFormat
-from millstream.datastream.connectors.lines import text_lines
+from millstream.connectors.files.line_reader import text_lines
+from millstream.connectors.files.stream_format import FilePart, StreamFormat
 from millstream.datastream.formats.json_schema import type_of_schema
 from millstream.datastream.formats.json_values import JsonError, reader_of, writer_of
 from millstream.datastream.formats.text_values import check_row_type

@@ -10,7 +10,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import BulkWriter, RowDataBulkWriterFactory
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.datastream.connectors.file_formats import BulkFormat
+from millstream.connectors.files.stream_format import BulkFormat
 from millstream.datastream.formats.arrow_files import row_writer
 from millstream.datastream.formats.arrow_types import arrow_schema, from_arrow
 from millstream.datastream.formats.avro_parquet import AvroParquetReaders, AvroParquetWriters

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from millstream.common.errors import MillstreamError
-from millstream.datastream.connectors.file_access import FileAccess, FoundFile
-from millstream.datastream.connectors.file_formats import Extent, FileFormat, FileShare
+from millstream.connectors.files.access import FileAccess, FoundFile
+from millstream.connectors.files.stream_format import Extent, FileFormat, FileShare
 
 
 class RowGroups(FileFormat):

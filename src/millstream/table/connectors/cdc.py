@@ -11,6 +11,7 @@ import numpy as np
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import Source
+from millstream.connectors.table.options import Options
 from millstream.datastream.connectors.cdc import MySqlSource, PostgresSource, StartupOptions
 from millstream.datastream.connectors.cdc.changes import (
     CREATE,
@@ -32,7 +33,6 @@ from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, UPSERTS
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType, DataTypes
 from millstream.table.connectors.jdbc_dialect import read_values
-from millstream.table.connectors.options import Options
 
 _TEXT = DataTypes.STRING().not_null()
 METADATA: Mapping[str, DataType] = {

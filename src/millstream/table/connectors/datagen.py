@@ -9,12 +9,12 @@ from typing import Any
 
 from millstream.common.spelling import did_you_mean
 from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator, split_interval
+from millstream.connectors.table.options import Options
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 from millstream.table.connectors.generators import Block, Generator, Sequenced, generator_of
-from millstream.table.connectors.options import Options
 
 # Rows are made in blocks whose values depend on nothing but the block's number: what is read again is the same.
 BLOCK = 1 << 15

@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import record
+from millstream.connectors.table.options import Options
 from millstream.sql import types as t
 from millstream.sql.errors import ValidationException
-from millstream.table.connectors.options import Options
 
 _LENGTH = 100
 _ELEMENTS = 3

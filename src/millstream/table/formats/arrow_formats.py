@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from millstream.common.errors import MillstreamError
 from millstream.common.serialization import BulkWriter
-from millstream.datastream.connectors.file_access import FileAccess, FoundFile
-from millstream.datastream.connectors.file_formats import BulkFormat, Extent, FileFormat, FileShare
+from millstream.connectors.files.access import FileAccess, FoundFile
+from millstream.connectors.files.stream_format import BulkFormat, Extent, FileFormat, FileShare
+from millstream.connectors.table.options import Options
 from millstream.datastream.formats.parquet_files import RowGroups
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
@@ -18,7 +19,6 @@ from millstream.sql.connectors import TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.sql.types import TimeType
-from millstream.table.connectors.options import Options
 from millstream.table.formats.comparisons import Comparison, may_pass
 from millstream.table.formats.contract import FileTableFormat
 

@@ -9,8 +9,9 @@ from typing import Any, BinaryIO
 
 from millstream.common.serialization import BulkWriter
 from millstream.common.types import Row
-from millstream.datastream.connectors.file_access import FileAccess, FoundFile
-from millstream.datastream.connectors.file_formats import BulkFormat, Extent, FileFormat, FileShare
+from millstream.connectors.files.access import FileAccess, FoundFile
+from millstream.connectors.files.stream_format import BulkFormat, Extent, FileFormat, FileShare
+from millstream.connectors.table.options import Options
 from millstream.datastream.formats.avro_files import AvroBulkWriters, AvroFormat
 from millstream.datastream.formats.avro_schema import AvroSchema
 from millstream.sql import types as t
@@ -18,7 +19,6 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
-from millstream.table.connectors.options import Options
 from millstream.table.formats.comparisons import Comparison
 from millstream.table.formats.contract import FileTableFormat
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from millstream.common.errors import MillstreamError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
+from millstream.connectors.table.options import Options
 from millstream.datastream.formats.avro_messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from millstream.datastream.formats.avro_registry import (
     ConfluentRegistryAvroDeserializationSchema,
@@ -24,7 +25,6 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.row_kinds import ALL_CHANGES
 from millstream.sql.schema import Field
 from millstream.sql.types import DataTypes
-from millstream.table.connectors.options import Options
 from millstream.table.formats.avro_format import as_records, avro_schema
 from millstream.table.formats.contract import Decoded, Malformed, MessageFormat
 

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from millstream.connectors.table.options import Options
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.errors import ValidationException
 from millstream.sql.row_kinds import ALL_CHANGES
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType, DataTypes
-from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import Decoded, Malformed, MessageFormat
 from millstream.table.formats.json_format import JsonFormat
 

@@ -9,13 +9,13 @@ from typing import Any, BinaryIO, ClassVar
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import record
 from millstream.common.serialization import BulkWriter
-from millstream.datastream.connectors.file_formats import FileFormat, FilePart, StreamFormat
+from millstream.connectors.files.stream_format import FileFormat, FilePart, StreamFormat
+from millstream.connectors.table.options import Options
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import TableStatistics
 from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType
-from millstream.table.connectors.options import Options
 from millstream.table.formats.comparisons import Comparison
 
 # What can be done about a row that is wrong.

@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.common.types import Row
-from millstream.datastream.connectors.file_access import FileAccess
-from millstream.datastream.connectors.file_formats import FileFormat, FilePart, StreamFormat
+from millstream.connectors.files.access import FileAccess
+from millstream.connectors.files.stream_format import FileFormat, FilePart, StreamFormat
+from millstream.connectors.table.options import Options
 from millstream.datastream.formats.csv_cuts import can_be_cut, cut_behind_record
 from millstream.datastream.formats.csv_dialect import CsvDialect, CsvError, UnclosedError
 from millstream.sql import types as t
@@ -17,7 +18,6 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
-from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import FIX, Decoded, Malformed, MessageFormat
 from millstream.table.formats.strict_texts import strict_parser
 from millstream.table.formats.texts import Decimals, plain_texts

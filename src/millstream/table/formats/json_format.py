@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.common.types import Row
+from millstream.connectors.table.options import Options
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
-from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import Decoded, Malformed, MessageFormat
 from millstream.table.formats.strict_texts import strict_parser
 from millstream.table.formats.texts import Decimals, plain_texts

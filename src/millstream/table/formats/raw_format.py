@@ -6,12 +6,12 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from millstream.connectors.table.options import Options
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
-from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import Decoded, Malformed, MessageFormat
 
 _PACKED: dict[type[t.DataType], str] = {

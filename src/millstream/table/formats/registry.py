@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 
 from millstream.common.spelling import did_you_mean
+from millstream.connectors.table.options import Options
 from millstream.sql.errors import ValidationException
-from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import MessageFormat, TableFormat
 
 _FORMATS = {

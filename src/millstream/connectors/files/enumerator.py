@@ -1,0 +1,201 @@
+"""Which files a FileSource reads, and how they are dealt out: on the driver.
+
+Splits are numbered in the order in which their files were found, and split n is read by subtask n modulo the
+parallelism, one split after another. A split ends; each has watermarks of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import deque
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.tags import tagged
+from millstream.connectors.base import Dealt, Share, SplitEnumerator, split_interval
+from millstream.connectors.files.access import FileAccess, FoundFile
+from millstream.connectors.files.stream_format import Extent, FileFormat, FileShare
+
+log = logging.getLogger("millstream")
+
+# Files that were found are remembered by so many bytes: two of a million share them once in 30 million.
+_DIGEST = 8
+_NUMBERS = re.compile(r"(\d+)", re.ASCII)
+
+
+@tagged("file-split")
+class FileSplit(NamedTuple):
+    """What is left to read of a split."""
+
+    path: str
+    at: int
+    end: int
+    size: int
+    density: float
+
+
+@tagged("file-position")
+class FilePosition(NamedTuple):
+    """How far the files were dealt out.
+
+    Attributes:
+        next_split: the number of the next split.
+        left: the splits that are not read to their end.
+        known: the digests of the files that were found, one behind the other.
+    """
+
+    next_split: int
+    left: dict[int, FileSplit]
+    known: bytes
+
+
+def check_paths(access: FileAccess, paths: tuple[str, ...]) -> None:
+    """Refuse paths at which there is nothing."""
+    for path in paths:
+        try:
+            next(access.find(path), None)
+        except FileNotFoundError:
+            raise InvalidProgramError(
+                f"FileSource: there is no file or directory {path}; the driver and all workers must see it."
+            ) from None
+
+
+class FileEnumerator(SplitEnumerator):
+    """Deals out stretches of files.
+
+    Args:
+        paths: files, or directories that are searched with all below them.
+        interval: how many seconds between two searches for new files; None: there is one only, at the start.
+        splits_files: whether a file may be read by several subtasks.
+    """
+
+    def __init__(
+        self,
+        access: FileAccess,
+        file_format: FileFormat,
+        paths: tuple[str, ...],
+        interval: float | None,
+        splits_files: bool,
+        parallelism: int,
+        restored: FilePosition | None,
+    ) -> None:
+        self._access = access
+        self._format = file_format
+        self._paths = paths
+        self._interval = interval
+        self._splits_files = splits_files
+        self._parallelism = parallelism
+        self._queues: list[deque[int]] = [deque() for _ in range(parallelism)]
+        self._left: dict[int, FileSplit] = {}
+        self._next_split = 0
+        self._known: set[bytes] = set()
+        self._packed: bytes | None = None
+        self._due = -math.inf
+        if restored is None:
+            check_paths(access, paths)
+        else:
+            self._go_on(restored)
+        if interval is None and restored is None:
+            self._search()
+
+    def _go_on(self, position: FilePosition) -> None:
+        self._next_split = position.next_split
+        self._left = dict(position.left)
+        known = position.known
+        self._known = {known[i : i + _DIGEST] for i in range(0, len(known), _DIGEST)}
+        for split in sorted(self._left):
+            self._queues[split % self._parallelism].append(split)
+
+    # --- finding files
+
+    def _search(self) -> None:
+        """Look for files that were not there before."""
+        try:
+            found = {_digest(file.path): file for path in self._paths for file in self._access.find(path)}
+        except OSError as e:
+            if self._interval is None:
+                raise
+            log.warning("FileSource: no look for new files this time: %s.", e)
+            return
+        new = [file for digest, file in found.items() if digest not in self._known]
+        if self._interval is not None and (new or len(found) < len(self._known)):
+            # What is gone from the directory need not be remembered: so the memory is bounded by what is there.
+            self._known = set(found)
+            self._packed = None
+        for file in sorted(new, key=self._order):
+            self._add(file)
+
+    def _order(self, file: FoundFile) -> tuple[float, list[str | int]]:
+        """A set of files is read by name, part-2 before part-10; files that come, in the order in which they came."""
+        parts: list[str | int] = [int(p) if i % 2 else p for i, p in enumerate(_NUMBERS.split(file.path))]
+        return (0.0 if self._interval is None else file.modified, parts)
+
+    def _add(self, file: FoundFile) -> None:
+        if not file.size:
+            return
+        extent = self._format.measure(self._access, file)
+        for start, end in split_interval(0, extent.units, self._parts(extent)):
+            if start < end:
+                self._left[self._next_split] = FileSplit(file.path, start, end, file.size, extent.density)
+                self._queues[self._next_split % self._parallelism].append(self._next_split)
+                self._next_split += 1
+
+    def _parts(self, extent: Extent) -> int:
+        if not self._splits_files:
+            return 1
+        even = -(-extent.units // self._parallelism)
+        return max(extent.units // min(max(even, extent.least), extent.most), 1)
+
+    # --- dealing out
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        if self._interval is not None and now >= self._due:
+            self._search()
+            self._due = now + self._interval
+        shares: dict[int, list[Share]] = {}
+        for subtask, queue in enumerate(self._queues):
+            if queue:
+                shares[subtask] = self._take(queue, budget)
+        return Dealt(shares, limited=bool(self._left))
+
+    def _take(self, queue: deque[int], budget: float) -> list[Share]:
+        """Take shares with about so many records from a subtask's splits."""
+        shares: list[Share] = []
+        while queue and budget > 0:
+            number = queue[0]
+            split = self._left[number]
+            to = min(split.at + max(int(budget / split.density), 1), split.end)
+            if to < split.end:
+                to = self._format.cut(self._access, split.path, split.at, to, split.end)
+            budget -= (to - split.at) * split.density
+            shares.append(FileShare(number, split.path, split.at, to, split.size, to == split.end))
+            if to == split.end:
+                queue.popleft()
+                del self._left[number]
+            else:
+                self._left[number] = split._replace(at=to)
+        return shares
+
+    def is_finished(self) -> bool:
+        return self._interval is None and not self._left
+
+    def next_poll(self, now: float) -> float:
+        return now if self._left else max(self._due, now)
+
+    def snapshot(self) -> FilePosition:
+        if self._packed is None:
+            self._packed = b"".join(sorted(self._known))
+        return FilePosition(self._next_split, dict(self._left), self._packed)
+
+
+def _digest(path: str) -> bytes:
+    return blake2b(path.encode(errors="surrogateescape"), digest_size=_DIGEST).digest()
+
+
+def position_of(snapshot: Any) -> FilePosition | None:
+    """Return the position in a snapshot; None when there is none."""
+    assert snapshot is None or isinstance(snapshot, FilePosition)
+    return snapshot

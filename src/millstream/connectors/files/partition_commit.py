@@ -1,0 +1,271 @@
+"""When a partition of files is complete, and how others are told: `sink.partition-commit.*`.
+
+A partition is complete when its time has passed by the watermark, or when a time has passed since its first file. Then
+a file such as `_SUCCESS` is put into its directory, or a class of the user's is called. What waits is named by every
+checkpoint; a savepoint names no output, so there it is written beside the partitions.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from importlib import import_module
+from typing import Any
+from urllib.parse import unquote
+from zoneinfo import ZoneInfo
+
+from millstream.common.fast_dataclass import record
+from millstream.common.tags import tagged
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.connectors.files.part_files import StagedParts
+from millstream.connectors.table.options import Options
+from millstream.operators.sink import CommitContext, Committer
+from millstream.runtime_services import wall_clock
+from millstream.sql.errors import ValidationException
+from millstream.sql.functions.date_patterns import BadDatePattern, parser
+
+_COMMIT, _TIME = "sink.partition-commit.", "partition.time-extractor."
+PARTITION_COMMIT_OPTIONS = frozenset(
+    [
+        f"{_COMMIT}trigger",
+        f"{_COMMIT}delay",
+        f"{_COMMIT}watermark-time-zone",
+        f"{_COMMIT}policy.kind",
+        f"{_COMMIT}policy.class",
+        f"{_COMMIT}success-file.name",
+        f"{_TIME}kind",
+        f"{_TIME}timestamp-pattern",
+        f"{_TIME}timestamp-formatter",
+    ]
+)
+_PATTERNS = ("yyyy-M-d H:m:s", "yyyy-M-d")
+
+
+@record(frozen=True)
+class Partition:
+    """A partition that is complete.
+
+    Attributes:
+        path: its directory.
+        values: of the partition's columns, by name, as text.
+    """
+
+    path: str
+    values: dict[str, str]
+
+
+@tagged("staged-partitions")
+@record(frozen=True)
+class Staged:
+    """What a writer hands to the committer.
+
+    Attributes:
+        parts: its files; None for none.
+        watermark: how far event time has come in its subtask.
+        subtasks: how many there are.
+        since: partitions that wait, by the name of their directory, with the time of their first file.
+    """
+
+    parts: StagedParts | None
+    watermark: int
+    subtasks: int
+    since: dict[str, int] = field(default_factory=dict)
+
+
+@record(frozen=True)
+class PartitionCommits:
+    """When partitions are complete, and what is done then."""
+
+    by_event_time: bool
+    delay: int
+    zone: str
+    pattern: str | None
+    formatter: str | None
+    policies: tuple[Callable[[Partition], None], ...]
+    batch: bool
+
+    def is_complete(self, partition: Partition, since: int, now: int, watermark: int) -> bool:
+        """Tell whether a partition is complete whose first file is of a time."""
+        if watermark >= MAX_WATERMARK:
+            return True
+        if not self.by_event_time:
+            return self.delay == 0 or now > since + self.delay
+        return watermark > self.time_of(partition) + self.delay
+
+    def time_of(self, partition: Partition) -> int:
+        """Return the time that a partition's values say, in milliseconds."""
+        text = self.pattern or next(iter(partition.values.values()))
+        for name, value in partition.values.items():
+            text = text.replace(f"${name}", value)
+        for pattern in [self.formatter] if self.formatter else _PATTERNS:
+            found = parser(pattern)(text)
+            if found is not None:
+                local = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=found[0])
+                return int(local.replace(tzinfo=ZoneInfo(self.zone)).timestamp() * 1000)
+        shown = self.formatter or " or ".join(_PATTERNS)
+        raise ValidationException(
+            f"The partition {partition.path} has no time: {text!r} is not written as {shown}. Say how its columns make "
+            f"one with '{_TIME}timestamp-pattern', such as '$day $hour:00:00'."
+        )
+
+
+class SuccessFile:
+    """Puts an empty file into a partition."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, partition: Partition) -> None:
+        with open(os.path.join(partition.path, self._name), "wb"):
+            pass
+
+
+class _Custom:
+    """Calls `commit(partition)` of a class of the user's."""
+
+    def __init__(self, path: str) -> None:
+        module, _, name = path.replace(":", ".").rpartition(".")
+        try:
+            self._commit: Callable[[Partition], None] = getattr(import_module(module), name)().commit
+        except (ImportError, AttributeError, ValueError, TypeError) as e:
+            raise ValidationException(
+                f"'{_COMMIT}policy.class' = '{path}': this must be a class in Python with commit(partition), written "
+                f"as module.Class ({e})."
+            ) from None
+
+    def __call__(self, partition: Partition) -> None:
+        self._commit(partition)
+
+
+def partition_commits(options: Options, partition: Sequence[str], batch: bool) -> PartitionCommits | None:
+    """Return when partitions of a table are complete; None where nobody wants to know."""
+    kinds = [k.strip() for k in options.text(f"{_COMMIT}policy.kind", "").split(",") if k.strip()]
+    if options.text(f"{_TIME}kind", "default") != "default":
+        raise ValidationException(
+            f"'{_TIME}kind' must be 'default': a class in Java cannot be used; say how the partition's columns make a "
+            f"time with '{_TIME}timestamp-pattern'."
+        )
+    zone = options.text(f"{_COMMIT}watermark-time-zone", "UTC")
+    commits = PartitionCommits(
+        options.one_of(f"{_COMMIT}trigger", "process-time", {"process-time": False, "partition-time": True}),
+        options.duration(f"{_COMMIT}delay", 0),
+        zone,
+        options.text(f"{_TIME}timestamp-pattern", "") or None,
+        options.text(f"{_TIME}timestamp-formatter", "") or None,
+        tuple(_policy(kind, options) for kind in kinds),
+        batch,
+    )
+    try:
+        parser(commits.formatter or _PATTERNS[0])
+    except BadDatePattern as e:
+        raise ValidationException(f"'{_TIME}timestamp-formatter' = '{commits.formatter}': {e}.") from None
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        raise ValidationException(f"'{_COMMIT}watermark-time-zone': there is no time zone {zone!r}.") from None
+    return commits if kinds and partition else None
+
+
+def _policy(kind: str, options: Options) -> Callable[[Partition], None]:
+    if kind == "success-file":
+        return SuccessFile(options.text(f"{_COMMIT}success-file.name", "_SUCCESS"))
+    if kind == "custom":
+        return _Custom(options.text(f"{_COMMIT}policy.class", ""))
+    if kind == "metastore":
+        raise ValidationException(
+            "Can not configure a 'metastore' partition commit policy for a file system table. You can only configure "
+            "'metastore' partition commit policy for a hive table."
+        )
+    raise ValidationException(f"Unsupported policy: {kind}. Supported are success-file and custom.")
+
+
+class PartitionCommitter(Committer):
+    """Commits files, and then the partitions that are complete."""
+
+    def __init__(
+        self,
+        inner: Committer,
+        base: str,
+        commits: PartitionCommits,
+        context: CommitContext,
+        clock: Callable[[], int] = wall_clock,
+    ) -> None:
+        self._inner = inner
+        self._base = base
+        self._commits = commits
+        self._clock = clock
+        self._kept = os.path.join(base, f".partitions-{context.operator_id}")
+        self._since: dict[str, int] = {}
+        self._watermarks: dict[int, int] = {}
+        self._subtasks = 0
+
+    def commit(self, committables: list[tuple[int, Staged]]) -> None:
+        self._inner.commit(_parts(committables))
+        self._take(committables)
+        if not self._commits.batch:
+            self._settle(self._watermark())
+
+    def _take(self, committables: Iterable[tuple[int, Staged]]) -> None:
+        now = self._clock()
+        for subtask, staged in committables:
+            self._since.update(staged.since)
+            for part in staged.parts.files if staged.parts is not None else ():
+                self._since.setdefault(os.path.relpath(os.path.dirname(part.final), self._base), now)
+            if staged.subtasks:
+                self._subtasks = staged.subtasks
+                self._watermarks[subtask] = max(self._watermarks.get(subtask, MIN_WATERMARK), staged.watermark)
+
+    def _watermark(self) -> int:
+        """Return how far event time has come in all subtasks."""
+        known = [self._watermarks.get(i, MIN_WATERMARK) for i in range(self._subtasks)]
+        return min(known, default=MIN_WATERMARK)
+
+    def _settle(self, watermark: int) -> None:
+        now = self._clock()
+        for name, since in list(self._since.items()):
+            partition = Partition(os.path.join(self._base, name), _values(name))
+            if self._commits.is_complete(partition, since, now, watermark):
+                for policy in self._commits.policies:
+                    policy(partition)
+                del self._since[name]
+
+    def waiting(self) -> list[tuple[int, Staged]]:
+        found = [(i, Staged(parts, MIN_WATERMARK, 0)) for i, parts in self._inner.waiting()]
+        return [*found, (0, Staged(None, MIN_WATERMARK, 0, dict(self._since)))] if self._since else found
+
+    @property
+    def wants_checkpoints(self) -> bool:
+        return self._inner.wants_checkpoints or (bool(self._since) and not self._commits.by_event_time)
+
+    def recover(self, committables: list[tuple[int, Staged]], former_job_id: str) -> None:
+        self._since.clear()
+        self._watermarks.clear()
+        self._inner.recover(_parts(committables), former_job_id)
+        if os.path.exists(self._kept):
+            with open(self._kept) as file:
+                self._since.update(json.load(file))
+            os.unlink(self._kept)
+        self._take(committables)
+
+    def finish(self) -> None:
+        self._inner.finish()
+        self._settle(MAX_WATERMARK if self._commits.batch else self._watermark())
+        if self._since:
+            os.makedirs(self._base, exist_ok=True)
+            with open(self._kept, "w") as file:
+                json.dump(self._since, file)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _parts(committables: Iterable[tuple[int, Staged]]) -> list[tuple[int, Any]]:
+    return [(subtask, staged.parts) for subtask, staged in committables if staged.parts is not None]
+
+
+def _values(name: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in name.split("/"))
+    return {unquote(column): unquote(value) for column, _, value in pairs}
