@@ -21,7 +21,7 @@ import psycopg
 from millstream.common import Configuration, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.cdc import PostgresSource, RowDeserializationSchema, StartupOptions
-from millstream.testing.databases import PostgresServer
+from millstream.testing.servers.databases import PostgresServer
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, name text, n numeric, at timestamptz DEFAULT now())"
 INSERT = "INSERT INTO t (id, name, n) SELECT g, 'name ' || g, g * 1.5 FROM generate_series(%s::int, %s::int) g"

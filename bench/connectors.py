@@ -42,7 +42,7 @@ from millstream.datastream.connectors.kafka import (
 )
 from millstream.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from millstream.datastream.formats.parquet import ParquetColumnarRowInputFormat
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.kafka import KafkaBroker
 
 # What is to be reached: of what, and at least.
 GOALS = {

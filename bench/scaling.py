@@ -117,7 +117,7 @@ def _memory_mb() -> dict[str, float]:
 
 def with_executors(executors: int, records: int) -> dict[str, float]:
     """Run a keyed reduce on a cluster of so many workers, each with one core."""
-    from millstream.testing.spark_cluster import SparkCluster
+    from tests.support.spark_cluster import SparkCluster
 
     with tempfile.TemporaryDirectory() as shared, SparkCluster(executors, shared=shared) as cluster:
         settings = json.dumps(cluster.settings())

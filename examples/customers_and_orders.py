@@ -25,8 +25,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import StreamTableEnvironment, TableResult
-from millstream.testing.databases import PostgresServer
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.databases import PostgresServer
+from millstream.testing.servers.kafka import KafkaBroker
 
 
 def start(t_env: StreamTableEnvironment, kafka: str, postgres: dict[str, str], topics: str = "shop") -> TableResult:

@@ -23,7 +23,7 @@ from typing import Any
 import cdc_replica
 import psycopg
 
-from millstream.testing.databases import MariaDbServer, PostgresServer
+from millstream.testing.servers.databases import MariaDbServer, PostgresServer
 
 # Of columns that are not of a key; then every row is changed, for the log does not tell what becomes of the others.
 ALTERS = [

@@ -20,7 +20,7 @@ from millstream.datastream.connectors.cdc import (
     PostgresSourceBuilder,
 )
 from millstream.testing import LocalEnvironment
-from millstream.testing.databases import MariaDbServer, PostgresServer
+from millstream.testing.servers.databases import MariaDbServer, PostgresServer
 
 NONE = WatermarkStrategy.no_watermarks()
 Builder = PostgresSourceBuilder | MySqlSourceBuilder

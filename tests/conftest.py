@@ -18,10 +18,10 @@ from millstream.common import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.spark.session import stop_context
-from millstream.testing.databases import MariaDbServer, PostgresServer, RedisServer
-from millstream.testing.kafka import KafkaBroker
-from millstream.testing.rabbitmq import RabbitMqServer
-from millstream.testing.search import ElasticsearchServer, OpenSearchServer
+from millstream.testing.servers.databases import MariaDbServer, PostgresServer, RedisServer
+from millstream.testing.servers.kafka import KafkaBroker
+from millstream.testing.servers.rabbitmq import RabbitMqServer
+from millstream.testing.servers.search import ElasticsearchServer, OpenSearchServer
 
 # PyFlink's tests have a runner of their own.
 collect_ignore = ["pyflink/suite"]

@@ -30,8 +30,8 @@ from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import StreamTableEnvironment
 from millstream.testing import LocalEnvironment
-from millstream.testing.databases import PostgresServer
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.databases import PostgresServer
+from millstream.testing.servers.kafka import KafkaBroker
 
 TOPICS = "killed"
 CITIES = ["Berlin", "Paris", "Rome", "Oslo"]

@@ -32,7 +32,7 @@ from tests.faults.cases import (
     run_with_kafka,
 )
 
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.kafka import KafkaBroker
 
 
 def main() -> int:

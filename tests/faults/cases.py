@@ -19,7 +19,7 @@ from tests.helpers import wait_until
 
 from millstream.common import Configuration
 from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, SETTING, TASK_POINTS, TRANSACTION_POINTS
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.kafka import KafkaBroker
 
 ROOT = Path(__file__).resolve().parents[2]
 KILL_BROKER = "kill-broker"

@@ -27,7 +27,7 @@ from millstream.datastream.connectors.kafka import (
     KafkaSink,
     KafkaSource,
 )
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.kafka import KafkaBroker
 
 NAME = "kafka survivor"
 RECORDS, RATE, EPOCH = 2400, 800, 100

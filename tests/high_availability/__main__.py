@@ -22,8 +22,8 @@ from ha_runs import Managers, managers, quick, wanted, written
 from kafka_reader import read_committed
 from kubernetes_api import lease_server
 
-from millstream.testing.kafka import KafkaBroker
-from millstream.testing.zookeeper import ZooKeeperServer
+from millstream.testing.servers.kafka import KafkaBroker
+from millstream.testing.servers.zookeeper import ZooKeeperServer
 
 from .proxy import Proxy
 

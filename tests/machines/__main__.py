@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 from tests.machines.storm import Storm
-
-from millstream.testing.spark_cluster import SparkCluster, can_separate
+from tests.support.spark_cluster import SparkCluster, can_separate
 
 FAULTS = ["kill-executor", "kill", "freeze", "cut-off", "part-from-driver", "part", "add"]
 # Those that take networks of the workers' own.

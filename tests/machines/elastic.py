@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.job import found, make_database
+from tests.support.spark_cluster import SparkCluster
 
 from millstream.common import Configuration, Duration, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
@@ -30,7 +31,6 @@ from millstream.datastream.connectors.file_system import FileSource, StreamForma
 from millstream.datastream.connectors.sql import SqlSink
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
-from millstream.testing.spark_cluster import SparkCluster
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = 7

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults import job
-
-from millstream.testing.spark_cluster import SparkCluster, Worker
+from tests.support.spark_cluster import SparkCluster, Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 # So that it is noticed soon that a machine is silent.

@@ -13,8 +13,8 @@ from millstream.common import Types, WatermarkStrategy
 from millstream.datastream.connectors.base import BadRecords
 from millstream.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
 from millstream.datastream.formats.change_json import DebeziumJsonDeserializationSchema
-from millstream.testing.databases import PostgresServer
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.databases import PostgresServer
+from millstream.testing.servers.kafka import KafkaBroker
 
 
 def test_the_replica_is_the_original_though_workers_are_killed(

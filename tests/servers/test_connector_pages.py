@@ -20,10 +20,10 @@ from kafka_reader import read_committed
 
 from millstream.common import Configuration, JobClient
 from millstream.testing import LocalEnvironment
-from millstream.testing.databases import MariaDbServer, PostgresServer, RedisServer
-from millstream.testing.kafka import KafkaBroker
-from millstream.testing.rabbitmq import RabbitMqServer
-from millstream.testing.search import ElasticsearchServer, OpenSearchServer
+from millstream.testing.servers.databases import MariaDbServer, PostgresServer, RedisServer
+from millstream.testing.servers.kafka import KafkaBroker
+from millstream.testing.servers.rabbitmq import RabbitMqServer
+from millstream.testing.servers.search import ElasticsearchServer, OpenSearchServer
 
 DOCS = Path(__file__).parents[2] / "docs"
 SECONDS = 60.0

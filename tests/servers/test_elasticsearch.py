@@ -28,7 +28,7 @@ from millstream.datastream.connectors.elasticsearch import (
     FlushBackoffType,
 )
 from millstream.testing import LocalEnvironment
-from millstream.testing.search import ElasticsearchServer, OpenSearchServer
+from millstream.testing.servers.search import ElasticsearchServer, OpenSearchServer
 
 Server = ElasticsearchServer | OpenSearchServer
 _names = itertools.count()

@@ -51,7 +51,7 @@ from millstream.datastream.formats.avro import (
 )
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from millstream.testing import LocalEnvironment
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.kafka import KafkaBroker
 
 _names = itertools.count()
 NONE = WatermarkStrategy.no_watermarks()

@@ -21,7 +21,7 @@ from millstream.datastream.connectors.base import BadRecords
 from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.testing import CollectSink, LocalEnvironment
-from millstream.testing.rabbitmq import RabbitMqServer
+from millstream.testing.servers.rabbitmq import RabbitMqServer
 
 _names = itertools.count()
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -10,11 +10,11 @@ import psutil
 import pytest
 from tests.helpers import wait_until
 
-from millstream.testing.databases import RedisServer
+from millstream.testing.servers.databases import RedisServer
 
 _PROGRAM = """
 import signal
-from millstream.testing.databases import RedisServer
+from millstream.testing.servers.databases import RedisServer
 server = RedisServer()
 server.start()
 print(server.port, flush=True)

@@ -11,7 +11,7 @@ from cdc_shop import MariaDbShop
 from conftest import Env
 
 from millstream.table import StreamTableEnvironment
-from millstream.testing.databases import MariaDbServer, PostgresServer
+from millstream.testing.servers.databases import MariaDbServer, PostgresServer
 
 pytestmark = pytest.mark.spark
 

@@ -19,8 +19,8 @@ from millstream.connectors.kafka.table_writer import KafkaPartitioner
 from millstream.sql.errors import TableException, ValidationException
 from millstream.table import EnvironmentSettings, StreamTableEnvironment
 from millstream.testing import LocalEnvironment
-from millstream.testing.databases import PostgresServer
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.databases import PostgresServer
+from millstream.testing.servers.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
 

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.sql.order import check
 from tests.sql.order_servers import places
 
-from millstream.testing.databases import PostgresServer
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.databases import PostgresServer
+from millstream.testing.servers.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

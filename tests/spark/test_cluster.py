@@ -14,8 +14,7 @@ import pytest
 from object_store import BUCKET, object_store
 from tests.machines.elastic import ADAPTIVE, Elastic
 from tests.machines.storm import Storm
-
-from millstream.testing.spark_cluster import SparkCluster, can_separate
+from tests.support.spark_cluster import SparkCluster, can_separate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

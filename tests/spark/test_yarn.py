@@ -14,8 +14,7 @@ import pytest
 from ha_runs import PROGRAM as HA_PROGRAM
 from ha_runs import Managers, quick, wanted, written
 from helpers import wait_until
-
-from millstream.testing.yarn_cluster import YarnCluster
+from tests.support.yarn_cluster import YarnCluster
 
 pytestmark = [
     pytest.mark.spark,

@@ -35,8 +35,8 @@ from tests.sql.order import (
 )
 
 from millstream.common import RowKind
-from millstream.testing.databases import PostgresServer
-from millstream.testing.kafka import KafkaBroker
+from millstream.testing.servers.databases import PostgresServer
+from millstream.testing.servers.kafka import KafkaBroker
 
 SOURCES = ("upsert-kafka", "kafka")
 SINKS = ("upsert-kafka", "kafka", "postgres")

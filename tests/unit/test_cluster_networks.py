@@ -8,14 +8,13 @@ import sys
 import psutil
 import pytest
 from tests.helpers import wait_until
-
-from millstream.testing.spark_cluster import Network, can_separate
+from tests.support.spark_cluster import Network, can_separate
 
 pytestmark = pytest.mark.skipif(not can_separate(), reason="making networks takes root, and iproute2")
 
 _LEAVE = """
 import os, subprocess
-from millstream.testing.spark_cluster import Network
+from tests.support.spark_cluster import Network
 network = Network.free()
 network.make()
 network.add(1)

@@ -25,7 +25,7 @@ from millstream.datastream.connectors.lookup import CachedLookup, TtlCache
 from millstream.datastream.connectors.redis import RedisLookup, RedisSink
 from millstream.datastream.connectors.sql_errors import is_lost_connection, is_lost_race, is_mistake
 from millstream.testing import LocalEnvironment
-from millstream.testing.databases import RedisServer
+from millstream.testing.servers.databases import RedisServer
 
 NONE = WatermarkStrategy.no_watermarks()
 Run = Callable[[str], None]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.spark_cluster import Network, can_separate
 
 from millstream.exchange.connection import Link
 from millstream.exchange.credentials import Credentials
@@ -16,7 +17,6 @@ from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.handshake import Side
 from millstream.exchange.keepalive import ask_for_signs, is_silent
 from millstream.exchange.poller import Poller
-from millstream.testing.spark_cluster import Network, can_separate
 
 SECONDS = 1.0
 # On another machine: whoever calls is listened to, and gets no word.

@@ -32,7 +32,7 @@ def cells_of(kind: str, tmp_path: Path) -> Iterator[Cells]:
     if kind == "zookeeper":
         pytest.importorskip("kazoo")
         from millstream.leader.zookeeper import ZooKeeperCells
-        from millstream.testing.zookeeper import ZooKeeperServer
+        from millstream.testing.servers.zookeeper import ZooKeeperServer
 
         with ZooKeeperServer() as zookeeper:
             found = ZooKeeperCells(zookeeper.quorum, "/millstream/test", 10.0)

@@ -24,7 +24,7 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
 )
 from millstream.datastream.connectors.cdc.mysql_places import place_of
-from millstream.testing.databases import MariaDbServer, PostgresServer
+from millstream.testing.servers.databases import MariaDbServer, PostgresServer
 
 
 @pytest.fixture

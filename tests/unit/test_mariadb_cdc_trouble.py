@@ -19,7 +19,7 @@ from millstream.datastream.connectors.cdc import (
     mysql_chunks,
 )
 from millstream.datastream.connectors.cdc.mysql_catalog import compare, find_table
-from millstream.testing.databases import MariaDbServer
+from millstream.testing.servers.databases import MariaDbServer
 
 JSON = JsonDebeziumDeserializationSchema()
 SNAPSHOT = StartupOptions.snapshot()

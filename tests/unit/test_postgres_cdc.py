@@ -27,7 +27,7 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
 )
 from millstream.testing import LocalEnvironment
-from millstream.testing.databases import PostgresServer
+from millstream.testing.servers.databases import PostgresServer
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from millstream.datastream.connectors.cdc import (
     postgres_chunks,
 )
 from millstream.datastream.connectors.cdc.postgres_catalog import find_columns, find_tables
-from millstream.testing.databases import PostgresServer
+from millstream.testing.servers.databases import PostgresServer
 
 UPSERT = RowDeserializationSchema(changelog_mode="upsert")
 SNAPSHOT = StartupOptions.snapshot()

@@ -18,7 +18,7 @@ from millstream.common.errors import MillstreamError
 from millstream.sql.errors import ValidationException
 from millstream.table import StreamTableEnvironment
 from millstream.testing import LocalEnvironment
-from millstream.testing.databases import MariaDbServer, PostgresServer
+from millstream.testing.servers.databases import MariaDbServer, PostgresServer
 
 COLUMNS = "id INT, item STRING, price DECIMAL(8, 2), PRIMARY KEY (id) NOT ENFORCED"
 

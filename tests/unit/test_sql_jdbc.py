@@ -28,7 +28,7 @@ from millstream.table import EnvironmentSettings, PlanReference, StreamTableEnvi
 from millstream.table.catalog import JdbcCatalog
 from millstream.table.connectors.jdbc_reading import parts_of
 from millstream.testing import LocalEnvironment, ValuesTable
-from millstream.testing.databases import PostgresServer
+from millstream.testing.servers.databases import PostgresServer
 
 PARTITION = [f"scan.partition.{o}" for o in ("column", "num", "lower-bound", "upper-bound")]
 Run = Callable[..., list[Any]]

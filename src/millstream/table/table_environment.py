@@ -31,7 +31,6 @@ from millstream.table.datastream_bridge import Streams
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
 from millstream.table.from_elements import batch_of, from_frame, row_type_of, scan_of
-from millstream.table.function_loading import as_function, loaded_function
 from millstream.table.job_submission import Runner, refuse_unknown
 from millstream.table.model_descriptor import ModelDescriptor
 from millstream.table.module import Module, ModuleEntry
@@ -45,6 +44,7 @@ from millstream.table.table_result import OkResult, RowsResult, TableResult, Tex
 from millstream.table.texts import read_path
 from millstream.table.to_pandas import arrow_table, as_pandas
 from millstream.table.udf import UserDefinedFunctionWrapper
+from millstream.table.udf_runtime.function_loading import as_function, loaded_function
 from millstream.table.verification import verifier
 
 if TYPE_CHECKING:

@@ -231,7 +231,7 @@ class UserDefinedFunctionWrapper:
 
     def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
         """Return what is called with columns, in a subtask: the function has been opened."""
-        from millstream.table.async_calls import opened_scalar
+        from millstream.table.udf_runtime.async_calls import opened_scalar
 
         return opened_scalar(self, types, result, context)
 
@@ -273,7 +273,7 @@ class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
 
     def opened(self, name: str, types: Sequence[DataType], result: Any, context: Any) -> Any:
         """Return what is called with columns, in a subtask; `result` has the types of its rows."""
-        from millstream.table.user_calls import TableCall
+        from millstream.table.udf_runtime.user_calls import TableCall
 
         return TableCall(self, types, list(result), context)
 
@@ -306,7 +306,7 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
 
     def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
         """Return what is called with accumulators, in a subtask: the function has been opened."""
-        from millstream.table.user_aggregates import opened_aggregate
+        from millstream.table.udf_runtime.user_aggregates import opened_aggregate
 
         return opened_aggregate(self, types, result, context)
 

@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from millstream.testing.clock import ManualClock
     from millstream.testing.collect_sink import CollectSink
     from millstream.testing.failing_sink import FailingSink
-    from millstream.testing.harness import HarnessSettings, HarnessSnapshot, Record, StreamHarness
-    from millstream.testing.harnesses import (
+    from millstream.testing.inspection import TimerView
+    from millstream.testing.local_environment import LocalEnvironment
+    from millstream.testing.local_job import LocalJob, run_locally
+    from millstream.testing.operator_harnesses import (
         BroadcastHarness,
         KeyedBroadcastHarness,
         KeyedOneInputHarness,
@@ -19,10 +21,8 @@ if TYPE_CHECKING:
         TwoInputHarness,
         WindowHarness,
     )
-    from millstream.testing.inspection import TimerView
-    from millstream.testing.local_environment import LocalEnvironment
-    from millstream.testing.local_job import LocalJob, run_locally
     from millstream.testing.savepoints import save_checkpoint, save_savepoint, start_from
+    from millstream.testing.stream_harness import HarnessSettings, HarnessSnapshot, Record, StreamHarness
     from millstream.testing.testing_source import ABORT, KILL, TestingSource
     from millstream.testing.values_table import ValuesTable
     from millstream.testing.watermarks import per_element_watermarks

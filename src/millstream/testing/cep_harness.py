@@ -14,7 +14,7 @@ from millstream.cep.trace import Ended, Tracer
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.data_stream import DataStream
 from millstream.operators.functions.output_tag import OutputTag
-from millstream.testing.harness import HarnessSettings, StreamHarness
+from millstream.testing.stream_harness import HarnessSettings, StreamHarness
 
 
 class _Matches(PatternProcessFunction):

@@ -16,7 +16,7 @@ from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType, RowType
 from millstream.table.udf import UserDefinedAggregateFunctionWrapper
-from millstream.table.user_calls import UserCallable, result_column
+from millstream.table.udf_runtime.user_calls import UserCallable, result_column
 
 # What is the same whoever holds it.
 _PLAIN = (int, float, str, bytes, bool, type(None))

@@ -16,7 +16,7 @@ from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType
 from millstream.table.udf import UserDefinedAsyncScalarFunctionWrapper, UserDefinedFunctionWrapper
-from millstream.table.user_calls import PandasCall, ScalarCall, result_column
+from millstream.table.udf_runtime.user_calls import PandasCall, ScalarCall, result_column
 
 _KEYS = "table.exec.async-scalar."
 _CAPACITY, _TIMEOUT, _DELAY = f"{_KEYS}max-concurrent-operations", f"{_KEYS}timeout", f"{_KEYS}retry-delay"

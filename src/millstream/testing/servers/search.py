@@ -14,7 +14,7 @@ from typing import Any
 from millstream.common.errors import MillstreamError
 from millstream.spark.jars import fetch_archive
 from millstream.spark.java import find_java
-from millstream.testing.databases import LocalServer
+from millstream.testing.servers.databases import LocalServer
 
 __all__ = ["ElasticsearchServer", "OpenSearchServer"]
 

@@ -8,7 +8,7 @@ import socket
 
 from millstream.spark.gateway import spark_home
 from millstream.spark.java import find_java
-from millstream.testing.databases import LocalServer
+from millstream.testing.servers.databases import LocalServer
 
 __all__ = ["ZooKeeperServer"]
 
@@ -17,7 +17,7 @@ class ZooKeeperServer(LocalServer):
     """ZooKeeper, one server.
 
     Example:
-        >>> from millstream.testing.zookeeper import ZooKeeperServer
+        >>> from millstream.testing.servers.zookeeper import ZooKeeperServer
         >>> with ZooKeeperServer() as server:  # doctest: +SKIP
         ...     server.quorum
         '127.0.0.1:34567'

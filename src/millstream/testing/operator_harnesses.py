@@ -11,7 +11,7 @@ from millstream.datastream.data_stream import DataStream
 from millstream.datastream.window import Evictor, Trigger, WindowAssigner
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.state.descriptors import MapStateDescriptor
-from millstream.testing.harness import HarnessSettings, StreamHarness
+from millstream.testing.stream_harness import HarnessSettings, StreamHarness
 
 # What a function's methods say about the operation it is for.
 _ONE_INPUT = {

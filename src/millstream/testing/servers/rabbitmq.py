@@ -8,7 +8,7 @@ import subprocess
 import time
 from typing import Any
 
-from millstream.testing.databases import LocalServer, free_port
+from millstream.testing.servers.databases import LocalServer, free_port
 
 __all__ = ["RabbitMqServer"]
 
