@@ -22,7 +22,7 @@ _DEEPEST = 100
 _MOST_LINES = 10_000
 _PACKAGE = os.path.dirname(__file__) + os.sep
 # Where a slot's work begins; what is around it is the same in every stack.
-_OUTERMOST = os.path.join("operators", "slot_runner.py")
+_OUTERMOST = os.path.join("operators", "runtime", "slot_runner.py")
 
 
 class StackSampler:

@@ -13,7 +13,7 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import KeyedProcessFunction, ProcessFunction
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.jobmaster.local import LocalSlots
-from millstream.operators.codegen.code_writer import code_writer as codegen
+from millstream.operators.codegen import code_writer as codegen
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.testing import CollectSink, StreamHarness
 from millstream.testing.local_job import LocalJob
