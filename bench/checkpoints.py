@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.testing import CollectSink
 
@@ -43,12 +43,12 @@ class Fed(Source, SplitEnumerator, SourceReader):
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return self
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         if not self.ranges:
-            return Dealt({})
+            return SplitAssignment({})
         start, end = self.ranges.pop(0)
         middle = (start + end) // 2
-        return Dealt({0: [(start, middle)], 1: [(middle, end)]})
+        return SplitAssignment({0: [(start, middle)], 1: [(middle, end)]})
 
     def is_finished(self) -> bool:
         return False

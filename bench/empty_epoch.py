@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 
 LEVELS = (1, 2, 3)
 WARM_UP = 30
@@ -80,10 +80,10 @@ class _EmptyEnumerator(SplitEnumerator):
         self.left = epochs
         self.parallelism = parallelism
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         EmptyEpochs.asked.append(time.perf_counter())
         self.left -= 1
-        return Dealt({i: [()] for i in range(self.parallelism)})
+        return SplitAssignment({i: [()] for i in range(self.parallelism)})
 
     def is_finished(self) -> bool:
         return self.left <= 0

@@ -30,7 +30,7 @@ from millstream.datastream import (
     TimeDomain,
 )
 from millstream.datastream import window as w
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.testing import CollectSink
 
@@ -146,16 +146,16 @@ class _Script(SplitEnumerator):
         self.left = list(source.items)
         self.source = source
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         if self.left[0].kind == "clock":
             self.source.clock.set(self.left.pop(0).time)
-            return Dealt({0: [[]]}, limited=True)
+            return SplitAssignment({0: [[]]}, limited=True)
         share = []
         while self.left[0].kind not in ("clock", "end") and len(share) < min(budget, self.source.epoch):
             share.append(self.left.pop(0))
         if self.left[0].kind == "end" and not share:
             self.left.pop()
-        return Dealt({0: [share]}, limited=True)
+        return SplitAssignment({0: [share]}, limited=True)
 
     def is_finished(self) -> bool:
         return not self.left

@@ -14,7 +14,7 @@ from millstream.checkpoint.store import open_checkpoint
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.tags import NAMESPACE
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
-from millstream.operators.runtime.runtime_snapshot import Carried, decode
+from millstream.operators.runtime.runtime_snapshot import RuntimeSnapshot, decode
 from millstream.testing import ManualClock, start_from
 
 from .driver import RECORDS, Driver, program
@@ -194,7 +194,7 @@ def carried(saved: Path) -> list[Any]:
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
-def _shown(left: Carried) -> dict[str, Any]:
+def _shown(left: RuntimeSnapshot) -> dict[str, Any]:
     return {
         "watermark": left.watermark,
         "idle": left.idle,

@@ -29,7 +29,7 @@ from millstream.datastream import (
     OutputTag,
     StreamExecutionEnvironment,
 )
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import (
     AggregateFunction,
@@ -302,7 +302,7 @@ class _UnevenEnumerator(SplitEnumerator):
         self._parallelism = parallelism
         self._at: dict[str, int] = {"a": 0, "b": 0, "c": 0} if restored is None else dict(restored)
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         shares: dict[int, list[Any]] = {}
         others_end = all(self._at[split] == COUNT for split in "ab")
         for split, at in self._at.items():
@@ -311,7 +311,7 @@ class _UnevenEnumerator(SplitEnumerator):
             if at < to:
                 self._at[split] = to
                 shares.setdefault("abc".index(split) % self._parallelism, []).append((split, at, to))
-        return Dealt(shares, limited=not self.is_finished())
+        return SplitAssignment(shares, limited=not self.is_finished())
 
     def is_finished(self) -> bool:
         return all(at == COUNT for at in self._at.values())

@@ -35,8 +35,8 @@ from millstream.leader.fence import Fence, JobRecord
 from millstream.operators.runtime.blocks import Block, Control, Layout
 from millstream.operators.runtime.input_gate import Queue
 from millstream.operators.runtime.messages import JobPlan, SubtaskReport
-from millstream.operators.runtime.recovered_input import EarlierInput
-from millstream.operators.runtime.runtime_snapshot import Unread, Waiting, decode, encode
+from millstream.operators.runtime.recovered_input import RecoveredInput
+from millstream.operators.runtime.runtime_snapshot import PendingRange, Waiting, decode, encode
 from millstream.state import restored
 from millstream.state.keyed import KeyedState, Version
 
@@ -400,8 +400,8 @@ def slots_taken_to_stay(real: Real, self: JobMachine, event: e.SlotsOpened) -> l
 # --- input that was dealt out and is not read
 
 
-def _with_unread(report: SubtaskReport, change: Callable[[list[Unread]], list[Unread]]) -> SubtaskReport:
-    if not report.has_unread:
+def _with_unread(report: SubtaskReport, change: Callable[[list[PendingRange]], list[PendingRange]]) -> SubtaskReport:
+    if not report.has_pending_input:
         return report
     left = decode(report.carried)
     about = {f.name: getattr(left, f.name) for f in fields(left)}
@@ -533,7 +533,7 @@ MUTANTS["state-of-subtasks-left-out"] = Mutant(
 
 
 def _with_waiting(report: SubtaskReport, change: Callable[[list[Waiting]], list[Waiting]]) -> SubtaskReport:
-    if not report.has_unread:
+    if not report.has_pending_input:
         return report
     left = decode(report.carried)
     about = {f.name: getattr(left, f.name) for f in fields(left)}
@@ -574,7 +574,7 @@ MUTANTS["waiting-lost-when-rescaled"] = Mutant(
 MUTANTS["waiting-for-everybody"] = Mutant(
     "waiting-for-everybody",
     "At another parallelism everybody processes what came through the exchange before, whoever owns its keys.",
-    [(EarlierInput, "_is_own", lambda self, key: True)],
+    [(RecoveredInput, "_is_own", lambda self, key: True)],
 )
 
 

@@ -22,7 +22,7 @@ from millstream.operators.runtime.partitioners import KeyPartitioner
 from millstream.operators.runtime.record_writer import Edge
 from millstream.operators.runtime.vertex import JobSettings, Vertex
 from millstream.operators.sink import SinkOperator
-from millstream.operators.source import Dealt, Source, SourceOperator, SourceReader, SplitEnumerator
+from millstream.operators.source import Source, SourceOperator, SourceReader, SplitAssignment, SplitEnumerator
 
 from .external import External, SimulatedSink
 from .world import World
@@ -131,14 +131,14 @@ class _Offsets(SplitEnumerator):
         self._parallelism = parallelism
         self._offsets = list(offsets)
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         shares: dict[int, list[list[Record]]] = {}
         for split, records in enumerate(self._splits):
             start = self._offsets[split]
             end = self._offsets[split] = min(start + self._world.random.choice((0, 0, 1, 1, 3)), len(records))
             if end > start:
                 shares.setdefault(split % self._parallelism, []).append(records[start:end])
-        return Dealt(shares, limited=not self.is_finished())
+        return SplitAssignment(shares, limited=not self.is_finished())
 
     def is_finished(self) -> bool:
         return all(o == len(s) for o, s in zip(self._offsets, self._splits, strict=True))

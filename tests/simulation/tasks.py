@@ -15,7 +15,7 @@ from millstream.jobmaster.flow import QUICK
 from millstream.operators.async_io import REQUESTS
 from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, Frame, Layout
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport, SubtaskReport
-from millstream.operators.runtime.runtime_snapshot import Unread, decode, encode
+from millstream.operators.runtime.runtime_snapshot import PendingRange, decode, encode
 from millstream.state.key_groups import key_group, owner
 from millstream.state.keyed import KeyedState, Version
 from millstream.state.kinds import LIST, VALUE
@@ -167,7 +167,7 @@ class SimulatedTasks:
             self._check_state(vertex, tasks[1])
         return works
 
-    def _read(self, task: LevelTask, vertex: int, subtask: int) -> tuple[list[Record], list[Unread]]:
+    def _read(self, task: LevelTask, vertex: int, subtask: int) -> tuple[list[Record], list[PendingRange]]:
         """Read what a source's subtask was left and is dealt out, or a part of it; return also what is left."""
         before = task.carried.get((vertex, subtask))
         todo = list(decode(before).unread) if before else []
@@ -214,9 +214,9 @@ class SimulatedTasks:
         self, state_id: str, vertex: int, subtask: int, task: LevelTask, states: dict[tuple[int, int], KeyedState]
     ) -> list[_Work]:
         """Have a subtask that has ended write its state, if it must."""
-        if not task.wants_state_of((vertex, subtask)):
+        if not task.needs_state_of((vertex, subtask)):
             return []
-        held = task.held_since.get((vertex, subtask))
+        held = task.held_state_epochs.get((vertex, subtask))
         if held is None:
             states[vertex, subtask] = KeyedState(state_id, subtask, self._storage, lambda: 0)
         state = states[vertex, subtask]
@@ -229,7 +229,7 @@ class SimulatedTasks:
         """Return what a subtask says of its requests."""
         if not waiting:
             return {}
-        return {"look_again": self._world.random.random() / 10, "is_full": self._world.random.random() < 0.5}
+        return {"poll_after_seconds": self._world.random.random() / 10, "is_full": self._world.random.random() < 0.5}
 
     def _prepare(self, state: KeyedState, state_id: str, vertex: int, subtask: int, task: LevelTask) -> None:
         """Bring a state to where it was before an epoch."""

@@ -16,7 +16,7 @@ from conftest import Env
 from helpers import wait_until
 
 from millstream.common import WatermarkStrategy
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.http_source import HttpSource
 from millstream.testing import CollectSink
 
@@ -49,7 +49,13 @@ def test_thirty_lines_on_spark(env: Env, tmp_path: Path) -> None:
     found = re.search(r"```python\n(class LogFiles.*?)```", DOCS.read_text(), re.DOTALL)
     assert found is not None
     # As if the program had it: what is in its main module is pickled by value.
-    names: dict[str, Any] = {"glob": glob, "islice": islice, "Dealt": Dealt, "Source": Source, "__name__": "__main__"}
+    names: dict[str, Any] = {
+        "glob": glob,
+        "islice": islice,
+        "SplitAssignment": SplitAssignment,
+        "Source": Source,
+        "__name__": "__main__",
+    }
     names |= {"SourceReader": SourceReader, "SplitEnumerator": SplitEnumerator}
     exec(found[1], names)
     for file in range(3):

@@ -10,20 +10,20 @@ import pytest
 from millstream.common.errors import DamagedStateError
 from millstream.operators.runtime import runtime_snapshot
 from millstream.operators.runtime.runtime_snapshot import (
-    Carried,
-    CarriedChannel,
+    ChannelSnapshot,
+    RuntimeSnapshot,
     decode,
     encode,
+    has_pending_input,
     has_requests,
-    has_unread,
-    unread_inputs,
+    pending_inputs,
 )
 
 CHANNELS = {
-    (3, 0): CarriedChannel(watermark=5, idle=True, ended=False),
-    (3, 1): CarriedChannel(watermark=9, idle=False, ended=True),
+    (3, 0): ChannelSnapshot(watermark=5, idle=True, ended=False),
+    (3, 1): ChannelSnapshot(watermark=9, idle=False, ended=True),
 }
-RECORD = Carried(
+RECORD = RuntimeSnapshot(
     watermark=5,
     idle=True,
     ended=False,
@@ -31,7 +31,7 @@ RECORD = Carried(
     operators={"sink": (None,), "marks": {"sent": 5}},
     watermarks={"sink": 4, "marks": 5},
 )
-TAKEN_OVER = Carried(
+TAKEN_OVER = RuntimeSnapshot(
     watermark=7,
     idle=False,
     ended=True,
@@ -53,7 +53,7 @@ REQUESTS = replace(RECORD, operators={"ask": {"fences": [(1, 7, False), (3, None
 BOTH = replace(UNREAD, requests=True)
 
 
-def encoded(record: Carried) -> bytes:
+def encoded(record: RuntimeSnapshot) -> bytes:
     return encode(**{f.name: getattr(record, f.name) for f in fields(record)})
 
 
@@ -62,7 +62,7 @@ def encoded(record: Carried) -> bytes:
     [RECORD, TAKEN_OVER, UNREAD, WAITING, REQUESTS, BOTH],
     ids=["going on", "taken over", "unread", "waiting", "requests", "both"],
 )
-def test_a_record_is_read_as_it_was_written(record: Carried) -> None:
+def test_a_record_is_read_as_it_was_written(record: RuntimeSnapshot) -> None:
     assert decode(encoded(record)) == record
     assert decode(encoded(decode(encoded(record)))) == record
 
@@ -77,22 +77,22 @@ def test_a_record_says_its_version_and_has_no_class_of_ours_in_it() -> None:
 
 
 def test_a_record_with_unread_input_is_told_from_others_without_being_read() -> None:
-    assert has_unread(encoded(UNREAD))
-    assert not any(has_unread(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
+    assert has_pending_input(encoded(UNREAD))
+    assert not any(has_pending_input(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
 
 
 def test_a_record_with_requests_in_flight_is_told_from_others_without_being_read() -> None:
     for data, unread in ((REQUESTS, False), (BOTH, True)):
         assert has_requests(encoded(data))
-        assert has_unread(encoded(data)) is unread
+        assert has_pending_input(encoded(data)) is unread
     assert not any(has_requests(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER), encoded(UNREAD)))
 
 
 def test_a_record_says_of_which_inputs_some_waits_without_being_read() -> None:
-    assert has_unread(encoded(WAITING))
-    assert unread_inputs(encoded(WAITING)) == {3, 7, runtime_snapshot.SHARES, runtime_snapshot.EARLIER}
-    assert unread_inputs(encoded(UNREAD)) == {runtime_snapshot.SHARES}
-    assert not any(unread_inputs(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
+    assert has_pending_input(encoded(WAITING))
+    assert pending_inputs(encoded(WAITING)) == {3, 7, runtime_snapshot.SPLIT_RANGES, runtime_snapshot.RECOVERED}
+    assert pending_inputs(encoded(UNREAD)) == {runtime_snapshot.SPLIT_RANGES}
+    assert not any(pending_inputs(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
 
 
 def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:

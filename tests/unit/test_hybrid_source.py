@@ -16,7 +16,7 @@ from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.collection import CollectionSource
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
@@ -145,12 +145,12 @@ class _Parts(SplitEnumerator):
     def __init__(self, source: Parts, at: int) -> None:
         self.source, self.at, self.over = source, at, False
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         if self.at == self.source.count:
             self.over = True
-            return Dealt({})
+            return SplitAssignment({})
         self.at += 1
-        return Dealt({0: [self.at - 1]})
+        return SplitAssignment({0: [self.at - 1]})
 
     def is_finished(self) -> bool:
         return self.over

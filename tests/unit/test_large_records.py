@@ -14,7 +14,7 @@ from millstream.testing.local_job import LocalJob
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_writer, "MOST_BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(record_writer, "MAX_BLOCK_BYTES", 1 << 20)
 
 
 def test_many_large_records_travel_in_several_blocks() -> None:

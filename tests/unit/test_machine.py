@@ -553,7 +553,7 @@ def test_answers_are_looked_for_though_nothing_comes_in() -> None:
     told = Told()
     told.start()
     # A timer is due much later.
-    told.report(told.poll(), look_again=0.25, next_wake=int(told.now + 50) * 1000)
+    told.report(told.poll(), poll_after_seconds=0.25, next_wake=int(told.now + 50) * 1000)
     before = told.now
     told.until(i.PollSources)
     assert not told.found_nothing()
@@ -567,7 +567,7 @@ def test_sources_wait_while_somebody_behind_them_can_take_no_more() -> None:
     told = Told(buffer_timeout=100.0)
     source = told.plan.vertices[0].id
     told.start()
-    told.report(told.poll(), unread=True, look_again=0.25, is_full=True)
+    told.report(told.poll(), unread=True, poll_after_seconds=0.25, is_full=True)
     before = told.now
     asked = told.until(i.PollSources)
     assert asked.budgets == {}
@@ -589,7 +589,7 @@ def test_less_is_read_at_once_when_there_was_no_room_for_it() -> None:
     told = Told(buffer_timeout=100.0)
     told.start()
     before = told.now
-    told.report(told.poll(), look_again=0.1, is_full=True)
+    told.report(told.poll(), poll_after_seconds=0.1, is_full=True)
     assert told.until(i.PollSources).budgets == {}
     told.found_nothing()
     told.until(i.PollSources)
@@ -605,7 +605,7 @@ def test_requests_are_made_again_by_who_goes_on_though_nothing_comes_in() -> Non
     told = Told(restart=FixedDelay(3, 0.0), checkpoints=rarely)
     told.start()
     told.now += 600
-    told.report(told.poll(), source_carries=REQUESTS_IN_FLIGHT, look_again=50.0)
+    told.report(told.poll(), source_carries=REQUESTS_IN_FLIGHT, poll_after_seconds=50.0)
     told.until(i.WriteManifest)
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
     told.until(i.PollSources)
@@ -621,7 +621,7 @@ def test_a_job_ends_with_its_last_request_and_its_last_output_counts_at_once() -
     run = told.poll(finished=True)
     assert run.tasks[0].checkpoint == 1
     # The source has ended; the last vertex waits for a request.
-    told.report(run, "first", ended=True, look_again=0.5, last_ended=False)
+    told.report(run, "first", ended=True, poll_after_seconds=0.5, last_ended=False)
     told.until(i.WriteManifest)
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
     told.until(i.PollSources)
@@ -641,7 +641,7 @@ def test_a_job_ends_with_its_last_request_and_its_last_output_counts_at_once() -
 def test_a_source_that_waits_for_requests_alone_does_not_keep_the_job_busy() -> None:
     told = Told(checkpoints=CheckpointOptions())
     told.start()
-    told.report(told.poll(finished=True), source_carries=REQUESTS_IN_FLIGHT, look_again=0.5)
+    told.report(told.poll(finished=True), source_carries=REQUESTS_IN_FLIGHT, poll_after_seconds=0.5)
     told.until(i.PollSources)
     # It has dealt out everything and knows it; it is told once more with the next epoch.
     assert not told.found_nothing(finished=True)

@@ -112,8 +112,8 @@ def outcome(
     env.set_parallelism(1)
     sink = CollectSink()
     program(env.from_source(NumberSequenceSource(start, start + count - 1), type_info=type_info)).sink_to(sink)
-    before = subtask.COLUMNS_AFTER
-    subtask.COLUMNS_AFTER = 0 if columns else 1 << 62
+    before = subtask.VECTORIZE_AFTER
+    subtask.VECTORIZE_AFTER = 0 if columns else 1 << 62
     try:
         job = LocalJob(env)
         error = None
@@ -122,7 +122,7 @@ def outcome(
         except SubtaskFailed as e:
             error = str(e)
     finally:
-        subtask.COLUMNS_AFTER = before
+        subtask.VECTORIZE_AFTER = before
     return [[described(r) for r in sink.results()], error]
 
 
@@ -181,7 +181,7 @@ def test_other_numbers_than_the_program_says_go_through_the_loop() -> None:
 
 
 def test_numbers_go_through_columns_after_many_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subtask, "COLUMNS_AFTER", 500)
+    monkeypatch.setattr(subtask, "VECTORIZE_AFTER", 500)
     env = StreamExecutionEnvironment.get_execution_environment(Configuration())
     env.set_parallelism(1)
     sink = CollectSink()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.jobmaster.polling import LATEST, SOONEST, BackOff
@@ -88,10 +88,10 @@ class _Letters(SplitEnumerator):
     def listen(self, wake: Callable[[], None]) -> None:
         self._source.wake = wake
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         self._source.asked += 1
         found = [self._source.waiting.get() for _ in range(self._source.waiting.qsize())]
-        return Dealt({0: found} if found else {})
+        return SplitAssignment({0: found} if found else {})
 
     def next_poll(self, now: float) -> float:
         return math.inf

@@ -18,7 +18,7 @@ from millstream.common import Configuration, Duration, Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.files.source import FileSource, StreamFormat
 from millstream.datastream import AsyncDataStream, DataStream, OutputTag, StreamExecutionEnvironment
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
@@ -26,9 +26,9 @@ from millstream.datastream.functions import AsyncFunction, KeyedProcessFunction,
 from millstream.datastream.state import StateTtlConfig, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from millstream.operators import watermarks
-from millstream.operators.runtime.pending_splits import OpenShare, Unfinished
+from millstream.operators.runtime.pending_splits import OpenSplitRange, PendingSplitRanges
 from millstream.operators.runtime.runtime_snapshot import decode
-from millstream.operators.runtime.time_slice import Pace
+from millstream.operators.runtime.time_slice import ChunkSizer
 from millstream.runtime_services import wall_clock
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
@@ -122,9 +122,9 @@ class _Once(SplitEnumerator):
     def __init__(self, is_dealt: bool) -> None:
         self._is_dealt = is_dealt
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         first, self._is_dealt = not self._is_dealt, True
-        return Dealt({0: ["all"]} if first else {})
+        return SplitAssignment({0: ["all"]} if first else {})
 
     def is_finished(self) -> bool:
         return self._is_dealt
@@ -262,10 +262,10 @@ class _Doubled(SplitEnumerator):
     def __init__(self) -> None:
         self._at = 0
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         # At first one record of each, so that both are known.
         at, self._at = self._at, self._at + (budget if self._at else 1)
-        return Dealt({0: [(split, at, self._at, False) for split in (0, 1)]})
+        return SplitAssignment({0: [(split, at, self._at, False) for split in (0, 1)]})
 
     def is_finished(self) -> bool:
         return False
@@ -391,8 +391,8 @@ def _failing_once(value: int) -> int:
 
 
 def test_an_epoch_that_failed_does_not_count_for_one_that_is_run_again_in_the_same_process() -> None:
-    reader, unfinished = _BatchReader([[1, 2, 3], [4]]), Unfinished()
-    share = OpenShare(reader, None, "all", 0)
+    reader, unfinished = _BatchReader([[1, 2, 3], [4]]), PendingSplitRanges()
+    share = OpenSplitRange(reader, None, "all", 0)
     assert share.batch() == [1, 2, 3] and share.took(1) == 1
     unfinished.leave([share])
     for _ in range(2):
@@ -513,7 +513,7 @@ def test_a_restart_in_the_middle_of_a_share_loses_and_doubles_nothing() -> None:
 def test_pieces_are_as_large_as_take_little_time() -> None:
     for cost in (1e-8, 1e-6, 1e-5, 1e-3, 1.0):
         now = [0.0]
-        pace = Pace(lambda now=now: now[0])  # type: ignore[misc]
+        pace = ChunkSizer(lambda now=now: now[0])  # type: ignore[misc]
         pace.begin()
         longest = 0.0
         for _ in range(100):
@@ -526,7 +526,7 @@ def test_pieces_are_as_large_as_take_little_time() -> None:
 
 def test_pieces_get_small_when_records_get_slow() -> None:
     now = [0.0]
-    pace = Pace(lambda: now[0])
+    pace = ChunkSizer(lambda: now[0])
     for cost in [1e-7] * 20 + [0.5]:
         now[0] += pace.size * cost
         pace.went(pace.size)

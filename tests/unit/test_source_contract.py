@@ -18,7 +18,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import ProcessFunction
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.jobmaster.polling import RateLimit
@@ -36,7 +36,7 @@ def log_files() -> Any:
         "Source": Source,
         "SplitEnumerator": SplitEnumerator,
         "SourceReader": SourceReader,
-        "Dealt": Dealt,
+        "SplitAssignment": SplitAssignment,
         "glob": glob,
         "islice": islice,
     }
@@ -179,8 +179,8 @@ class _Endless(Source[int]):
 
 
 class _Nothing(SplitEnumerator):
-    def poll(self, budget: int, now: float) -> Dealt:
-        return Dealt({})
+    def poll(self, budget: int, now: float) -> SplitAssignment:
+        return SplitAssignment({})
 
     def snapshot(self) -> None:
         return None
@@ -263,7 +263,7 @@ class _OneByOne(SplitEnumerator):
     def hold_back(self, splits: Any) -> None:
         self._held = frozenset(splits)
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         shares: dict[int, list[Any]] = {}
         for name, times in self._source.splits.items():
             at = self._at[name]
@@ -273,7 +273,7 @@ class _OneByOne(SplitEnumerator):
                 subtask = self._source.subtask_of(name, self._parallelism)
                 shares.setdefault(subtask, []).append((name, at))
                 self._at[name] += 1
-        return Dealt(shares, limited=bool(shares))
+        return SplitAssignment(shares, limited=bool(shares))
 
     def is_finished(self) -> bool:
         return all(self._at[name] == len(times) for name, times in self._source.splits.items())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from millstream.common import IngestionTimeAssigner, Watermark, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.testing import CollectSink, LocalJob
 
@@ -35,8 +35,8 @@ class TwoSplits(Source, SplitEnumerator, SourceReader):
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return TwoSplits([])
 
-    def poll(self, budget: int, now: float) -> Dealt:
-        return Dealt({0: [self.script.pop(0)]}, limited=True)
+    def poll(self, budget: int, now: float) -> SplitAssignment:
+        return SplitAssignment({0: [self.script.pop(0)]}, limited=True)
 
     def is_finished(self) -> bool:
         return not self.script

@@ -17,7 +17,7 @@ from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.window import TumblingEventTimeWindows
-from millstream.operators.source import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.operators.source import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.service import event_time_diagnosis
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
@@ -64,9 +64,9 @@ class _Dealer(SplitEnumerator):
         for number, split in enumerate(times.items()):
             self._shares.setdefault(number % parallelism, []).append(split)
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         shares, self._shares = self._shares, {}
-        return Dealt(shares)
+        return SplitAssignment(shares)
 
     def snapshot(self) -> Any:
         return None

@@ -20,15 +20,15 @@ from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.runtime.chain import ChainNode
 from millstream.operators.runtime.messages import JobPlan
 from millstream.operators.runtime.runtime_snapshot import (
-    EARLIER,
-    SHARES,
+    RECOVERED,
+    SPLIT_RANGES,
     Earlier,
-    Unread,
+    PendingRange,
     decode,
     encode,
+    has_pending_input,
     has_requests,
-    has_unread,
-    unread_inputs,
+    pending_inputs,
 )
 from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.source import SourceOperator
@@ -39,7 +39,7 @@ from millstream.state.restored import Restored, StoredState
 Address = tuple[int, int]
 
 # What had come to operators and was not processed: by operator, each with the number of its subtask.
-EarlierInput = dict[str, list[tuple[int, Earlier]]]
+RecoveredInput = dict[str, list[tuple[int, Earlier]]]
 
 
 @dataclass
@@ -209,11 +209,11 @@ def _taken_over(
     owners: dict[str, VertexSnapshot],
     ended: frozenset[int],
     plan: JobPlan,
-    earlier: EarlierInput,
+    earlier: RecoveredInput,
 ) -> bytes | None:
     """Return what a subtask takes over besides state; None when all its operators are new."""
     head = vertex.head.operator
-    reads, unread = None, list[Unread]()
+    reads, unread = None, list[PendingRange]()
     if isinstance(head, SourceOperator):
         reads = partial(_reads, head, subtask, vertex.parallelism)
         unread = _unread(owners.get(vertex.head.id), subtask, vertex.parallelism, reads)
@@ -248,12 +248,12 @@ def _taken_over(
     )
 
 
-def _earlier_input(snapshot: Snapshot) -> EarlierInput:
+def _earlier_input(snapshot: Snapshot) -> RecoveredInput:
     """Return what had come to the operators of a snapshot and was not processed."""
-    found: EarlierInput = {}
+    found: RecoveredInput = {}
     for head, vertex in snapshot.vertices.items():
         for subtask, carried in enumerate(s.carried for s in vertex.subtasks):
-            if not has_unread(carried):
+            if not has_pending_input(carried):
                 continue
             left = decode(carried)
             # What came earlier still is to be processed first.
@@ -263,7 +263,7 @@ def _earlier_input(snapshot: Snapshot) -> EarlierInput:
     return found
 
 
-def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: EarlierInput) -> list[Earlier]:
+def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: RecoveredInput) -> list[Earlier]:
     """Return what a subtask takes of the input that had come to an operator and was not processed.
 
     Of records that are partitioned by key it is given all, and picks out its own.
@@ -284,7 +284,7 @@ def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: EarlierInput
 
 def _unread(
     before: VertexSnapshot | None, subtask: int, parallelism: int, reads: Callable[[Any], bool]
-) -> list[Unread]:
+) -> list[PendingRange]:
     """Return what a source's subtask has to read of what was dealt out to all of them and not read."""
     if before is None:
         return []
@@ -292,7 +292,7 @@ def _unread(
     return [
         one
         for i, found in enumerate(before.subtasks)
-        if has_unread(found.carried)
+        if has_pending_input(found.carried)
         for one in decode(found.carried).unread
         if (i % parallelism == subtask if one[0] is None else reads(one[0]))
     ]
@@ -344,9 +344,9 @@ def _changed_query(snapshot: Snapshot, plan: JobPlan, lost: list[OperatorSnapsho
 
 def _has_input(vertex: VertexSnapshot, operator_id: str) -> bool:
     """Tell whether input of an operator was not processed; it is not read, since its classes may not be here."""
-    inputs = {i for s in vertex.subtasks for i in unread_inputs(s.carried)} - {SHARES}
+    inputs = {i for s in vertex.subtasks for i in pending_inputs(s.carried)} - {SPLIT_RANGES}
     # Channels lead to the first operator of a chain.
-    return EARLIER in inputs or (vertex.operators[0].id == operator_id and bool(inputs))
+    return RECOVERED in inputs or (vertex.operators[0].id == operator_id and bool(inputs))
 
 
 def has_state(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:

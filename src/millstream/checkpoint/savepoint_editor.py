@@ -28,7 +28,7 @@ from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import InvalidProgramError, MissingClassError
 from millstream.common.pickles import load, naming_missing_classes
 from millstream.graph.stream_graph import operator_id_of
-from millstream.operators.runtime.runtime_snapshot import decode, encode, has_unread
+from millstream.operators.runtime.runtime_snapshot import decode, encode, has_pending_input
 from millstream.state.changelog import Section, sections
 from millstream.state.key_groups import key_group, owner
 from millstream.state.restored import StoredState
@@ -261,7 +261,7 @@ class Edit:
 
     def _carried(self, carried: bytes, head: str) -> bytes:
         """Return what a subtask carries besides state, with operators under their new ids; its chain began with one."""
-        is_whole = head in self._operators or not has_unread(carried)
+        is_whole = head in self._operators or not has_pending_input(carried)
         if not carried or (is_whole and all(i == o.id for i, o in self._operators.items())):
             return carried
         try:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from millstream.operators.diagnostics.bad_records import BadRecord, BadRecords
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
-from millstream.operators.source import Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.operators.source import Share, Source, SourceReader, SplitAssignment, SplitEnumerator
 
 __all__ = [
     "BATCH",
@@ -16,7 +16,7 @@ __all__ = [
     "BadRecords",
     "CommitContext",
     "Committer",
-    "Dealt",
+    "SplitAssignment",
     "DeliveryGuarantee",
     "Share",
     "Sink",

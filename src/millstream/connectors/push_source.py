@@ -15,9 +15,9 @@ from millstream.common.serialization import DeserializationSchema
 from millstream.connectors.base import (
     BadRecord,
     BadRecords,
-    Dealt,
     Source,
     SourceReader,
+    SplitAssignment,
     SplitEnumerator,
 )
 
@@ -150,11 +150,11 @@ class _Enumerator(SplitEnumerator):
         self._next = restored or 0
         inlet.acquire(self._next)
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         found = self._inlet.arrivals.read(self._next, budget)
         start, self._next = self._next, self._next + len(found)
         left = self._inlet.arrivals.waiting(self._next)
-        return Dealt({0: [(start, found)]} if found else {}, limited=left > 0, pending={0: left})
+        return SplitAssignment({0: [(start, found)]} if found else {}, limited=left > 0, pending={0: left})
 
     def is_finished(self) -> bool:
         arrivals = self._inlet.arrivals

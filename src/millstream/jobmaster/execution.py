@@ -13,7 +13,7 @@ from millstream.checkpoint.restore import Start, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.jobmaster.alignment import Alignment
 from millstream.operators.runtime.messages import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
-from millstream.operators.runtime.runtime_snapshot import has_requests, unread_inputs
+from millstream.operators.runtime.runtime_snapshot import has_requests, pending_inputs
 from millstream.operators.runtime.vertex import Vertex
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored, StoredState
@@ -51,7 +51,7 @@ class Execution:
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
         # The subtasks that have input which is not processed, and of which inputs.
-        self._behind = {a: found for a, carried in start.carried.items() if (found := unread_inputs(carried))}
+        self._behind = {a: found for a, carried in start.carried.items() if (found := pending_inputs(carried))}
         # The sources whose records come to each vertex, and over each edge.
         self._sources = _sources_of_vertices(plan)
         self._feeding = {e.id: self._sources[e.source] for v in plan.vertices for e in v.in_edges}
@@ -141,7 +141,7 @@ class Execution:
             ahead={v.id: ahead[v.id] for v in vertices if v.id in ahead},
             state_files={a: self._checked(a, files) for a in addresses if (files := self._state_files.get(a))},
             carried={a: carried for a in addresses if (carried := self._carried.get(a))},
-            held_since={a: self._held_since[a] for a in addresses if a in self._held_since},
+            held_state_epochs={a: self._held_since[a] for a in addresses if a in self._held_since},
             **about,
         )
 
@@ -177,8 +177,8 @@ class Execution:
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
         self._behind.pop(address, None)
-        if report.has_unread:
-            self._behind[address] = unread_inputs(report.carried)
+        if report.has_pending_input:
+            self._behind[address] = pending_inputs(report.carried)
         if report.is_full:
             self._full.add(address)
         else:

@@ -19,7 +19,7 @@ from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import Surroundings
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.runtime.messages import JobPlan, LevelTask, Place, SlotReport
-from millstream.operators.runtime.slot_runner import SlotRuntime
+from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.runtime_services import requests, stopwatch, timer_lag
 from millstream.stack_sampler import StackSampler
 from millstream.state.keyed import StateStorage
@@ -44,7 +44,7 @@ class LocalSlots:
         self._storage = storage
         self._clock = clock
         self._pickled = pickled or dump_plan(plan)
-        self.slots: list[SlotRuntime] = []
+        self.slots: list[SlotRunner] = []
 
     def start(self) -> None:
         """Make slots as new processes would have them: nothing in memory, and nothing left of those before."""
@@ -52,7 +52,7 @@ class LocalSlots:
             slot.end_requests()
         surroundings = Surroundings(self._clock, requests, stopwatch(self._clock), timer_lag(self._clock))
         count = max(self._plan.slots(level) for level in range(self._plan.levels))
-        self.slots = [SlotRuntime(self._loaded(), i, self._storage, surroundings) for i in range(count)]
+        self.slots = [SlotRunner(self._loaded(), i, self._storage, surroundings) for i in range(count)]
         for slot in self.slots:
             slot.sampler = StackSampler()
             slot.place, slot.stays = _HERE, True

@@ -9,7 +9,7 @@ from typing import Any
 from millstream.common.fast_dataclass import record
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.diagnostics.sampling import Seen, added
-from millstream.operators.diagnostics.subtask_diagnostics import Insight
+from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
 from millstream.operators.runtime.messages import Address, Place, SlotReport, SubtaskReport
 from millstream.operators.source import Lags
 
@@ -34,7 +34,7 @@ class SubtaskProgress:
     seconds: float = 0.0
     watermark: int | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    insight: Insight | None = None
+    insight: SubtaskDiagnostics | None = None
     epochs_here: int = 0
     epochs_read: int = 0
 
@@ -49,8 +49,8 @@ class SubtaskProgress:
             watermark=report.watermark,
             metrics=report.metrics,
             insight=report.insight or self.insight,
-            epochs_here=self.epochs_here + (report.state_was_here is True),
-            epochs_read=self.epochs_read + (report.state_was_here is False),
+            epochs_here=self.epochs_here + (report.state_was_local is True),
+            epochs_read=self.epochs_read + (report.state_was_local is False),
         )
 
 

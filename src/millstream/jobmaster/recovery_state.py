@@ -102,7 +102,7 @@ class Ledger:
         execution = self.execution
         self.has_changed = True
         written, replaced = execution.acknowledge(reports)
-        looks = [r.look_again for slot in reports for r in slot.subtasks if r.look_again is not None]
+        looks = [r.poll_after_seconds for slot in reports for r in slot.subtasks if r.poll_after_seconds is not None]
         self._look_at = self.now + min(looks, default=math.inf)
         self._note_processed()
         self.coordinator.wrote(written)

@@ -244,7 +244,7 @@ class AsyncOperator(Operator):
         assert self._requests is not None
         return self._requests.wait(seconds)
 
-    def look_again(self) -> float | None:
+    def poll_after_seconds(self) -> float | None:
         """Return in how many seconds to look for answers; None when none are waited for."""
         if not self._in_flight:
             return None

@@ -27,7 +27,7 @@ Share = Any
 
 
 @record(frozen=True)
-class Dealt:
+class SplitAssignment:
     """What the subtasks of a source shall read in one epoch.
 
     Attributes:
@@ -53,7 +53,7 @@ class SplitEnumerator(ABC):
     """Deals out a source's input, epoch by epoch. Lives on the driver."""
 
     @abstractmethod
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         """Deal out what each subtask shall read next, about `budget` records each.
 
         What was returned counts as read: the next call goes on behind it.

@@ -11,7 +11,7 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.view import JobView
 from millstream.operators.base import Operator
-from millstream.operators.diagnostics.subtask_diagnostics import InputMark, Insight, SplitMark
+from millstream.operators.diagnostics.subtask_diagnostics import InputMark, SplitMark, SubtaskDiagnostics
 from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.watermarks import WatermarkOperator
 from millstream.service.explanation import Explanation, where
@@ -68,7 +68,7 @@ def _name(vertex: Vertex) -> str:
     return vertex.head.name if vertex.is_source else vertex.name
 
 
-def _insight(view: JobView, vertex: Vertex, subtask: int) -> Insight | None:
+def _insight(view: JobView, vertex: Vertex, subtask: int) -> SubtaskDiagnostics | None:
     progress = view.progress.subtasks.get((vertex.id, subtask))
     return None if progress is None else progress.insight
 

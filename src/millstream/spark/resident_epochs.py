@@ -19,7 +19,7 @@ from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import QUICK
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
-from millstream.operators.runtime.slot_tasks import Dealer
+from millstream.operators.runtime.slot_tasks import SlotTaskSplitter
 from millstream.spark import errors
 from millstream.spark.cores import free_cores, hold, is_local, let_go, may_grow, most_cores
 from millstream.spark.embedded import is_dead
@@ -62,7 +62,7 @@ class ExchangeEpochs:
         self._heartbeat = settings.heartbeat
         self._group = f"millstream-{job.key}"
         self._widths = [plan.slots(level) for level in range(plan.levels)]
-        self._dealer = Dealer(plan)
+        self._dealer = SlotTaskSplitter(plan)
         self._python = interpreter(context, executable)
         self._leaves_a_core = settings.choice is ExchangeChoice.AUTO and not takes_all
         host = _driver_host(context, settings.transport)

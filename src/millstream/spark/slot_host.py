@@ -29,7 +29,7 @@ from millstream.exchange.slot_loop import Slot
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.runtime.messages import LevelTask
-from millstream.operators.runtime.slot_runner import SlotRuntime
+from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.spark import termination, worker
 from millstream.spark.gc_schedule import Collector
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
@@ -174,7 +174,7 @@ class SlotWork:
         # No name is ever used twice: not by another run, execution or task, nor, with the epoch behind it, by this one.
         self._attempt = f"{job.run}.{job.attempt}.{task_attempt:x}"
         self._printed = Printed()
-        self._runtime: SlotRuntime | None = None
+        self._runtime: SlotRunner | None = None
         self._collector: Collector | None = None
 
     def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:

@@ -24,7 +24,7 @@ from millstream.operators.base import Surroundings
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.diagnostics.logs import Logged
 from millstream.operators.runtime.messages import JobPlan, LevelTask
-from millstream.operators.runtime.slot_runner import SlotRuntime
+from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.runtime_services import requests, resident, stopwatch, timer_lag, wall_clock
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
 from millstream.spark.worker_location import this_place
@@ -76,11 +76,11 @@ class TaskFailed(Exception):
     """Carries a failure through Spark's own error report to the driver."""
 
 
-_runtimes: dict[tuple[str, int], SlotRuntime] = {}
+_runtimes: dict[tuple[str, int], SlotRunner] = {}
 _logged = Logged()
 
 
-def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
+def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRunner:
     """Return the slot's part of a job; the plan is loaded when it is first asked for."""
     runtime = _runtimes.get((job.key, slot))
     if runtime is None:
@@ -89,7 +89,7 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
         arm(plan.settings.job_parameters.get(SETTING))
         clock = plan.settings.clock or wall_clock
         surroundings = Surroundings(clock, requests, stopwatch(clock), timer_lag(clock), resident)
-        runtime = SlotRuntime(plan, slot, storage, surroundings)
+        runtime = SlotRunner(plan, slot, storage, surroundings)
         runtime.sampler = StackSampler()
         runtime.place = this_place()
         _runtimes[job.key, slot] = runtime

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.immutability import detach
-from millstream.operators.runtime.slot_runner import SlotRuntime
+from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.state.descriptors import AggregatingStateDescriptor
 from millstream.state.key_groups import hashable, thaw
 from millstream.state.keyed import KeyedState
@@ -33,7 +33,7 @@ class TimerView(NamedTuple):
 class StateView:
     """The state of all operators and subtasks."""
 
-    def __init__(self, slots: list[SlotRuntime]) -> None:
+    def __init__(self, slots: list[SlotRunner]) -> None:
         self._slots = slots
 
     def _states(self, keyed: bool) -> Iterator[KeyedState]:

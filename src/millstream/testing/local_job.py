@@ -24,7 +24,7 @@ from millstream.jobmaster.sink_committers import Output
 from millstream.jobmaster.source_coordinators import Sources
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.runtime.messages import JobPlan, LevelTask
-from millstream.operators.runtime.slot_runner import SlotRuntime
+from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.testing.clock import ManualClock
 
 # How long to wait for requests in flight when there is nothing else to do.
@@ -109,7 +109,7 @@ class LocalJob:
         self.restart_slots()
 
     @property
-    def slots(self) -> list[SlotRuntime]:
+    def slots(self) -> list[SlotRunner]:
         """The slots, as processes have them on Spark."""
         return self._slots.slots
 

@@ -19,7 +19,7 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.operators.diagnostics.failures import shorten
@@ -75,9 +75,9 @@ class _Enumerator(SplitEnumerator):
     def __init__(self, source: ScriptedInput) -> None:
         self._source = source
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         shares, self._source.waiting = self._source.waiting, []
-        return Dealt({0: shares} if shares else {})
+        return SplitAssignment({0: shares} if shares else {})
 
     def is_finished(self) -> bool:
         return self._source.ended and not self._source.waiting

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import dump
-from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
 from millstream.testing.once import Once
 
@@ -84,7 +84,7 @@ class _Enumerator(IntervalEnumerator):
         super().__init__(0, size, parallelism, restored)
         self._batch_size = batch_size
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         return super().poll(min(budget, self._batch_size), now)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream.common.types import Row, RowKind
-from millstream.connectors.base import Dealt, SplitEnumerator
+from millstream.connectors.base import SplitAssignment, SplitEnumerator
 from millstream.connectors.table.registry import register_connector
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.operators.sink import Sink
@@ -151,15 +151,15 @@ class _Enumerator(SplitEnumerator):
     def __init__(self, ends: Sequence[int], table_id: str, done: int) -> None:
         self._ends, self._id, self._done = ends, table_id, done
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         if self.is_finished():
-            return Dealt({})
+            return SplitAssignment({})
         start, end = self._ends[self._done - 1] if self._done else 0, self._ends[self._done]
         on_epoch = _tables[self._id].on_epoch
         if on_epoch is not None:
             on_epoch(self._done)
         self._done += 1
-        return Dealt({0: [(0, start, end, self.is_finished())]}, limited=not self.is_finished())
+        return SplitAssignment({0: [(0, start, end, self.is_finished())]}, limited=not self.is_finished())
 
     def snapshot(self) -> int:
         return self._done

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
-from millstream.connectors.base import Dealt, Share, SplitEnumerator, split_interval
+from millstream.connectors.base import Share, SplitAssignment, SplitEnumerator, split_interval
 from millstream.connectors.files.access import FileAccess, FoundFile
 from millstream.connectors.files.stream_format import Extent, FileFormat, FileShare
 
@@ -151,7 +151,7 @@ class FileEnumerator(SplitEnumerator):
 
     # --- dealing out
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         if self._interval is not None and now >= self._due:
             self._search()
             self._due = now + self._interval
@@ -159,7 +159,7 @@ class FileEnumerator(SplitEnumerator):
         for subtask, queue in enumerate(self._queues):
             if queue:
                 shares[subtask] = self._take(queue, budget)
-        return Dealt(shares, limited=bool(self._left))
+        return SplitAssignment(shares, limited=bool(self._left))
 
     def _take(self, queue: deque[int], budget: float) -> list[Share]:
         """Take shares with about so many records from a subtask's splits."""

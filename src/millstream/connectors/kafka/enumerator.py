@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from millstream.connectors.base import Dealt, Share, SplitEnumerator
+from millstream.connectors.base import Share, SplitAssignment, SplitEnumerator
 from millstream.connectors.kafka.client import KafkaFailure
 from millstream.connectors.kafka.offsets import Cluster, KafkaOffsetsInitializer, Partition
 from millstream.connectors.kafka.source_settings import SourceSettings
@@ -72,7 +72,7 @@ class KafkaEnumerator(SplitEnumerator):
                 raise KafkaFailure(f"Kafka at {settings.bootstrap} has no partition {number} of topic {topic!r}.")
         return wanted
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         every = self._settings.discovery_seconds
         if every is not None:
             if self._looks_at is not None and now >= self._looks_at:
@@ -97,7 +97,7 @@ class KafkaEnumerator(SplitEnumerator):
             # Nothing to read, but their time is waited for from now on.
             shares.setdefault(subtask, []).extend((*p, self._next[p], self._next[p], False) for p in partitions)
         pending = {s: sum(there[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unread).items()}
-        return Dealt(shares, limited=any(self._next[p] < there[p] for p in ready), pending=pending)
+        return SplitAssignment(shares, limited=any(self._next[p] < there[p] for p in ready), pending=pending)
 
     def hold_back(self, splits: Collection[Partition]) -> None:
         self._held = frozenset(splits)

@@ -51,7 +51,7 @@ class Intake:
         # Of those that a checkpoint holds, which may come again.
         self._held: set[str] = set() if restored is None else set(restored.ids)
         self._waiting: deque[Message] = deque()
-        # Dealt out and not acknowledged, in order.
+        # SplitAssignment out and not acknowledged, in order.
         self._dealt: deque[tuple[int, str | None]] = deque()
         self._ids: set[str] = set()
         self._tag = 0

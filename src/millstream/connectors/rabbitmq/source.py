@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from millstream.common.serialization import DeserializationSchema
-from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.connectors.push_source import ArrivalsReader
 from millstream.connectors.rabbitmq.client import RabbitFailure, Server, library, open_queue, said
 from millstream.connectors.rabbitmq.intake import Intake, Message, Position
@@ -104,14 +104,14 @@ class _Enumerator(SplitEnumerator):
     def __init__(self, consumer: _Consumer) -> None:
         self._consumer = consumer
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         consumer = self._consumer
         with consumer.lock:
             start, found = consumer.intake.deal(budget)
             left = len(consumer.intake)
         if not found and consumer.failure is not None:
             raise consumer.failure
-        return Dealt({0: [(start, found)]} if found else {}, limited=left > 0, pending={0: left})
+        return SplitAssignment({0: [(start, found)]} if found else {}, limited=left > 0, pending={0: left})
 
     def next_poll(self, now: float) -> float:
         return math.inf

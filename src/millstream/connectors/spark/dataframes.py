@@ -17,11 +17,11 @@ from millstream.common.types import Row
 from millstream.connectors.base import (
     CommitContext,
     Committer,
-    Dealt,
     Sink,
     SinkWriter,
     Source,
     SourceReader,
+    SplitAssignment,
     SplitEnumerator,
 )
 from millstream.connectors.files.enumerator import FilePosition
@@ -112,7 +112,7 @@ class _StreamingEnumerator(SplitEnumerator):
         # The batches of which something was dealt out.
         self._dealt = set(dealt)
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         self._query.check()
         dealt = self._files.poll(budget, now)
         self._dealt |= {os.path.dirname(share.path) for shares in dealt.shares.values() for share in shares}

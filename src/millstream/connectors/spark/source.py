@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.connectors.base import BATCH, Dealt, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import BATCH, Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.spark.read_limit import max_rows
 
 _READER_METHODS = ("initialOffset", "latestOffset", "partitions", "read")
@@ -30,15 +30,15 @@ class _Enumerator(SplitEnumerator):
         # Older readers take no arguments and cannot be limited.
         self._takes_limit = len(inspect.signature(reader.latestOffset).parameters) >= 2
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         start, end = self._at, self._latest(self._at, budget)
         if end == start:
-            return Dealt({})
+            return SplitAssignment({})
         shares: dict[int, list[Any]] = {}
         for i, partition in enumerate(self._reader.partitions(start, end)):
             shares.setdefault(i % self._parallelism, []).append(partition)
         self._at = end
-        return Dealt(shares, limited=self._takes_limit and self._latest(end, budget) != end)
+        return SplitAssignment(shares, limited=self._takes_limit and self._latest(end, budget) != end)
 
     def _latest(self, start: Any, budget: int) -> Any:
         if not self._takes_limit:
@@ -67,15 +67,15 @@ class _SimpleEnumerator(SplitEnumerator):
         self._reader = reader
         self._at = reader.initialOffset() if restored is None else restored
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         start = self._at
         records, end = self._reader.read(start)
         for _ in records:
             break
         if end == start:
-            return Dealt({})
+            return SplitAssignment({})
         self._at = end
-        return Dealt({0: [(start, end)]})
+        return SplitAssignment({0: [(start, end)]})
 
     def is_finished(self) -> bool:
         return False

@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.type_variables import T_co
-from millstream.connectors.base import BATCH, Dealt, Source, SourceReader, SplitEnumerator, split_interval
+from millstream.connectors.base import BATCH, Source, SourceReader, SplitAssignment, SplitEnumerator, split_interval
 
 __all__ = ["DataGeneratorSource"]
 
@@ -25,7 +25,7 @@ class _RatedEnumerator(SplitEnumerator):
     def snapshot(self) -> int:
         return self._at
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         if self._started is None:
             # What was dealt out before a restart counts as if it had come at the rate.
             self._started = now - (self._at / self._rate if self._rate is not None else 0)
@@ -37,7 +37,9 @@ class _RatedEnumerator(SplitEnumerator):
         cuts = split_interval(self._at, to, self._parallelism)
         unlimited_more = self._rate is None and not (self._count is not None and to >= self._count)
         self._at = to
-        return Dealt({i: [(a, b)] for i, (a, b) in enumerate(cuts) if a < b}, limited=to < due or unlimited_more)
+        return SplitAssignment(
+            {i: [(a, b)] for i, (a, b) in enumerate(cuts) if a < b}, limited=to < due or unlimited_more
+        )
 
     def is_finished(self) -> bool:
         return self._count is not None and self._at >= self._count

@@ -11,7 +11,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.base import BadRecords, Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import BadRecords, Share, Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.spark.source import SparkStreamSource, as_source
 
@@ -55,14 +55,14 @@ class _Enumerator(SplitEnumerator):
         self._former: dict[int, SplitEnumerator] = {}
         self._wake: Callable[[], None] = _nobody_listens
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         while True:
-            dealt = Dealt({}) if self._current.is_finished() else self._current.poll(budget, now)
+            dealt = SplitAssignment({}) if self._current.is_finished() else self._current.poll(budget, now)
             if dealt.shares or not self._must_switch():
                 return self._labelled(dealt)
             self._switch()
 
-    def _labelled(self, dealt: Dealt) -> Dealt:
+    def _labelled(self, dealt: SplitAssignment) -> SplitAssignment:
         shares = {subtask: [HybridShare(self._at, s) for s in found] for subtask, found in dealt.shares.items()}
         # The next source has something to read at once, as far as anybody knows.
         return replace(dealt, shares=shares, limited=dealt.limited or self._must_switch())

@@ -11,7 +11,7 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.tags import tagged
 from millstream.common.types import Row
-from millstream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Share, Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions
 from millstream.datastream.connectors.jdbc_url import connector
 from millstream.datastream.connectors.sql_database import Connection, Driver
@@ -121,10 +121,10 @@ class _Scan(SplitEnumerator):
                 raise MillstreamError(f"JdbcSource: {settings.what} cannot be read: {_said(e)}.") from e
         return low, high
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         taken = self._ranges[self._next : self._next + self._parallelism]
         self._next += len(taken)
-        return Dealt({i: [share] for i, share in enumerate(taken)}, limited=self._next < len(self._ranges))
+        return SplitAssignment({i: [share] for i, share in enumerate(taken)}, limited=self._next < len(self._ranges))
 
     def is_finished(self) -> bool:
         return self._next >= len(self._ranges)
@@ -159,16 +159,16 @@ class _Follow(SplitEnumerator):
         self._connection: Connection = None
         self._next_look = 0.0
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         if now < self._next_look:
-            return Dealt({})
+            return SplitAssignment({})
         end, is_more = self._look(budget)
         if end is None or end == self._at:
             self._next_look = now + self._settings.poll_seconds
-            return Dealt({})
+            return SplitAssignment({})
         share = _Range(self._settings.incremental, self._at, end, grows=True)
         self._at = end
-        return Dealt({0: [share]}, limited=is_more)
+        return SplitAssignment({0: [share]}, limited=is_more)
 
     def _look(self, budget: int) -> tuple[Any, bool]:
         """Return up to which value to read, and whether there may be more above it."""

@@ -7,7 +7,15 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.inferred_types import Whole
-from millstream.connectors.base import BATCH, Dealt, Share, Source, SourceReader, SplitEnumerator, split_interval
+from millstream.connectors.base import (
+    BATCH,
+    Share,
+    Source,
+    SourceReader,
+    SplitAssignment,
+    SplitEnumerator,
+    split_interval,
+)
 
 __all__ = ["NumberSequenceSource"]
 
@@ -28,7 +36,7 @@ class IntervalEnumerator(SplitEnumerator):
     def _drop_empty(self) -> None:
         self._left = {s: (a, b) for s, (a, b) in self._left.items() if a < b}
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         shares: dict[int, list[Share]] = {}
         # With fewer subtasks than before one has several splits, which share its budget.
         each = max(budget // -(-len(self._left) // self._parallelism), 1) if self._left else 0
@@ -37,7 +45,7 @@ class IntervalEnumerator(SplitEnumerator):
             shares.setdefault(split % self._parallelism, []).append((split, a, to, to == b))
             self._left[split] = (to, b)
         self._drop_empty()
-        return Dealt(shares, limited=bool(self._left))
+        return SplitAssignment(shares, limited=bool(self._left))
 
     def snapshot(self) -> dict[int, tuple[int, int]]:
         return dict(self._left)

@@ -23,7 +23,7 @@ from millstream.state.keyed import KeyedState
 Passing = tuple[int, Any, int | None, Any, bool]
 
 
-class Passed:
+class EpochInputLog:
     """The order in which blocks and watermarks were processed, of a vertex whose first operator has keyed state."""
 
     def __init__(self, vertex: Vertex, batch: bool) -> None:

@@ -123,7 +123,7 @@ class HotKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Insight:
+class SubtaskDiagnostics:
     """What a subtask tells of itself.
 
     Attributes:
@@ -144,7 +144,7 @@ class Insight:
     state_bytes: int = 0
 
 
-class Observer:
+class DiagnosticsCollector:
     """Looks at a subtask."""
 
     def __init__(
@@ -173,7 +173,7 @@ class Observer:
 
     def look(
         self, channels: Iterable[Channel], states: Mapping[str, KeyedState], is_last: bool = False
-    ) -> Insight | None:
+    ) -> SubtaskDiagnostics | None:
         """Return what there is to tell, if it is time to."""
         now = self._stopwatch()
         if now < self._next_tell and not is_last:
@@ -184,11 +184,11 @@ class Observer:
         self._next_tell = now + (min(max(cost * _TIMES, self._soonest), _LATEST) if cost > 0 else _BY_HAND)
         return told
 
-    def _told(self, channels: Iterable[Channel], states: Mapping[str, KeyedState]) -> Insight:
+    def _told(self, channels: Iterable[Channel], states: Mapping[str, KeyedState]) -> SubtaskDiagnostics:
         at = self._clock()
         splits = [m for i, o in self._operators for m in self._splits(i, o, at)]
         rows, size = self._size(states)
-        return Insight(
+        return SubtaskDiagnostics(
             at=at,
             splits=tuple(sorted(splits, key=lambda m: (m.idle, m.watermark))[:_SPLITS]),
             split_count=sum(m.name is not None for m in splits),

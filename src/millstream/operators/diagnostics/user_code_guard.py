@@ -10,7 +10,7 @@ from typing import Any
 from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError
 from millstream.common.fast_dataclass import record
 from millstream.operators.codegen.code_writer import site_of
-from millstream.operators.diagnostics.epoch_input_log import Passed
+from millstream.operators.diagnostics.epoch_input_log import EpochInputLog
 from millstream.operators.diagnostics.failure_capture import Evidence, Keeping, evidence, key_of
 from millstream.operators.diagnostics.failures import Failure, Located, SubtaskFailed, locate, user_traceback
 from millstream.operators.runtime.chain import ChainNode
@@ -33,7 +33,7 @@ class Guard:
     """
 
     def __init__(
-        self, vertex: Vertex, index: int, settings: JobSettings, states: Mapping[str, KeyedState], passed: Passed
+        self, vertex: Vertex, index: int, settings: JobSettings, states: Mapping[str, KeyedState], passed: EpochInputLog
     ) -> None:
         self.epoch = 0
         self._vertex = vertex

@@ -152,7 +152,7 @@ class Inbox:
     def __init__(self, channels: Mapping[ChannelAddress, Channel]) -> None:
         self._channels = channels
         self.waiting: Sequence[Waiting] = ()
-        # The same as it was left, see `reading.Unfinished`.
+        # The same as it was left, see `reading.PendingSplitRanges`.
         self._left: Turns | None = None
 
     def restore(self, waiting: Sequence[Waiting]) -> None:

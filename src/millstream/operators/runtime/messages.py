@@ -14,8 +14,8 @@ from millstream.common.checksums import Checksum
 from millstream.common.fast_dataclass import record
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.diagnostics.sampling import Seen
-from millstream.operators.diagnostics.subtask_diagnostics import Insight
-from millstream.operators.runtime.runtime_snapshot import has_requests, has_unread
+from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
+from millstream.operators.runtime.runtime_snapshot import has_pending_input, has_requests
 from millstream.operators.runtime.vertex import JobSettings, Vertex
 from millstream.operators.source import Share
 from millstream.state.keyed import Version
@@ -59,7 +59,7 @@ class LevelTask:
         ahead: the splits of each source that are not read because slower ones are waited for.
         in_memory: the epoch at whose end slots kept changes of state in memory; None when the files have all.
         keep: whether changes of state are written to files at its end; else slots may go on holding them.
-        held_since: the subtasks that have ended and hold changes of state in memory, with the epoch they ended in.
+        held_state_epochs: the subtasks that have ended and hold changes of state in memory, with the epoch they ended in.
         carried: what else the subtasks reported to be carried to this epoch.
         checkpoint: the checkpoint that is taken with this epoch, if one is.
         flush: whether sinks must stage all they have.
@@ -80,7 +80,7 @@ class LevelTask:
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     in_memory: int | None = None
     keep: bool = True
-    held_since: dict[Address, int] = field(default_factory=dict)
+    held_state_epochs: dict[Address, int] = field(default_factory=dict)
     carried: dict[Address, bytes] = field(default_factory=dict)
     checkpoint: int | None = None
     flush: bool = False
@@ -89,13 +89,13 @@ class LevelTask:
     last_checkpoint: int = 0
     sampled: bool = False
 
-    def wants_state_of(self, ended: Address) -> bool:
+    def needs_state_of(self, ended: Address) -> bool:
         """Tell whether a subtask that has ended, and has nothing else to do, must write its state all the same.
 
         Each cut has the state of all subtasks, in the job's own files or in the savepoint's.
         """
         files = self.state_files.get(ended, {})
-        return (self.keep and ended in self.held_since) or any(
+        return (self.keep and ended in self.held_state_epochs) or any(
             isinstance(version, Restored) or (version and self.savepoint) for version in files.values()
         )
 
@@ -122,7 +122,7 @@ class SubtaskReport:
         committables: what its sinks have staged.
         carried: what else must outlive the process, see `operators.carried`.
         next_wake: when, by the wall clock, there is something to do without input.
-        look_again: in how many seconds to look for answers to requests in flight; None when there are none.
+        poll_after_seconds: in how many seconds to look for answers to requests in flight; None when there are none.
         is_full: whether it shall be sent no more before some of them are answered.
         holds: whether it has ended, and holds changes of state that no file has.
         aligned: how far the sources of each alignment group have come here.
@@ -132,7 +132,7 @@ class SubtaskReport:
         seconds: how long it worked.
         insight: now and then, what it tells of itself to people.
         state_checksums: of the files that have its states, by state id.
-        state_was_here: whether it found its state in its process, or had to read files; None when there was none yet.
+        state_was_local: whether it found its state in its process, or had to read files; None when there was none yet.
     """
 
     vertex: int
@@ -151,14 +151,14 @@ class SubtaskReport:
     ended: bool
     tables: dict[str, dict[str, dict[str, str]]]
     exported: dict[str, StoredState]
-    look_again: float | None = None
+    poll_after_seconds: float | None = None
     is_full: bool = False
     holds: bool = False
     taken: int | None = 0
     seconds: float = 0.0
     bytes_in: int = 0
-    insight: Insight | None = None
-    state_was_here: bool | None = None
+    insight: SubtaskDiagnostics | None = None
+    state_was_local: bool | None = None
     state_checksums: dict[str, Checksum] = field(default_factory=dict)
 
     @property
@@ -167,9 +167,9 @@ class SubtaskReport:
         return has_requests(self.carried)
 
     @property
-    def has_unread(self) -> bool:
+    def has_pending_input(self) -> bool:
         """Whether there is input that it has not processed."""
-        return has_unread(self.carried)
+        return has_pending_input(self.carried)
 
 
 @record(frozen=True)

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from millstream.operators.runtime.runtime_snapshot import Unread
+from millstream.operators.runtime.runtime_snapshot import PendingRange
 from millstream.operators.source import Share, SourceReader
 
 
-class OpenShare:
+class OpenSplitRange:
     """A share that is being read.
 
     Attributes:
@@ -51,28 +51,28 @@ def _can_be_sliced(batch: Any) -> bool:
     return isinstance(batch, Sequence) and not isinstance(batch, deque)
 
 
-class Unfinished:
+class PendingSplitRanges:
     """The shares that one epoch leaves to the next, which may run in another process."""
 
     def __init__(self) -> None:
-        self.shares: Sequence[Unread] = ()
+        self.shares: Sequence[PendingRange] = ()
         # The first of them as it was left. It saves reading again what was read, no more: an epoch takes it out, and
         # one that fails does not put it back.
-        self._open: OpenShare | None = None
+        self._open: OpenSplitRange | None = None
 
-    def restore(self, shares: Sequence[Unread]) -> None:
+    def restore(self, shares: Sequence[PendingRange]) -> None:
         """Take up what an epoch in another process has left."""
         self.shares, self._open = shares, None
 
-    def open(self, reader: SourceReader) -> list[OpenShare]:
+    def open(self, reader: SourceReader) -> list[OpenSplitRange]:
         """Return what was left."""
         left, self._open = self._open, None
-        found = [OpenShare(reader, split, share, read) for split, share, read in self.shares]
+        found = [OpenSplitRange(reader, split, share, read) for split, share, read in self.shares]
         if left is not None:
             found[0] = left
         return found
 
-    def leave(self, shares: list[OpenShare]) -> None:
+    def leave(self, shares: list[OpenSplitRange]) -> None:
         """The epoch ends, and these are not read to their end."""
         self.shares = [(s.split, s.share, s.read) for s in shares]
         self._open = shares[0] if shares else None

@@ -19,7 +19,7 @@ from millstream.operators.runtime.partitioners import Partitioner, Place
 # records that they are still in the processor's cache when they are written out.
 BLOCK_BYTES = 1 << 20
 # One is never larger than this.
-MOST_BLOCK_BYTES = 256 << 20
+MAX_BLOCK_BYTES = 256 << 20
 _FIRST_BLOCK_RECORDS = 256
 _MOST_BLOCK_RECORDS = 1 << 11
 
@@ -143,7 +143,7 @@ class EdgeWriter:
 def _written(block: Block) -> Iterator[bytes]:
     """Write a block, or its halves where it is too large: each goes through memory, also the JVM's, as a whole."""
     encoded = block.encode()
-    if len(encoded) <= MOST_BLOCK_BYTES:
+    if len(encoded) <= MAX_BLOCK_BYTES:
         yield encoded
     elif len(block) > 1:
         del encoded
@@ -152,7 +152,7 @@ def _written(block: Block) -> Iterator[bytes]:
     else:
         _, value, _ = next(block.records())
         raise RecordTooLargeError(
-            f"A record ({type(value).__name__}) takes {len(encoded) / 2**20:,.0f} MB, and {MOST_BLOCK_BYTES >> 20:,} "
+            f"A record ({type(value).__name__}) takes {len(encoded) / 2**20:,.0f} MB, and {MAX_BLOCK_BYTES >> 20:,} "
             "MB is the most that can be sent from one subtask to another: send where it is (a path, a key) in its "
             "place, or use it in the chain that makes it."
         )

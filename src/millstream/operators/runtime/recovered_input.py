@@ -23,7 +23,7 @@ from millstream.state.key_groups import hashable, key_group, owned_groups
 _FIRST_ID = -10
 
 
-class EarlierQueue(Queue):
+class RecoveredQueue(Queue):
     """What had come to one input of an operator.
 
     Attributes:
@@ -37,7 +37,7 @@ class EarlierQueue(Queue):
         self.edge = edge
 
 
-class EarlierWay:
+class RecoveredInputChain:
     """The way of earlier input through a chain, with senders of its own.
 
     What it sends may be other than all that the chain sends now, which its own senders count on.
@@ -62,7 +62,7 @@ class EarlierWay:
                 yield writer.edge, target, block
 
 
-class EarlierInput:
+class RecoveredInput:
     """The earlier input of one subtask that one epoch leaves to the next."""
 
     def __init__(self, vertex: Vertex, subtask: int) -> None:
@@ -70,8 +70,8 @@ class EarlierInput:
         self._places = {node.id: place for place, node in enumerate(vertex.nodes)}
         self._groups = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
         self.waiting: Sequence[Earlier] = ()
-        # The same as it was left, see `reading.Unfinished`.
-        self._left: list[EarlierQueue] | None = None
+        # The same as it was left, see `reading.PendingSplitRanges`.
+        self._left: list[RecoveredQueue] | None = None
 
     def restore(self, earlier: Sequence[Earlier]) -> None:
         """Take up what was left; of input that is partitioned by key, it may be that of all subtasks."""
@@ -79,26 +79,26 @@ class EarlierInput:
         sifted = [(operator, number, self._own(operator, number, blocks)) for operator, number, blocks in earlier]
         self.waiting = [one for one in sifted if one[2][2]]
 
-    def open(self) -> list[EarlierQueue]:
+    def open(self) -> list[RecoveredQueue]:
         """Return what was left."""
         left, self._left = self._left, None
         if left is None:
             left = [self._queue(i, *one) for i, one in enumerate(self.waiting)]
         return left
 
-    def leave(self, queues: list[EarlierQueue]) -> None:
+    def leave(self, queues: list[RecoveredQueue]) -> None:
         """The epoch ends, and this is not processed."""
         nodes = self._vertex.nodes
         self.waiting = [(nodes[q.place].id, q.edge.input_index, q.left()) for q in queues]
         self._left = queues
 
-    def _queue(self, number: int, operator: str, input_index: int, blocks: Blocks) -> EarlierQueue:
+    def _queue(self, number: int, operator: str, input_index: int, blocks: Blocks) -> RecoveredQueue:
         place = self._places[operator]
         layout = self._layout(place, *blocks[:2])
         edge = Edge(
             _FIRST_ID - number, -1, self._vertex.id, input_index, self._partitioner(operator, input_index), layout
         )
-        return EarlierQueue(place, edge, blocks[2])
+        return RecoveredQueue(place, edge, blocks[2])
 
     def _layout(self, place: int, has_key: bool, has_timestamp: bool) -> Layout:
         takes_batches = self._vertex.nodes[place].operator.takes_batches

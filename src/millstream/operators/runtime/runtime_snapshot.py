@@ -23,7 +23,7 @@ VERSION = 3
 _HEAD = struct.Struct(">BBH")
 
 # A share that was dealt out and is not read to its end: its split, the share, and how many of its records were read.
-Unread = tuple[Any, Any, int]
+PendingRange = tuple[Any, Any, int]
 
 # An edge, and the number of the subtask that sends.
 ChannelAddress = tuple[int, int]
@@ -38,8 +38,8 @@ Waiting = tuple[ChannelAddress, int, Blocks]
 Earlier = tuple[str, int, Blocks]
 
 # What is not processed is input of an edge, shares of a source, or what came before the channels there are.
-SHARES = -1
-EARLIER = -2
+SPLIT_RANGES = -1
+RECOVERED = -2
 
 
 class ChannelState(Protocol):
@@ -56,7 +56,7 @@ class ChannelState(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CarriedChannel:
+class ChannelSnapshot:
     """How far a channel had come."""
 
     watermark: int
@@ -65,7 +65,7 @@ class CarriedChannel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Carried:
+class RuntimeSnapshot:
     """What a subtask carries.
 
     Attributes:
@@ -87,11 +87,11 @@ class Carried:
     watermark: int
     idle: bool
     ended: bool
-    channels: Mapping[ChannelAddress, CarriedChannel]
+    channels: Mapping[ChannelAddress, ChannelSnapshot]
     operators: Mapping[str, Any]
     watermarks: Mapping[str, int]
     ended_edges: frozenset[int] | None = None
-    unread: Sequence[Unread] = ()
+    unread: Sequence[PendingRange] = ()
     requests: bool = False
     waiting: Sequence[Waiting] = ()
     earlier: Sequence[Earlier] = ()
@@ -106,34 +106,34 @@ def encode(
     operators: Mapping[str, Any],
     watermarks: Mapping[str, int],
     ended_edges: frozenset[int] | None = None,
-    unread: Sequence[Unread] = (),
+    unread: Sequence[PendingRange] = (),
     requests: bool = False,
     waiting: Sequence[Waiting] = (),
     earlier: Sequence[Earlier] = (),
 ) -> bytes:
     """Write a record.
 
-    It takes what is in a `Carried` and not the object: each subtask does this in each epoch, and to make one would cost
+    It takes what is in a `RuntimeSnapshot` and not the object: each subtask does this in each epoch, and to make one would cost
     as much as a third of all the rest.
     """
     rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
-    inputs = {edge for (edge, _), _, _ in waiting} | {EARLIER for _ in earlier} | {SHARES for _ in unread}
+    inputs = {edge for (edge, _), _, _ in waiting} | {RECOVERED for _ in earlier} | {SPLIT_RANGES for _ in unread}
     head = _HEAD.pack(VERSION, requests, len(inputs)) + struct.pack(f">{len(inputs)}i", *sorted(inputs))
     return head + dump(
         (watermark, idle, ended, rows, operators, watermarks, ended_edges, list(unread), list(waiting), list(earlier))
     )
 
 
-def unread_inputs(data: bytes) -> frozenset[int]:
-    """Return of which inputs (edges, SHARES, EARLIER) a record has what is not processed; the rest is not read."""
+def pending_inputs(data: bytes) -> frozenset[int]:
+    """Return of which inputs (edges, SPLIT_RANGES, RECOVERED) a record has what is not processed; the rest is not read."""
     if not data:
         return frozenset()
     return frozenset(struct.unpack_from(f">{_HEAD.unpack_from(data)[2]}i", data, _HEAD.size))
 
 
-def has_unread(data: bytes) -> bool:
+def has_pending_input(data: bytes) -> bool:
     """Tell whether a record says that there is input that is not processed, without reading it."""
-    return bool(unread_inputs(data))
+    return bool(pending_inputs(data))
 
 
 def has_requests(data: bytes) -> bool:
@@ -141,17 +141,17 @@ def has_requests(data: bytes) -> bool:
     return bool(data) and bool(data[1])
 
 
-def decode(data: bytes) -> Carried:
+def decode(data: bytes) -> RuntimeSnapshot:
     """Read a record; the classes of what operators carry must be here."""
     if data[0] != VERSION:
         raise DamagedStateError(f"What a subtask carries is of format {data[0]}; this millstream reads {VERSION}.")
     record = pickle.loads(memoryview(data)[_HEAD.size + 4 * _HEAD.unpack_from(data)[2] :])
     watermark, idle, ended, rows, operators, watermarks, ended_edges, unread, waiting, earlier = record
-    return Carried(
+    return RuntimeSnapshot(
         watermark=watermark,
         idle=idle,
         ended=ended,
-        channels={(edge, sender): CarriedChannel(watermark=w, idle=i, ended=e) for edge, sender, w, i, e in rows},
+        channels={(edge, sender): ChannelSnapshot(watermark=w, idle=i, ended=e) for edge, sender, w, i, e in rows},
         operators=operators,
         watermarks=watermarks,
         ended_edges=ended_edges,

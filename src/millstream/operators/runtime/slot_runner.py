@@ -40,7 +40,7 @@ def _no_traffic() -> SlotTraffic | None:
     return None
 
 
-class SlotRuntime:
+class SlotRunner:
     """The subtasks of one slot of one job."""
 
     # Gives what user code has printed since it was last asked.
@@ -99,7 +99,7 @@ class SlotRuntime:
             if subtask.vertex.level != task.level:
                 continue
             if self._has_ended(subtask, task):
-                if task.wants_state_of((subtask.vertex.id, subtask.index)):
+                if task.needs_state_of((subtask.vertex.id, subtask.index)):
                     subtasks.append(subtask.keep_state(task, attempt))
             else:
                 if sampler is not None:

@@ -17,7 +17,7 @@ Own = tuple[Shares, dict[Address, dict[str, Version]], dict[Address, bytes]]
 OwnLevels = dict[int, Own]
 
 
-class Dealer:
+class SlotTaskSplitter:
     """Tells the slots of a job apart."""
 
     def __init__(self, plan: JobPlan) -> None:

@@ -13,8 +13,8 @@ from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.async_io import AsyncOperator
 from millstream.operators.base import OperatorSetup, Surroundings
-from millstream.operators.diagnostics.epoch_input_log import Passed
-from millstream.operators.diagnostics.subtask_diagnostics import Observer
+from millstream.operators.diagnostics.epoch_input_log import EpochInputLog
+from millstream.operators.diagnostics.subtask_diagnostics import DiagnosticsCollector
 from millstream.operators.diagnostics.user_code_guard import Guard
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
@@ -28,12 +28,12 @@ from millstream.operators.runtime.event_time import EventTime
 from millstream.operators.runtime.input_gate import Inbox, Queue, Turns
 from millstream.operators.runtime.messages import LevelTask, Progress, SubtaskReport
 from millstream.operators.runtime.partitioners import Place
-from millstream.operators.runtime.pending_splits import OpenShare, Unfinished
+from millstream.operators.runtime.pending_splits import OpenSplitRange, PendingSplitRanges
 from millstream.operators.runtime.record_writer import Edge, EdgeWriter
-from millstream.operators.runtime.recovered_input import EarlierInput, EarlierWay
-from millstream.operators.runtime.runtime_snapshot import SHARES, Carried, decode, encode
+from millstream.operators.runtime.recovered_input import RecoveredInput, RecoveredInputChain
+from millstream.operators.runtime.runtime_snapshot import SPLIT_RANGES, RuntimeSnapshot, decode, encode
 from millstream.operators.runtime.subtask_state import SubtaskState
-from millstream.operators.runtime.time_slice import Pace
+from millstream.operators.runtime.time_slice import ChunkSizer
 from millstream.operators.runtime.vertex import JobSettings, Vertex
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.source import Share, SourceOperator
@@ -53,7 +53,7 @@ ROOM_SECONDS = 0.1
 FEW_BATCHES = 4
 
 # So many records a source's subtask reads before it is worth to have numbers go through columns.
-COLUMNS_AFTER = 1 << 20
+VECTORIZE_AFTER = 1 << 20
 
 Loop = Callable[[Iterable[Any]], None]
 # Finds the loop over blocks of some layout that came over an edge.
@@ -99,7 +99,7 @@ class Subtask:
         self._operators = [(n.id, n.operator) for n in vertex.nodes]
         self._metrics: dict[str, MetricGroup] = {}
         self._states = SubtaskState(index, storage, surroundings.clock, settings)
-        self._passed = Passed(vertex, settings.batch)
+        self._passed = EpochInputLog(vertex, settings.batch)
         self._guard = Guard(vertex, index, settings, self._states.by_id, self._passed)
         self._channels = {
             (edge.id, sender): Channel(edge, sender)
@@ -117,7 +117,7 @@ class Subtask:
         self._loops: dict[bool, Loops] = {False: {}, True: {}}
         self._inputs = self._loops[False]
         self._read = self._compiler.source_function() if vertex.is_source else None
-        self._until_columns = COLUMNS_AFTER
+        self._until_columns = VECTORIZE_AFTER
         self._batch = self._batch_input()
         self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
         self._asking = [(n.operator, n) for n in self._nodes if isinstance(n.operator, AsyncOperator)]
@@ -130,18 +130,18 @@ class Subtask:
         if first.takes_batches or (first.emits_batches and vertex.is_source):
             # The next batch may have a thousand times the rows of the one before.
             most = [min(FEW_BATCHES, *most)] if most else [FEW_BATCHES]
-        self._paces = defaultdict[int, Pace](partial(Pace, surroundings.stopwatch, *most))
+        self._paces = defaultdict[int, ChunkSizer](partial(ChunkSizer, surroundings.stopwatch, *most))
         self._now = 0.0
         self._sinks = [n.operator.taken for n in self._nodes if isinstance(n.operator, (SinkOperator, InvokeOperator))]
         self._look_again = -math.inf
-        self._unfinished = Unfinished()
-        self._todo: list[OpenShare] = []
+        self._unfinished = PendingSplitRanges()
+        self._todo: list[OpenSplitRange] = []
         # Until when, by the stopwatch, this epoch waits for operators that are full.
         self._patient_until = -math.inf
         self._inbox = Inbox(self._channels)
-        self._observer = Observer(self._operators, surroundings, index, vertex.parallelism)
-        self._earlier = EarlierInput(vertex, index)
-        self._way: EarlierWay | None = None
+        self._observer = DiagnosticsCollector(self._operators, surroundings, index, vertex.parallelism)
+        self._earlier = RecoveredInput(vertex, index)
+        self._way: RecoveredInputChain | None = None
         self._broadcast = [c for c in self._channels.values() if c.edge.partitioner.broadcasts]
         # Until it has processed anything.
         self._is_start = True
@@ -234,7 +234,7 @@ class Subtask:
     def keep_state(self, task: LevelTask, attempt: str) -> SubtaskReport:
         """It has ended: write what state it has left, where that is wanted, and have functions do nothing."""
         self._task, self._attempt, self._guard.epoch = task, attempt, task.epoch
-        self._load_state(task.held_since.get((self.vertex.id, self.index)))
+        self._load_state(task.held_state_epochs.get((self.vertex.id, self.index)))
         files = self._states.write(task, attempt, True, self._guard)
         return SubtaskReport(
             vertex=self.vertex.id,
@@ -264,10 +264,10 @@ class Subtask:
         self._todo = self._unfinished.open(operator.reader)
         self._let_time_pass()
         todo = self._todo
-        todo += [OpenShare(operator.reader, operator.reader.split_of(share), share, 0) for share in shares]
+        todo += [OpenSplitRange(operator.reader, operator.reader.split_of(share), share, 0) for share in shares]
         until = self._patient_until = self._look() + seconds
         may_read = (yield from self._take_earlier(until)) and seconds > 0
-        waiting: list[tuple[OpenShare, int, bool]] = []
+        waiting: list[tuple[OpenSplitRange, int, bool]] = []
         self._begin_splits(operator, todo if may_read else [])
         while todo and may_read and self._has_room():
             before = self._records_in
@@ -297,7 +297,7 @@ class Subtask:
         self._flush()
         yield from self._drain()
 
-    def _begin_splits(self, operator: SourceOperator, todo: list[OpenShare]) -> None:
+    def _begin_splits(self, operator: SourceOperator, todo: list[OpenSplitRange]) -> None:
         """Have the time of splits waited for that are read beside one another, before any of them is read."""
         for share in todo:
             if share.split is not None and not operator.reader.in_turn(share.share):
@@ -312,12 +312,12 @@ class Subtask:
             self._read = self._compiler.column_function(self._read)
         return self._read
 
-    def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
+    def _read_share(self, share: OpenSplitRange, until: float) -> Generator[Outgoing, None, bool]:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
         run, head = self._source_loop(), self.vertex.head
         while (batch := self._guard.call(share.batch, head)) is not None:
             before = share.at
-            at = self._run_pieces(run, self._paces[SHARES], batch, before, len(batch), until)
+            at = self._run_pieces(run, self._paces[SPLIT_RANGES], batch, before, len(batch), until)
             read = share.took(at)
             self._until_columns -= read
             self._records_in += sum(map(len, batch[before:at])) if head.operator.emits_batches else read
@@ -326,7 +326,7 @@ class Subtask:
                 return self._guard.call(share.batch, head) is None
         return True
 
-    def _share_passed(self, operator: SourceOperator, share: OpenShare, records: int, is_read: bool) -> None:
+    def _share_passed(self, operator: SourceOperator, share: OpenSplitRange, records: int, is_read: bool) -> None:
         """Records of a share have passed: let watermarks follow, and its split end if it does."""
         self._tick(records)
         if is_read and operator.reader.ends_split(share.share):
@@ -397,10 +397,12 @@ class Subtask:
         self._earlier.leave(queues)
         return not queues
 
-    def _earlier_way(self) -> EarlierWay:
+    def _earlier_way(self) -> RecoveredInputChain:
         if self._way is None:
             writers = {i: self._writer(w.edge, self._parallelisms[w.edge.target]) for i, w in self._writers.items()}
-            self._way = EarlierWay(ChainCompiler(self._nodes, writers, self._settings.inlining), writers.values())
+            self._way = RecoveredInputChain(
+                ChainCompiler(self._nodes, writers, self._settings.inlining), writers.values()
+            )
         return self._way
 
     def report(self) -> SubtaskReport:
@@ -441,7 +443,7 @@ class Subtask:
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
             carried=self._carry(),
             next_wake=None if self.ended else self._next_wake(),
-            look_again=min(filter(None, [o.look_again() for o, _ in self._asking]), default=None),
+            poll_after_seconds=min(filter(None, [o.poll_after_seconds() for o, _ in self._asking]), default=None),
             is_full=self._is_full(),
             holds=self.ended and not task.keep and bool(files),
             aligned={
@@ -454,7 +456,7 @@ class Subtask:
             taken=None if None in counts else sum(filter(None, counts)),
             bytes_in=self._bytes_in,
             insight=self._observer.look(self._channels.values(), self._states.by_id, self.ended),
-            state_was_here=self._states.was_here(),
+            state_was_local=self._states.was_here(),
         )
 
     def _save_state(self, keep: bool) -> dict[str, Version]:
@@ -519,7 +521,7 @@ class Subtask:
             passed.took(end)
 
     def _run_pieces(
-        self, run: Loop, pace: Pace, records: Sequence[Any], at: int, end: int, until: float, width: int = 1
+        self, run: Loop, pace: ChunkSizer, records: Sequence[Any], at: int, end: int, until: float, width: int = 1
     ) -> int:
         """Run a loop over records piece by piece, and let time pass in between.
 
@@ -703,7 +705,7 @@ class Subtask:
         self._guard.call(partial(self._earlier.restore, left.earlier), self.vertex.head)
         self._carried = carried
 
-    def _restore_operators(self, left: Carried) -> None:
+    def _restore_operators(self, left: RuntimeSnapshot) -> None:
         for operator_id, operator in self._operators:
             operator.watermark = left.watermarks.get(operator_id, MIN_WATERMARK)
             if left.operators.get(operator_id) is not None:

@@ -1,4 +1,4 @@
-"""Pace: a loop is handed its records piece by piece, and between two pieces somebody looks at the clock."""
+"""ChunkSizer: a loop is handed its records piece by piece, and between two pieces somebody looks at the clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _AIM_SECONDS = 0.0002
 _MOST = 2048
 
 
-class Pace:
+class ChunkSizer:
     """How many records go through the loop of a subtask at once.
 
     Args:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from millstream.jobmaster.view import JobView
-from millstream.operators.diagnostics.subtask_diagnostics import Insight
+from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
 from millstream.operators.runtime.vertex import Vertex
 from millstream.service.responses.tasks import progress_of, vertex_id
 
@@ -20,7 +20,7 @@ def of_vertex(view: JobView, vertex: Vertex) -> dict[str, Any]:
 def of_subtask(view: JobView, vertex: Vertex, subtask: int) -> dict[str, Any]:
     """Return what one subtask has told."""
     done = progress_of(view, vertex, subtask)
-    seen = done.insight or Insight(at=-1)
+    seen = done.insight or SubtaskDiagnostics(at=-1)
     by_edge = {e.id: number for number, e in enumerate(vertex.in_edges)}
     senders = {v.id: v.name for v in view.plan.vertices}
     sources = {e.id: senders[e.source] for e in vertex.in_edges}

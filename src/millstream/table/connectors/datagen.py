@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from millstream.common.spelling import did_you_mean
-from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator, split_interval
+from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, split_interval
 from millstream.connectors.table.options import Options
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSource
@@ -35,7 +35,7 @@ class _Enumerator(SplitEnumerator):
     def snapshot(self) -> int:
         return self._at
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         if self._started is None:
             # What was dealt out before a restart counts as if it had come at the rate.
             self._started = now - self._at / self._rate
@@ -47,7 +47,7 @@ class _Enumerator(SplitEnumerator):
         to = max(min(due, most), self._at)
         shares = self._cut(self._at, to)
         self._at = to
-        return Dealt(shares, limited=to < due)
+        return SplitAssignment(shares, limited=to < due)
 
     def _cut(self, start: int, end: int) -> dict[int, list[Any]]:
         """Return who makes which rows; only the first and last block are not whole."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import record
-from millstream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Share, Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.sql_database import Connection
 from millstream.datastream.connectors.sql_errors import is_mistake
 from millstream.sql.columns.batch import Batch
@@ -108,10 +108,10 @@ class _Enumerator(SplitEnumerator):
         self._parallelism = parallelism
         self._at = at
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         taken = self._parts[self._at : self._at + self._parallelism]
         self._at += len(taken)
-        return Dealt({i: [(part,)] for i, part in enumerate(taken)}, limited=self._at < len(self._parts))
+        return SplitAssignment({i: [(part,)] for i, part in enumerate(taken)}, limited=self._at < len(self._parts))
 
     def is_finished(self) -> bool:
         return self._at >= len(self._parts)

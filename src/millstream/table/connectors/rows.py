@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from millstream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import TableSource
@@ -28,7 +28,7 @@ class _Enumerator(IntervalEnumerator):
         super().__init__(0, len(batches), parallelism, restored)
         self._rows = max(map(len, batches), default=1) or 1
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         return super().poll(max(budget // self._rows, 1), now)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
-from millstream.connectors.base import Dealt, SplitEnumerator
+from millstream.connectors.base import SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.cdc import startup
 from millstream.datastream.connectors.cdc.capture_source import CaptureShare
 from millstream.datastream.connectors.cdc.chunk_reading import ChunkReaders, Desk
@@ -242,7 +242,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         # What came before is not forgotten.
         wake()
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         with self._in_a_sentence():
             found = self._poll(budget, now)
             if now >= self._behind_at + _LAG_SECONDS:
@@ -250,7 +250,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         assert self._log is not None
         return replace(found, pending={0: self._log.waiting}, pending_bytes={0: self._behind})
 
-    def _poll(self, budget: int, now: float) -> Dealt:
+    def _poll(self, budget: int, now: float) -> SplitAssignment:
         assert self._log is not None
         self._log.check()
         if self._chunks is not None:
@@ -264,7 +264,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
                 chunks = self._machine.take(self._parallelism)
         self._deals_log = bool(chunks)
         if chunks:
-            return Dealt({i: [done.rows] for i, done in enumerate(chunks)}, limited=True)
+            return SplitAssignment({i: [done.rows] for i, done in enumerate(chunks)}, limited=True)
         shares = self._deal_log(budget)
         self._end_snapshot()
         is_time = now >= self._last_beat + self._settings.heartbeat_seconds
@@ -272,9 +272,9 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
             # Nothing happens in these tables: a checkpoint shall know all the same how far the log is.
             shares = [self._empty_share()]
         if not shares:
-            return Dealt({})
+            return SplitAssignment({})
         self._last_beat, self._beat_place = now, self._place
-        return Dealt({0: shares}, limited=self._log.has_more)
+        return SplitAssignment({0: shares}, limited=self._log.has_more)
 
     def next_poll(self, now: float) -> float:
         is_quiet = self._machine.is_complete and self._settings.startup.mode != startup.SNAPSHOT

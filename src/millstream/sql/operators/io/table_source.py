@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.operators.base import Downstream
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
-from millstream.operators.source import Dealt, Share, Source, SourceOperator, SourceReader, SplitEnumerator
+from millstream.operators.source import Share, Source, SourceOperator, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.constants import constants
@@ -52,11 +52,11 @@ class _Once(SplitEnumerator):
     def __init__(self, is_dealt: bool) -> None:
         self._is_dealt = is_dealt
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def poll(self, budget: int, now: float) -> SplitAssignment:
         if self._is_dealt:
-            return Dealt({})
+            return SplitAssignment({})
         self._is_dealt = True
-        return Dealt({0: ["all"]})
+        return SplitAssignment({0: ["all"]})
 
     def is_finished(self) -> bool:
         return self._is_dealt
