@@ -25,8 +25,8 @@ from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.events import Event
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.job_machine import JobMachine
 from millstream.jobmaster.local import LocalEpochs
-from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.mailbox import ThreadInbox
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import Request

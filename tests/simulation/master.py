@@ -16,7 +16,7 @@ from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.coordinator import CheckpointStatus
 from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.job_machine import JobMachine
 from millstream.jobmaster.mailbox import Inbox
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.regions import operators_in

@@ -25,8 +25,8 @@ from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import Checkpoint, Coordinator
 from millstream.jobmaster.execution import Execution, Positions
 from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.job_machine import JobMachine
 from millstream.jobmaster.job_phases import Epoch, Step, Why
-from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.recovery_state import Ledger
 from millstream.jobmaster.shutdown import Ending, Last
 from millstream.jobmaster.sink_committers import Output

@@ -20,7 +20,7 @@ from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import CheckpointStatus
 from millstream.jobmaster.engine import EpochFailed, EpochOverdue
 from millstream.jobmaster.flow import QUICK, SHUFFLED
-from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.job_machine import JobMachine
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.parallelism_bounds import Bounds
 from millstream.jobmaster.requests import (

@@ -27,8 +27,8 @@ from millstream.jobmaster import instructions as i
 from millstream.jobmaster import output_listeners
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine, EpochOverdue, EpochRunner
+from millstream.jobmaster.job_machine import JobMachine
 from millstream.jobmaster.leases import CheckpointLeases, Lease
-from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.mailbox import Inbox, ThreadInbox, patience
 from millstream.jobmaster.requests import Request, RequestFailedError, SavepointRequest
 from millstream.jobmaster.sink_committers import Output

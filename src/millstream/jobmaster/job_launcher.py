@@ -47,7 +47,7 @@ from millstream.jobmaster.failure_reports import directory_of, keep
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.instructions import KeepFailure
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.job_machine import JobMachine
 from millstream.jobmaster.options import Ended, JobOptions, fails_whole
 from millstream.jobmaster.restart import restart_strategy
 from millstream.jobmaster.scaling_options import ScalingOptions
