@@ -13,7 +13,7 @@ from millstream.checkpoint.manifest import NAME, SHARED, Manifest
 from millstream.checkpoint.store import open_checkpoint
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.tags import NAMESPACE
-from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
+from millstream.jobmaster.machine.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
 from millstream.operators.runtime.runtime_snapshot import RuntimeSnapshot, decode
 from millstream.testing import ManualClock, start_from
 

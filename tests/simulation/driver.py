@@ -14,10 +14,10 @@ from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.events import SlotsCounted
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.options import JobOptions
-from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest
+from millstream.jobmaster.machine.events import SlotsCounted
+from millstream.jobmaster.machine.options import JobOptions
+from millstream.jobmaster.machine.requests import CheckpointRequest, Request, RescaleRequest
 from millstream.operators.runtime.messages import JobPlan
 
 from .master import VirtualInbox, make_master

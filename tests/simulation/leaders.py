@@ -28,9 +28,9 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import DeposedError, MillstreamError
 from millstream.common.job_status import JobStatus
 from millstream.common.run_ids import run_id
-from millstream.jobmaster import events as e
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.machine import events as e
+from millstream.jobmaster.machine.options import JobOptions
 from millstream.leader import election as m
 from millstream.leader.cas_cells import OvertakenError
 from millstream.leader.fence import Fence, JobRecord

@@ -10,18 +10,18 @@ from typing import Any
 from millstream.checkpoint.manifest import NAME
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster import events as e
-from millstream.jobmaster import instructions as i
 from millstream.jobmaster.clock import JobClock
-from millstream.jobmaster.coordinator import CheckpointStatus
 from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.job_machine import JobMachine
+from millstream.jobmaster.machine import events as e
+from millstream.jobmaster.machine import instructions as i
+from millstream.jobmaster.machine.coordinator import CheckpointStatus
+from millstream.jobmaster.machine.job_machine import JobMachine
+from millstream.jobmaster.machine.options import JobOptions
+from millstream.jobmaster.machine.regions import operators_in
+from millstream.jobmaster.machine.view import JobView
 from millstream.jobmaster.mailbox import Inbox
-from millstream.jobmaster.options import JobOptions
-from millstream.jobmaster.regions import operators_in
 from millstream.jobmaster.slot_monitor import SlotWatch
-from millstream.jobmaster.view import JobView
 from millstream.jobmaster.watchdog import EpochWatchdog
 from millstream.operators.runtime.messages import JobPlan
 

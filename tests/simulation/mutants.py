@@ -20,15 +20,15 @@ from millstream.exchange import exchange_machine as p
 from millstream.exchange.exchange_machine import ExchangeMachine
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.receive_buffer import Arrivals, _Level
-from millstream.jobmaster import events as e
-from millstream.jobmaster import instructions as i
-from millstream.jobmaster.coordinator import Checkpoint, Coordinator
-from millstream.jobmaster.execution import Execution, Positions
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.job_machine import JobMachine
-from millstream.jobmaster.job_phases import Epoch, Step, Why
-from millstream.jobmaster.recovery_state import Ledger
-from millstream.jobmaster.shutdown import Ending, Last
+from millstream.jobmaster.machine import events as e
+from millstream.jobmaster.machine import instructions as i
+from millstream.jobmaster.machine.coordinator import Checkpoint, Coordinator
+from millstream.jobmaster.machine.execution import Execution, Positions
+from millstream.jobmaster.machine.job_machine import JobMachine
+from millstream.jobmaster.machine.job_phases import Epoch, Step, Why
+from millstream.jobmaster.machine.recovery_state import Ledger
+from millstream.jobmaster.machine.shutdown import Ending, Last
 from millstream.jobmaster.sink_committers import Output
 from millstream.leader.election import Election, Instruction, Lease, LeaseWritten, Role
 from millstream.leader.fence import Fence, JobRecord

@@ -29,7 +29,7 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.exchange import driver
 from millstream.exchange.connection import Link
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.machine.view import JobView
 from millstream.service.responses.metrics import of_job
 from millstream.spark.cores import executions_that_hold
 from millstream.spark.session import stop_context

@@ -31,8 +31,8 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.functions import KeyedBroadcastProcessFunction, KeyedProcessFunction, MapFunction
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
-from millstream.jobmaster.parallelism_bounds import Bounds
-from millstream.jobmaster.requests import RequirementsRequest
+from millstream.jobmaster.machine.parallelism_bounds import Bounds
+from millstream.jobmaster.machine.requests import RequirementsRequest
 from millstream.spark.session import stop_context
 from millstream.testing import CollectSink
 

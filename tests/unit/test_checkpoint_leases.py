@@ -15,10 +15,10 @@ from millstream.cli.main import cli
 from millstream.common.configuration import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.jobmaster.coordinator import CheckpointStatus
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.leases import CheckpointLeases
-from millstream.jobmaster.view import CheckpointView
+from millstream.jobmaster.machine.coordinator import CheckpointStatus
+from millstream.jobmaster.machine.view import CheckpointView
 from millstream.service.app import make_app
 from millstream.service.client import ServiceClient, ServiceError
 from millstream.service.leased import leased_checkpoint

@@ -9,8 +9,8 @@ from typing import Any
 from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.snapshot import Snapshot, SubtaskSnapshot, VertexSnapshot, unpack
-from millstream.jobmaster import instructions as i
-from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
+from millstream.jobmaster.machine import instructions as i
+from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointStatus, Coordinator
 
 OPTIONS = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0)
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from millstream.jobmaster.flow import EpochSizer
+from millstream.jobmaster.machine.flow import EpochSizer
 
 
 def simulate(seconds_per_record: float, epochs: int = 30, **kwargs: int) -> tuple[EpochSizer, float]:

@@ -24,7 +24,7 @@ from millstream.datastream import DataStream, MapFunction, OutputTag, ProcessFun
 from millstream.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.local_job_client import LocalJobClient
-from millstream.jobmaster.requests import RequestFailedError
+from millstream.jobmaster.machine.requests import RequestFailedError
 from millstream.testing import ABORT, CollectSink, LocalEnvironment, TestingSource
 
 

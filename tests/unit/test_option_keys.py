@@ -20,7 +20,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.known_keys import OWN, check_keys, flink_keys, harmless_patterns, has_effect, is_harmless
 from millstream.common.setting import Setting
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobmaster.options import fails_whole
+from millstream.jobmaster.machine.options import fails_whole
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing import LocalEnvironment
 

@@ -14,7 +14,7 @@ from millstream.common import Configuration, Duration, RestartStrategies, Restar
 from millstream.common.errors import InvalidProgramError
 from millstream.common.restart_strategy import configured_strategy
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobmaster.restart import (
+from millstream.jobmaster.machine.restart import (
     ExponentialDelay,
     FailureRate,
     FixedDelay,

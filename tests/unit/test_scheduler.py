@@ -12,9 +12,9 @@ from millstream.checkpoint.options import CheckpointOptions
 from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobmaster import scheduler as s
-from millstream.jobmaster.parallelism_bounds import Bounds, Requirements, spread
-from millstream.jobmaster.scaling_options import ScalingOptions
+from millstream.jobmaster.machine import scheduler as s
+from millstream.jobmaster.machine.parallelism_bounds import Bounds, Requirements, spread
+from millstream.jobmaster.machine.scaling_options import ScalingOptions
 from millstream.operators.runtime.messages import JobPlan
 from millstream.testing import CollectSink, LocalJob
 

@@ -1,6 +1,6 @@
 """RestartStrategies: whether and when a job that failed starts again, as settings.
 
-What the strategies do is in `millstream.jobmaster.restart`.
+What the strategies do is in `millstream.jobmaster.machine.restart`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
 from millstream.graph.transformations import check_parallelism
-from millstream.jobmaster.requests import CheckpointRequest, RescaleRequest, SavepointRequest
+from millstream.jobmaster.machine.requests import CheckpointRequest, RescaleRequest, SavepointRequest
 
 # Not yet: it is imported while Spark starts, and not at all by workers.
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.configuration import Configuration
-from millstream.jobmaster.requests import SavepointRequest
+from millstream.jobmaster.machine.requests import SavepointRequest
 from millstream.service.registry import Entry, Registry
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.language import statements as s

@@ -15,8 +15,8 @@ from millstream.common.masking import masked_text
 from millstream.gateway.script_text import statements_of
 from millstream.gateway.session import Outcome, Session
 from millstream.jobmaster.leases import CheckpointLeases
-from millstream.jobmaster.requests import Request as JobRequest
-from millstream.jobmaster.view import FailureView, JobView
+from millstream.jobmaster.machine.requests import Request as JobRequest
+from millstream.jobmaster.machine.view import FailureView, JobView
 from millstream.operators.runtime.messages import JobPlan
 from millstream.operators.runtime.vertex import JobSettings
 from millstream.service.registry import Registry

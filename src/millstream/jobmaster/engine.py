@@ -7,7 +7,7 @@ from typing import Protocol
 
 from millstream.common.error_rendering import with_source_lines
 from millstream.common.errors import JobExecutionError
-from millstream.jobmaster.flow import Slices
+from millstream.jobmaster.machine.flow import Slices
 from millstream.operators.diagnostics.failures import Failure
 from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine, SlotReport
 

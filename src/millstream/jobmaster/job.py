@@ -22,19 +22,19 @@ from millstream.checkpoint.store import CheckpointStore
 from millstream.common.errors import DeposedError, JobCancelledError, JobExecutionError
 from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
-from millstream.jobmaster import events as e
-from millstream.jobmaster import instructions as i
 from millstream.jobmaster import output_listeners
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine, EpochOverdue, EpochRunner
-from millstream.jobmaster.job_machine import JobMachine
 from millstream.jobmaster.leases import CheckpointLeases, Lease
+from millstream.jobmaster.machine import events as e
+from millstream.jobmaster.machine import instructions as i
+from millstream.jobmaster.machine.job_machine import JobMachine
+from millstream.jobmaster.machine.requests import Request, RequestFailedError, SavepointRequest
+from millstream.jobmaster.machine.view import JobView
 from millstream.jobmaster.mailbox import Inbox, ThreadInbox, patience
-from millstream.jobmaster.requests import Request, RequestFailedError, SavepointRequest
 from millstream.jobmaster.sink_committers import Output
 from millstream.jobmaster.slot_monitor import SlotWatch
 from millstream.jobmaster.source_coordinators import Sources
-from millstream.jobmaster.view import JobView
 from millstream.jobmaster.watchdog import EpochWatchdog
 from millstream.operators.diagnostics.logs import pass_on
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport

@@ -44,13 +44,13 @@ from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.failure_reports import directory_of, keep
-from millstream.jobmaster.flow import EpochSizer
-from millstream.jobmaster.instructions import KeepFailure
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.job_machine import JobMachine
-from millstream.jobmaster.options import Ended, JobOptions, fails_whole
-from millstream.jobmaster.restart import restart_strategy
-from millstream.jobmaster.scaling_options import ScalingOptions
+from millstream.jobmaster.machine.flow import EpochSizer
+from millstream.jobmaster.machine.instructions import KeepFailure
+from millstream.jobmaster.machine.job_machine import JobMachine
+from millstream.jobmaster.machine.options import Ended, JobOptions, fails_whole
+from millstream.jobmaster.machine.restart import restart_strategy
+from millstream.jobmaster.machine.scaling_options import ScalingOptions
 from millstream.leader.drivers import Drivers, Hold, owner_file
 from millstream.leader.fence import Fence, JobRecord
 from millstream.leader.leadership import Leadership, leadership_of

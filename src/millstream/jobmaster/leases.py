@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millstream.jobmaster.view import CheckpointView
+from millstream.jobmaster.machine.view import CheckpointView
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from millstream.common.engine_choice import cores_here
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import EpochFailed
-from millstream.jobmaster.flow import QUICK
+from millstream.jobmaster.machine.flow import QUICK
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import Surroundings
 from millstream.operators.diagnostics.failures import SubtaskFailed

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from millstream.jobmaster.events import Event
+from millstream.jobmaster.machine.events import Event
 
 # Locks cannot be waited for any longer; nobody notices a look at the clock once a day.
 _DAY = 86_400.0

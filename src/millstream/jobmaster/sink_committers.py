@@ -9,7 +9,7 @@ from functools import partial
 from millstream.checkpoint.snapshot import unpack
 from millstream.common.errors import JobExecutionError, MillstreamError
 from millstream.common.faults import fault_point
-from millstream.jobmaster.coordinator import Committables
+from millstream.jobmaster.machine.coordinator import Committables
 from millstream.operators.runtime.messages import JobPlan
 from millstream.operators.sink import CommitContext, Committer, SinkOperator
 

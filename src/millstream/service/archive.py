@@ -14,7 +14,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from millstream.common.execution_state import ExecutionState
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.machine.view import JobView
 from millstream.service.asgi_client import ask_app
 from millstream.service.http import Refused
 from millstream.service.listing import aggregated_metrics, listed_metrics

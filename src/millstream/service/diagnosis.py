@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.machine.view import JobView
 from millstream.operators.diagnostics.subtask_diagnostics import HotKey, LateRecord
 from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.windows.window_operator import LATE_DROPPED

@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.execution_state import ExecutionState
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.machine.view import JobView
 from millstream.operators.base import Operator
 from millstream.operators.diagnostics.subtask_diagnostics import InputMark, SplitMark, SubtaskDiagnostics
 from millstream.operators.runtime.vertex import Vertex

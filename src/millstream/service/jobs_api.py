@@ -18,8 +18,13 @@ from millstream.common.errors import MillstreamError
 from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked_text
 from millstream.graph.transformations import check_parallelism
-from millstream.jobmaster.parallelism_bounds import Bounds
-from millstream.jobmaster.requests import CheckpointRequest, RequirementsRequest, RescaleRequest, SavepointRequest
+from millstream.jobmaster.machine.parallelism_bounds import Bounds
+from millstream.jobmaster.machine.requests import (
+    CheckpointRequest,
+    RequirementsRequest,
+    RescaleRequest,
+    SavepointRequest,
+)
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, body_of, names_of
 from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.logs import Heard, RecentLines, text_of

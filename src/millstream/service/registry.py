@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from millstream.common.configuration import Configuration
 from millstream.common.setting import DurationSetting, IntegerSetting, at_least
 from millstream.jobmaster.leases import CheckpointLeases, Lease
-from millstream.jobmaster.requests import Request
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.machine.requests import Request
+from millstream.jobmaster.machine.view import JobView
 
 # For how long jobs that have ended stay visible, and how many of them.
 EXPIRATION = DurationSetting("jobstore.expiration-time", 3_600_000)

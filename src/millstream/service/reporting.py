@@ -15,7 +15,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.job_status import JobStatus
 from millstream.common.setting import DurationSetting, TextSetting
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.machine.view import JobView
 from millstream.service.registry import Entry, Registry
 from millstream.service.responses import metrics
 from millstream.service.responses.metrics import Value

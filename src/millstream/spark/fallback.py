@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream.jobmaster.engine import EpochFailed, EpochRunner
-from millstream.jobmaster.flow import QUICK
+from millstream.jobmaster.machine.flow import QUICK
 from millstream.operators.runtime.messages import LevelTask, SlotReport
 from millstream.spark.resident_epochs import SlotsMissing
 

@@ -17,7 +17,7 @@ from millstream.exchange import exchange_machine as p
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import EpochFailed
-from millstream.jobmaster.flow import QUICK
+from millstream.jobmaster.machine.flow import QUICK
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 from millstream.operators.runtime.slot_tasks import SlotTaskSplitter
 from millstream.spark import errors

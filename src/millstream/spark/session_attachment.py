@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import EpochRunner
-from millstream.jobmaster.flow import QUICK, Slices
+from millstream.jobmaster.machine.flow import QUICK, Slices
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 
 

@@ -23,8 +23,8 @@ from millstream.jobmaster.dependencies import Dependencies, bring
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.job_launcher import Home, Launch, Prepared, prepare, start
+from millstream.jobmaster.machine.scaling_options import ScalingOptions
 from millstream.jobmaster.pickling import dump_plan
-from millstream.jobmaster.scaling_options import ScalingOptions
 from millstream.operators.runtime.messages import JobPlan
 from millstream.spark import control, job_files
 from millstream.spark.control import is_embedded

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from millstream.common.configuration import Configuration
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
-from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.job_launcher import Launch, prepare
 from millstream.jobmaster.local_launcher import start_here
-from millstream.jobmaster.restart import FixedDelay
+from millstream.jobmaster.machine.flow import EpochSizer
+from millstream.jobmaster.machine.restart import FixedDelay
 
 # A bounded source is read as a whole.
 _EVERYTHING = 1 << 30

@@ -8,8 +8,8 @@ from typing import Any
 
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.configuration import Configuration
-from millstream.jobmaster.coordinator import CheckpointStatus
-from millstream.jobmaster.view import CheckpointView, JobView
+from millstream.jobmaster.machine.coordinator import CheckpointStatus
+from millstream.jobmaster.machine.view import CheckpointView, JobView
 from millstream.service.responses.tasks import milliseconds, summary, vertex_id
 
 

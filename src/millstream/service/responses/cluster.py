@@ -12,7 +12,7 @@ from typing import Any
 from millstream import __version__
 from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.machine.view import JobView
 from millstream.operators.runtime.messages import JobPlan
 from millstream.service.responses.jobs import is_over
 from millstream.service.responses.metrics import Value

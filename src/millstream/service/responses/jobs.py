@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked, masked_text
-from millstream.jobmaster.view import FailureView, JobView
+from millstream.jobmaster.machine.view import FailureView, JobView
 from millstream.operators.runtime.vertex import Vertex
 from millstream.service.responses.tasks import (
     NOWHERE,

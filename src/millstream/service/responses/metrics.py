@@ -8,7 +8,7 @@ from typing import Any
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.machine.view import JobView
 from millstream.operators.diagnostics.io_metrics import SubtaskTraffic
 from millstream.operators.functions.metrics import Marks
 from millstream.operators.runtime.vertex import Vertex

@@ -7,8 +7,8 @@ from typing import Any
 
 from millstream.common.execution_state import ExecutionState
 from millstream.common.masking import masked_text
-from millstream.jobmaster.progress import SubtaskProgress
-from millstream.jobmaster.view import JobView, TaskView
+from millstream.jobmaster.machine.progress import SubtaskProgress
+from millstream.jobmaster.machine.view import JobView, TaskView
 from millstream.operators.runtime.vertex import Vertex
 
 _NOTHING = SubtaskProgress()

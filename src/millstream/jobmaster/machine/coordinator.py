@@ -29,7 +29,7 @@ from typing import Any
 from millstream.checkpoint.manifest import SHARED, Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.snapshot import Snapshot, pack, unpack
-from millstream.jobmaster.instructions import (
+from millstream.jobmaster.machine.instructions import (
     CommitOutput,
     ConfirmSources,
     DeleteOrigin,

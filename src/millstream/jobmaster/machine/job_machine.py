@@ -47,18 +47,18 @@ from millstream.common.errors import (
 )
 from millstream.common.job_status import JobStatus
 from millstream.common.names import printable
-from millstream.jobmaster import events as e
-from millstream.jobmaster import instructions as i
-from millstream.jobmaster import scheduler as s
-from millstream.jobmaster.coordinator import Checkpoint
 from millstream.jobmaster.engine import EpochFailed, EpochOverdue
-from millstream.jobmaster.execution import merged
-from millstream.jobmaster.flow import QUICK, Slices
-from millstream.jobmaster.job_phases import Epoch, Step, Why
-from millstream.jobmaster.options import Ended, JobOptions
-from millstream.jobmaster.polling import Gathering
-from millstream.jobmaster.recovery_state import Instructions, Ledger
-from millstream.jobmaster.requests import (
+from millstream.jobmaster.machine import events as e
+from millstream.jobmaster.machine import instructions as i
+from millstream.jobmaster.machine import scheduler as s
+from millstream.jobmaster.machine.coordinator import Checkpoint
+from millstream.jobmaster.machine.execution import merged
+from millstream.jobmaster.machine.flow import QUICK, Slices
+from millstream.jobmaster.machine.job_phases import Epoch, Step, Why
+from millstream.jobmaster.machine.options import Ended, JobOptions
+from millstream.jobmaster.machine.polling import Gathering
+from millstream.jobmaster.machine.recovery_state import Instructions, Ledger
+from millstream.jobmaster.machine.requests import (
     CheckpointRequest,
     Request,
     RequestFailedError,
@@ -67,10 +67,10 @@ from millstream.jobmaster.requests import (
     SavepointRequest,
     SpreadRequest,
 )
-from millstream.jobmaster.scaling import Scaling
-from millstream.jobmaster.shutdown import LAST_PATIENCE, Ending, Last
-from millstream.jobmaster.status_recorder import Chronicle
-from millstream.jobmaster.view import ALIKE_MEANS_STUCK, JobView
+from millstream.jobmaster.machine.scaling import Scaling
+from millstream.jobmaster.machine.shutdown import LAST_PATIENCE, Ending, Last
+from millstream.jobmaster.machine.status_recorder import Chronicle
+from millstream.jobmaster.machine.view import ALIKE_MEANS_STUCK, JobView
 from millstream.operators.runtime.messages import JobPlan, SlotReport
 
 # So long the next epoch waits for a manifest, if it may: most are written by then, and their output counts at once.

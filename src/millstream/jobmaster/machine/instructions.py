@@ -14,8 +14,8 @@ from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.common.fast_dataclass import record
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.execution import Positions
-from millstream.jobmaster.requests import Request
+from millstream.jobmaster.machine.execution import Positions
+from millstream.jobmaster.machine.requests import Request
 from millstream.operators.diagnostics.failures import Failure
 from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from millstream.common.execution_state import ExecutionState
-from millstream.jobmaster.view import TaskView
+from millstream.jobmaster.machine.view import TaskView
 from millstream.operators.runtime.messages import Address, JobPlan, SlotReport
 
 _S = ExecutionState

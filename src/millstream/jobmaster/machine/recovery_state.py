@@ -11,13 +11,13 @@ from typing import Any
 from millstream.checkpoint.restore import Start, restore
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.errors import DamagedStateError
-from millstream.jobmaster import instructions as i
-from millstream.jobmaster.coordinator import Checkpoint, Coordinator
 from millstream.jobmaster.engine import EpochFailed
-from millstream.jobmaster.execution import Execution, Positions
-from millstream.jobmaster.options import JobOptions
-from millstream.jobmaster.regions import combine, operators_in, region_of
-from millstream.jobmaster.status_recorder import Chronicle
+from millstream.jobmaster.machine import instructions as i
+from millstream.jobmaster.machine.coordinator import Checkpoint, Coordinator
+from millstream.jobmaster.machine.execution import Execution, Positions
+from millstream.jobmaster.machine.options import JobOptions
+from millstream.jobmaster.machine.regions import combine, operators_in, region_of
+from millstream.jobmaster.machine.status_recorder import Chronicle
 from millstream.operators.runtime.messages import JobPlan, SlotReport
 
 Instructions = list[i.Instruction]

@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.checkpoint.restore import Start, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
-from millstream.jobmaster.alignment import Alignment
+from millstream.jobmaster.machine.alignment import Alignment
 from millstream.operators.runtime.messages import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
 from millstream.operators.runtime.runtime_snapshot import has_requests, pending_inputs
 from millstream.operators.runtime.vertex import Vertex

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millstream.common.errors import InvalidProgramError
-from millstream.jobmaster import scheduler as s
-from millstream.jobmaster.parallelism_bounds import Bounds, Parallelisms, Requirements, spread
-from millstream.jobmaster.scaling_options import ScalingOptions
+from millstream.jobmaster.machine import scheduler as s
+from millstream.jobmaster.machine.parallelism_bounds import Bounds, Parallelisms, Requirements, spread
+from millstream.jobmaster.machine.scaling_options import ScalingOptions
 from millstream.operators.runtime.messages import JobPlan
 
 

@@ -8,7 +8,7 @@ from dataclasses import field
 
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import record
-from millstream.jobmaster.parallelism_bounds import Bounds, Parallelisms
+from millstream.jobmaster.machine.parallelism_bounds import Bounds, Parallelisms
 
 
 def _new_name() -> str:

@@ -7,8 +7,8 @@ from enum import Enum, auto
 
 from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster import instructions as i
-from millstream.jobmaster.recovery_state import Instructions, Ledger
+from millstream.jobmaster.machine import instructions as i
+from millstream.jobmaster.machine.recovery_state import Instructions, Ledger
 
 # So long a job that ends before its time waits for the manifests that are being written.
 LAST_PATIENCE = 10.0

@@ -8,9 +8,9 @@ from typing import Any
 
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
-from millstream.jobmaster.parallelism_bounds import Bounds
-from millstream.jobmaster.progress import Progress
+from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointStatus, Coordinator
+from millstream.jobmaster.machine.parallelism_bounds import Bounds
+from millstream.jobmaster.machine.progress import Progress
 from millstream.operators.diagnostics.io_metrics import SubtaskTraffic
 from millstream.operators.runtime.messages import Address, JobPlan, Place
 from millstream.operators.runtime.vertex import Vertex

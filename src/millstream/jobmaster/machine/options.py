@@ -14,9 +14,9 @@ from millstream.common.configuration import Configuration
 from millstream.common.fast_dataclass import record
 from millstream.common.job_status import JobStatus
 from millstream.common.setting import ChoiceSetting
-from millstream.jobmaster.flow import EpochSizer, Slices
-from millstream.jobmaster.restart import NoRestart, RestartStrategy
-from millstream.jobmaster.scaling_options import ScalingOptions
+from millstream.jobmaster.machine.flow import EpochSizer, Slices
+from millstream.jobmaster.machine.restart import NoRestart, RestartStrategy
+from millstream.jobmaster.machine.scaling_options import ScalingOptions
 
 log = logging.getLogger("millstream")
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.coordinator import Coordinator
 from millstream.jobmaster.engine import EpochFailed
-from millstream.jobmaster.parallelism_bounds import Bounds
-from millstream.jobmaster.progress import Progress
-from millstream.jobmaster.tasks import Tasks
-from millstream.jobmaster.view import CheckpointsView, FailureView, JobView
+from millstream.jobmaster.machine.coordinator import Coordinator
+from millstream.jobmaster.machine.parallelism_bounds import Bounds
+from millstream.jobmaster.machine.progress import Progress
+from millstream.jobmaster.machine.tasks import Tasks
+from millstream.jobmaster.machine.view import CheckpointsView, FailureView, JobView
 from millstream.operators.runtime.messages import Address, JobPlan, SlotReport
 from millstream.operators.source import Lags
 

@@ -27,8 +27,8 @@ from enum import Enum, auto
 from typing import Any, ClassVar, NamedTuple
 
 from millstream.common.fast_dataclass import record
-from millstream.jobmaster.parallelism_bounds import Parallelisms, Requirements
-from millstream.jobmaster.scaling_options import ScalingOptions
+from millstream.jobmaster.machine.parallelism_bounds import Parallelisms, Requirements
+from millstream.jobmaster.machine.scaling_options import ScalingOptions
 
 
 class State(Enum):
