@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.operators.base import Operator, OperatorSetup, Surroundings
+from millstream.operators.base import Operator, OperatorSetup, RuntimeServices
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
 from millstream.sql.columns.batch import Batch
@@ -48,8 +48,8 @@ def _prepared(operator: Any, emit: Any = lambda batches, t=None: None) -> Any:
     storage = MemoryStorage()
     state = KeyedState("bench", 0, storage, lambda: 0)
     context = RuntimeContext("bench", 0, 1, 128, 0, {}, MetricGroup(("bench",)), state)
-    surroundings = Surroundings(lambda: 0, lambda n: None, lambda: 0.0)
-    operator.prepare(OperatorSetup(context, state, emit, False, surroundings))
+    services = RuntimeServices(lambda: 0, lambda n: None, lambda: 0.0)
+    operator.prepare(OperatorSetup(context, state, emit, False, services))
     state.prepare(None)
     state.begin()
     operator.open()

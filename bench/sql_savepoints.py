@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millstream.operators.base import OperatorSetup, Surroundings
+from millstream.operators.base import OperatorSetup, RuntimeServices
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
 from millstream.sql.columns.batch import Batch
@@ -50,8 +50,8 @@ def _kept(operator: Any, feed: Callable[[Any], None]) -> list[Section]:
     storage = MemoryStorage()
     state = KeyedState("bench", 0, storage, lambda: 0)
     context = RuntimeContext("bench", 0, 1, _GROUPS, 0, {}, MetricGroup(("bench",)), state)
-    surroundings = Surroundings(lambda: 0, lambda n: None, lambda: 0.0)
-    operator.prepare(OperatorSetup(context, state, lambda batches, t=None: None, False, surroundings))
+    services = RuntimeServices(lambda: 0, lambda n: None, lambda: 0.0)
+    operator.prepare(OperatorSetup(context, state, lambda batches, t=None: None, False, services))
     state.prepare(None)
     state.begin()
     operator.open()

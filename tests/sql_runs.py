@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.graph.transformations import StreamEnd
-from millstream.operators.base import Operator, OperatorSetup, Surroundings
+from millstream.operators.base import Operator, OperatorSetup, RuntimeServices
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
 from millstream.operators.runtime.budget import Budget
@@ -82,10 +82,10 @@ class Bare:
         self.out: list[Batch] = []
         self.watermarks: list[int | None] = []
         self.storage = storage or MemoryStorage()
-        surroundings = Surroundings(clock, lambda n: None, lambda: 0.0)
+        services = RuntimeServices(clock, lambda n: None, lambda: 0.0)
         self.state = KeyedState("bare", 0, self.storage, clock)
         context = RuntimeContext("bare", 0, 1, 128, 0, {}, MetricGroup(("bare",)), self.state)
-        setup = OperatorSetup(context, self.state, self._emit, batch, surroundings, budget=budget or Budget())
+        setup = OperatorSetup(context, self.state, self._emit, batch, services, budget=budget or Budget())
         operator.prepare(setup)
         operator.advance = self.watermarks.append
         self.state.prepare(None)

@@ -223,12 +223,12 @@ class Job:
 @pytest.fixture(autouse=True)
 def stepped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Stepped.all, Told.asked, Told.cancelled = [], [], []
-    real = local.Surroundings
+    real = local.RuntimeServices
 
-    def surroundings(clock: Any, requests: Any, *others: Any) -> Any:
+    def services(clock: Any, requests: Any, *others: Any) -> Any:
         return real(clock, lambda capacity: Stepped(capacity, clock), *others)
 
-    monkeypatch.setattr(local, "Surroundings", surroundings)
+    monkeypatch.setattr(local, "RuntimeServices", services)
     yield
     for requests in Stepped.all:
         requests.stop()

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from millstream.operators.base import Operator, Surroundings
+from millstream.operators.base import Operator, RuntimeServices
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.runtime.chain import ChainNode
 from millstream.operators.runtime.messages import JobPlan
@@ -69,9 +69,9 @@ def _open(
     plan: JobPlan, vertex: Vertex, nodes: list[ChainNode], parallelisms: dict[int, tuple[int, int]]
 ) -> dict[str, Declared]:
     found = {n.id: Declared() for n in nodes}
-    surroundings = Surroundings(wall_clock, requests, stopwatch(wall_clock))
+    services = RuntimeServices(wall_clock, requests, stopwatch(wall_clock))
     try:
-        subtask = Subtask(vertex, 0, parallelisms, plan.settings, _Nowhere(), surroundings)
+        subtask = Subtask(vertex, 0, parallelisms, plan.settings, _Nowhere(), services)
     except Exception as e:
         return {n.id: Declared(problem=_in_one_line(e)) for n in nodes}
     for node in nodes:

@@ -16,7 +16,7 @@ from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.machine.flow import QUICK
 from millstream.jobmaster.pickling import dump_plan
-from millstream.operators.base import Surroundings
+from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.runtime.messages import JobPlan, LevelTask, Place, SlotReport
 from millstream.operators.runtime.slot_runner import SlotRunner
@@ -50,9 +50,9 @@ class LocalSlots:
         """Make slots as new processes would have them: nothing in memory, and nothing left of those before."""
         for slot in self.slots:
             slot.end_requests()
-        surroundings = Surroundings(self._clock, requests, stopwatch(self._clock), timer_lag(self._clock))
+        services = RuntimeServices(self._clock, requests, stopwatch(self._clock), timer_lag(self._clock))
         count = max(self._plan.slots(level) for level in range(self._plan.levels))
-        self.slots = [SlotRunner(self._loaded(), i, self._storage, surroundings) for i in range(count)]
+        self.slots = [SlotRunner(self._loaded(), i, self._storage, services) for i in range(count)]
         for slot in self.slots:
             slot.sampler = StackSampler()
             slot.place, slot.stays = _HERE, True

@@ -198,7 +198,7 @@ class AsyncOperator(Operator):
         assert self._requests is not None
         unsent, self._unsent = self._unsent, []
         self._has_changed = True
-        self._last_heard = self.setup.surroundings.stopwatch()
+        self._last_heard = self.setup.services.stopwatch()
         # What user code does to its value must not reach the state.
         self._requests.start([(number, partial(self._request, detach(value))) for number, value in unsent])
 
@@ -209,7 +209,7 @@ class AsyncOperator(Operator):
         answers = self._requests.answers()
         if not answers:
             return
-        self._last_heard = self.setup.surroundings.stopwatch()
+        self._last_heard = self.setup.services.stopwatch()
         in_flight = self._in_flight
         for number, results, error in answers:
             found = in_flight.input_of(number)
@@ -248,7 +248,7 @@ class AsyncOperator(Operator):
         """Return in how many seconds to look for answers; None when none are waited for."""
         if not self._in_flight:
             return None
-        silent = self.setup.surroundings.stopwatch() - self._last_heard
+        silent = self.setup.services.stopwatch() - self._last_heard
         return min(max(silent * _LOOK_FRACTION, _SOONEST_LOOK), _LATEST_LOOK)
 
     # --- time

@@ -36,7 +36,7 @@ def _nobody_knows() -> int:
 
 
 @record(frozen=True)
-class Surroundings:
+class RuntimeServices:
     """What an operator may know of the real world.
 
     Attributes:
@@ -62,7 +62,7 @@ class OperatorSetup:
     state: KeyedState | None
     emit: Emit
     batch: bool
-    surroundings: Surroundings
+    services: RuntimeServices
     # State of the subtask rather than of a key, for operators that have it.
     operator_state: KeyedState | None = None
     # How much the operators of the slot may keep in memory, of those that can put it on disk, and where on disk.
@@ -71,11 +71,11 @@ class OperatorSetup:
 
     @property
     def clock(self) -> Callable[[], int]:
-        return self.surroundings.clock
+        return self.services.clock
 
     @property
     def requests(self) -> Callable[[int], Any]:
-        return self.surroundings.requests
+        return self.services.requests
 
 
 class Operator:
@@ -245,7 +245,7 @@ class Operator:
     def on_processing_time(self) -> None:
         """Fire the timers that the wall clock has reached."""
         if self.timers is not None:
-            self._fire_processing_timers(self.setup.clock() - self.setup.surroundings.timer_lag)
+            self._fire_processing_timers(self.setup.clock() - self.setup.services.timer_lag)
 
     @property
     def follows_clock(self) -> bool:
@@ -269,7 +269,7 @@ class Operator:
     def next_wake(self) -> int | None:
         """Return when, by the wall clock, there is something to do without input."""
         next_time = self.timers.processing.next_time() if self.timers is not None else None
-        return None if next_time is None else next_time + self.setup.surroundings.timer_lag
+        return None if next_time is None else next_time + self.setup.services.timer_lag
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """A checkpoint is complete: tell functions that want to know (CheckpointListener)."""

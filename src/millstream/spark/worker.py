@@ -20,7 +20,7 @@ from millstream.checkpoint.storage import Storage
 from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import adopt_main_classes, dump
-from millstream.operators.base import Surroundings
+from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.diagnostics.logs import Logged
 from millstream.operators.runtime.messages import JobPlan, LevelTask
@@ -88,8 +88,8 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRunner:
         plan = replace(plan, settings=replace(plan.settings, attempt=job.attempt))
         arm(plan.settings.job_parameters.get(SETTING))
         clock = plan.settings.clock or wall_clock
-        surroundings = Surroundings(clock, requests, stopwatch(clock), timer_lag(clock), resident)
-        runtime = SlotRunner(plan, slot, storage, surroundings)
+        services = RuntimeServices(clock, requests, stopwatch(clock), timer_lag(clock), resident)
+        runtime = SlotRunner(plan, slot, storage, services)
         runtime.sampler = StackSampler()
         runtime.place = this_place()
         _runtimes[job.key, slot] = runtime

@@ -11,7 +11,7 @@ from typing import Any
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import adopt_main_classes
 from millstream.operators.async_io import AsyncOperator
-from millstream.operators.base import OperatorSetup, Surroundings
+from millstream.operators.base import OperatorSetup, RuntimeServices
 from millstream.operators.codegen.code_writer import CodeWriter, Var
 from millstream.operators.diagnostics.failure_capture import Kept
 from millstream.operators.functions.context import RuntimeContext
@@ -110,9 +110,9 @@ class Replay:
         operator, now = node.operator, kept["clock"]
         self.state = self._state("state", node.id) if operator.keyed else None
         own = self._state("operator-state", f"{node.id}.operator") if operator.has_operator_state else None
-        surroundings = Surroundings(lambda: now, requests, lambda: 0.0)
+        services = RuntimeServices(lambda: now, requests, lambda: 0.0)
         context = about(MetricGroup((node.name,)), self.state)
-        operator.prepare(OperatorSetup(context, self.state, _emits_nothing, batch, surroundings, own))
+        operator.prepare(OperatorSetup(context, self.state, _emits_nothing, batch, services, own))
         writers: dict[int, Any] = {o.edge: _Collected(o.tag, self.emitted) for o in node.outputs}
         # Users' functions are called, not written out: a debugger stops in their own lines.
         self._compiler = ChainCompiler([node], writers, inlining=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from millstream.operators.base import Operator, Surroundings
+from millstream.operators.base import Operator, RuntimeServices
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.diagnostics.hot_keys import HotKeys
 from millstream.operators.runtime.blocks import Block
@@ -148,12 +148,12 @@ class DiagnosticsCollector:
     """Looks at a subtask."""
 
     def __init__(
-        self, operators: list[tuple[str, Operator]], surroundings: Surroundings, subtask: int, parallelism: int
+        self, operators: list[tuple[str, Operator]], services: RuntimeServices, subtask: int, parallelism: int
     ) -> None:
         self._operators = operators
         self._soonest = max(_SOONEST, _FOR_EACH * parallelism)
-        self._clock = surroundings.clock
-        self._stopwatch = surroundings.stopwatch
+        self._clock = services.clock
+        self._stopwatch = services.stopwatch
         self._keys = HotKeys()
         self._random = Random(subtask)
         self._next_look = self._next_tell = self._next_size = -math.inf

@@ -19,7 +19,7 @@ from millstream.state.keyed import KeyedState
 
 
 class RuntimeContext:
-    """The surroundings of one function instance: subtask, parallelism, state, metrics."""
+    """The services of one function instance: subtask, parallelism, state, metrics."""
 
     def __init__(
         self,

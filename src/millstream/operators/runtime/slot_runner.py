@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
-from millstream.operators.base import Surroundings
+from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import Failure, SubtaskFailed
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.diagnostics.memory_watch import explain, largest
@@ -57,11 +57,11 @@ class SlotRunner:
     # Looks at what the slot does, where somebody wants to know.
     sampler: Sampler | None = None
 
-    def __init__(self, plan: JobPlan, slot: int, storage: StateStorage, surroundings: Surroundings) -> None:
+    def __init__(self, plan: JobPlan, slot: int, storage: StateStorage, services: RuntimeServices) -> None:
         self._plan = plan
         self._slot = slot
-        self._stopwatch = surroundings.stopwatch
-        self._resident = surroundings.resident
+        self._stopwatch = services.stopwatch
+        self._resident = services.resident
         # The epoch that is being run, and when that began here.
         self._epoch = -1
         self._began = 0.0
@@ -75,7 +75,7 @@ class SlotRunner:
         self._most_waiting = None if kept is None else kept // _WAITING_SHARE
         self._blocks = SpillFile()
         self._subtasks = {
-            v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, surroundings, budget)
+            v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, services, budget)
             # Of a level first those that something waits for, which then waits no longer while others read.
             for v in sorted(plan.vertices, key=lambda v: v.is_source)
             if 0 <= slot - v.slot_offset < v.parallelism

@@ -12,7 +12,7 @@ from millstream.common.errors import RecordTooLargeError
 from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.async_io import AsyncOperator
-from millstream.operators.base import OperatorSetup, Surroundings
+from millstream.operators.base import OperatorSetup, RuntimeServices
 from millstream.operators.diagnostics.epoch_input_log import EpochInputLog
 from millstream.operators.diagnostics.subtask_diagnostics import DiagnosticsCollector
 from millstream.operators.diagnostics.user_code_guard import Guard
@@ -79,7 +79,7 @@ class Subtask:
         parallelisms: dict[int, tuple[int, int]],
         settings: JobSettings,
         storage: StateStorage,
-        surroundings: Surroundings,
+        services: RuntimeServices,
         budget: Budget | None = None,
     ) -> None:
         self._budget = budget or Budget()
@@ -87,7 +87,7 @@ class Subtask:
         self.index = index
         self.ended = False
         self._settings = settings
-        self._surroundings = surroundings
+        self._surroundings = services
         # The last that was carried out of here, to see whether it is still what counts.
         self._carried = b""
         self._attempt = ""
@@ -98,7 +98,7 @@ class Subtask:
         self._nodes = vertex.nodes
         self._operators = [(n.id, n.operator) for n in vertex.nodes]
         self._metrics: dict[str, MetricGroup] = {}
-        self._states = SubtaskState(index, storage, surroundings.clock, settings)
+        self._states = SubtaskState(index, storage, services.clock, settings)
         self._passed = EpochInputLog(vertex, settings.batch)
         self._guard = Guard(vertex, index, settings, self._states.by_id, self._passed)
         self._channels = {
@@ -130,7 +130,7 @@ class Subtask:
         if first.takes_batches or (first.emits_batches and vertex.is_source):
             # The next batch may have a thousand times the rows of the one before.
             most = [min(FEW_BATCHES, *most)] if most else [FEW_BATCHES]
-        self._paces = defaultdict[int, ChunkSizer](partial(ChunkSizer, surroundings.stopwatch, *most))
+        self._paces = defaultdict[int, ChunkSizer](partial(ChunkSizer, services.stopwatch, *most))
         self._now = 0.0
         self._sinks = [n.operator.taken for n in self._nodes if isinstance(n.operator, (SinkOperator, InvokeOperator))]
         self._look_again = -math.inf
@@ -139,7 +139,7 @@ class Subtask:
         # Until when, by the stopwatch, this epoch waits for operators that are full.
         self._patient_until = -math.inf
         self._inbox = Inbox(self._channels)
-        self._observer = DiagnosticsCollector(self._operators, surroundings, index, vertex.parallelism)
+        self._observer = DiagnosticsCollector(self._operators, services, index, vertex.parallelism)
         self._earlier = RecoveredInput(vertex, index)
         self._way: RecoveredInputChain | None = None
         self._broadcast = [c for c in self._channels.values() if c.edge.partitioner.broadcasts]
