@@ -36,7 +36,7 @@ from millstream.operators.runtime.blocks import Block, Control, Layout
 from millstream.operators.runtime.input_gate import Queue
 from millstream.operators.runtime.messages import JobPlan, SubtaskReport
 from millstream.operators.runtime.recovered_input import RecoveredInput
-from millstream.operators.runtime.runtime_snapshot import PendingRange, Waiting, decode, encode
+from millstream.operators.runtime.runtime_snapshot import PendingBlocks, PendingRange, decode, encode
 from millstream.state import restored
 from millstream.state.keyed import KeyedState, Version
 
@@ -532,7 +532,7 @@ MUTANTS["state-of-subtasks-left-out"] = Mutant(
 # --- input that came through the exchange and is not processed
 
 
-def _with_waiting(report: SubtaskReport, change: Callable[[list[Waiting]], list[Waiting]]) -> SubtaskReport:
+def _with_waiting(report: SubtaskReport, change: Callable[[list[PendingBlocks]], list[PendingBlocks]]) -> SubtaskReport:
     if not report.has_pending_input:
         return report
     left = decode(report.carried)
@@ -546,7 +546,7 @@ def waiting_and_forgotten(real: Real, self: Execution, report: SubtaskReport, *a
     return real(self, _with_waiting(report, lambda waiting: [_without_records(one) for one in waiting]), *about)
 
 
-def _without_records(waiting: Waiting) -> Waiting:
+def _without_records(waiting: PendingBlocks) -> PendingBlocks:
     address, number, (has_key, has_timestamp, bodies) = waiting
     layout = Layout(has_key, has_timestamp)
     blocks = [layout.decode(body) for body in bodies]

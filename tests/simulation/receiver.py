@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, Frame
 from millstream.operators.runtime.channels import Channel
-from millstream.operators.runtime.input_gate import Inbox, Queue, Turns
+from millstream.operators.runtime.input_gate import InputGate, Queue, ReadyChannels
 from millstream.operators.runtime.messages import LevelTask
 from millstream.operators.runtime.recovered_input import RecoveredInput
 from millstream.operators.runtime.runtime_snapshot import decode, encode
@@ -25,7 +25,7 @@ class Receiver:
         self._task = task
         edge = vertex.in_edges[0]
         self._channels = {(edge.id, sender): Channel(edge, sender) for sender in range(senders)}
-        self._inbox, self._earlier = Inbox(self._channels), RecoveredInput(vertex, subtask)
+        self._inbox, self._earlier = InputGate(self._channels), RecoveredInput(vertex, subtask)
         self._watermark = -1
         before = task.carried.get((vertex.id, subtask))
         if not before:
@@ -60,7 +60,7 @@ class Receiver:
         self._inbox.leave(turns)
         return taken
 
-    def _elements(self, queues: list[Queue], turns: Turns) -> Iterator[list[Record]]:  # type: ignore[type-arg]
+    def _elements(self, queues: list[Queue], turns: ReadyChannels) -> Iterator[list[Record]]:  # type: ignore[type-arg]
         for queue in queues:
             while not queue.is_empty:
                 yield self._record(queue)

@@ -22,8 +22,8 @@ from millstream.operators.runtime.messages import JobPlan
 from millstream.operators.runtime.runtime_snapshot import (
     RECOVERED,
     SPLIT_RANGES,
-    Earlier,
     PendingRange,
+    RecoveredBlocks,
     decode,
     encode,
     has_pending_input,
@@ -39,7 +39,7 @@ from millstream.state.restored import Restored, StoredState
 Address = tuple[int, int]
 
 # What had come to operators and was not processed: by operator, each with the number of its subtask.
-RecoveredInput = dict[str, list[tuple[int, Earlier]]]
+RecoveredInput = dict[str, list[tuple[int, RecoveredBlocks]]]
 
 
 @dataclass
@@ -263,7 +263,7 @@ def _earlier_input(snapshot: Snapshot) -> RecoveredInput:
     return found
 
 
-def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: RecoveredInput) -> list[Earlier]:
+def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: RecoveredInput) -> list[RecoveredBlocks]:
     """Return what a subtask takes of the input that had come to an operator and was not processed.
 
     Of records that are partitioned by key it is given all, and picks out its own.

@@ -14,7 +14,7 @@ from typing import Any
 from millstream.operators.runtime.blocks import Block, Body, Control, Frame, Layout, in_memory
 from millstream.operators.runtime.channels import Channel
 from millstream.operators.runtime.record_writer import Edge
-from millstream.operators.runtime.runtime_snapshot import Blocks, ChannelAddress, Waiting
+from millstream.operators.runtime.runtime_snapshot import Blocks, ChannelAddress, PendingBlocks
 
 
 class Queue:
@@ -87,7 +87,7 @@ class ChannelQueue(Queue):
         self.channel = channel
 
 
-class Turns:
+class ReadyChannels:
     """Whose turn it is among the channels that have brought something."""
 
     def __init__(self, queues: Iterable[ChannelQueue]) -> None:
@@ -136,7 +136,7 @@ class Turns:
         return (queue for channels in self._inputs for queue in channels)
 
 
-def _carried(queue: ChannelQueue) -> Waiting:
+def _carried(queue: ChannelQueue) -> PendingBlocks:
     edge = queue.channel.edge
     return (edge.id, queue.channel.number), edge.input_index, queue.left()
 
@@ -146,20 +146,20 @@ def _input(queue: ChannelQueue) -> tuple[int, bool]:
     return edge.input_index, edge.partitioner.broadcasts
 
 
-class Inbox:
+class InputGate:
     """What came through the exchange and one epoch leaves to the next, which may run in another process."""
 
     def __init__(self, channels: Mapping[ChannelAddress, Channel]) -> None:
         self._channels = channels
-        self.waiting: Sequence[Waiting] = ()
+        self.waiting: Sequence[PendingBlocks] = ()
         # The same as it was left, see `reading.PendingSplitRanges`.
-        self._left: Turns | None = None
+        self._left: ReadyChannels | None = None
 
-    def restore(self, waiting: Sequence[Waiting]) -> None:
+    def restore(self, waiting: Sequence[PendingBlocks]) -> None:
         """Take up what an epoch in another process has left."""
         self.waiting, self._left = waiting, None
 
-    def open(self, frames: list[Frame]) -> Turns:
+    def open(self, frames: list[Frame]) -> ReadyChannels:
         """Return what was left and, behind it, what has come."""
         left: Iterable[ChannelQueue] | None = self._left
         self._left = None
@@ -171,13 +171,13 @@ class Inbox:
             if address not in queues:
                 queues[address] = ChannelQueue(self._channels[address])
             queues[address].add(frame.body)
-        return Turns(queues.values())
+        return ReadyChannels(queues.values())
 
     def _place(self, frame: Frame) -> tuple[Any, ...]:
         edge = self._channels[frame.edge, frame.channel].edge
         return not edge.partitioner.broadcasts, frame.edge, frame.channel, frame.number
 
-    def leave(self, turns: Turns) -> None:
+    def leave(self, turns: ReadyChannels) -> None:
         """The epoch ends, and this is not processed."""
         self.waiting = [_carried(queue) for queue in turns]
         self._left = turns

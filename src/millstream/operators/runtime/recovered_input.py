@@ -15,7 +15,7 @@ from millstream.operators.runtime.chain import ChainCompiler
 from millstream.operators.runtime.input_gate import Queue
 from millstream.operators.runtime.partitioners import KeyPartitioner, Partitioner
 from millstream.operators.runtime.record_writer import Edge, EdgeWriter
-from millstream.operators.runtime.runtime_snapshot import Blocks, Earlier
+from millstream.operators.runtime.runtime_snapshot import Blocks, RecoveredBlocks
 from millstream.operators.runtime.vertex import Vertex
 from millstream.state.key_groups import hashable, key_group, owned_groups
 
@@ -69,11 +69,11 @@ class RecoveredInput:
         self._vertex = vertex
         self._places = {node.id: place for place, node in enumerate(vertex.nodes)}
         self._groups = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
-        self.waiting: Sequence[Earlier] = ()
+        self.waiting: Sequence[RecoveredBlocks] = ()
         # The same as it was left, see `reading.PendingSplitRanges`.
         self._left: list[RecoveredQueue] | None = None
 
-    def restore(self, earlier: Sequence[Earlier]) -> None:
+    def restore(self, earlier: Sequence[RecoveredBlocks]) -> None:
         """Take up what was left; of input that is partitioned by key, it may be that of all subtasks."""
         self._left = None
         sifted = [(operator, number, self._own(operator, number, blocks)) for operator, number, blocks in earlier]

@@ -32,10 +32,10 @@ ChannelAddress = tuple[int, int]
 Blocks = tuple[bool, bool, list[bytes]]
 
 # What came over a channel and was not processed: the channel, the number of the input it leads to, and the blocks.
-Waiting = tuple[ChannelAddress, int, Blocks]
+PendingBlocks = tuple[ChannelAddress, int, Blocks]
 
 # The same of a channel that is no more: the operator it led to, the number of that operator's input, and the blocks.
-Earlier = tuple[str, int, Blocks]
+RecoveredBlocks = tuple[str, int, Blocks]
 
 # What is not processed is input of an edge, shares of a source, or what came before the channels there are.
 SPLIT_RANGES = -1
@@ -93,8 +93,8 @@ class RuntimeSnapshot:
     ended_edges: frozenset[int] | None = None
     unread: Sequence[PendingRange] = ()
     requests: bool = False
-    waiting: Sequence[Waiting] = ()
-    earlier: Sequence[Earlier] = ()
+    waiting: Sequence[PendingBlocks] = ()
+    earlier: Sequence[RecoveredBlocks] = ()
 
 
 def encode(
@@ -108,8 +108,8 @@ def encode(
     ended_edges: frozenset[int] | None = None,
     unread: Sequence[PendingRange] = (),
     requests: bool = False,
-    waiting: Sequence[Waiting] = (),
-    earlier: Sequence[Earlier] = (),
+    waiting: Sequence[PendingBlocks] = (),
+    earlier: Sequence[RecoveredBlocks] = (),
 ) -> bytes:
     """Write a record.
 

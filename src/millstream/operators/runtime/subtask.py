@@ -25,7 +25,7 @@ from millstream.operators.runtime.budget import Budget
 from millstream.operators.runtime.chain import ChainCompiler
 from millstream.operators.runtime.channels import Channel
 from millstream.operators.runtime.event_time import EventTime
-from millstream.operators.runtime.input_gate import Inbox, Queue, Turns
+from millstream.operators.runtime.input_gate import InputGate, Queue, ReadyChannels
 from millstream.operators.runtime.messages import LevelTask, Progress, SubtaskReport
 from millstream.operators.runtime.partitioners import Place
 from millstream.operators.runtime.pending_splits import OpenSplitRange, PendingSplitRanges
@@ -138,7 +138,7 @@ class Subtask:
         self._todo: list[OpenSplitRange] = []
         # Until when, by the stopwatch, this epoch waits for operators that are full.
         self._patient_until = -math.inf
-        self._inbox = Inbox(self._channels)
+        self._inbox = InputGate(self._channels)
         self._observer = DiagnosticsCollector(self._operators, services, index, vertex.parallelism)
         self._earlier = RecoveredInput(vertex, index)
         self._way: RecoveredInputChain | None = None
@@ -360,7 +360,7 @@ class Subtask:
         is_beside_others = self._settings.batch and 0 < len(self._broadcast) < len(self._channels)
         return is_beside_others and self._batch is None and not all(c.ended for c in self._broadcast)
 
-    def _take_turns(self, turns: Turns, until: float, only_broadcast: bool) -> Iterator[Outgoing]:
+    def _take_turns(self, turns: ReadyChannels, until: float, only_broadcast: bool) -> Iterator[Outgoing]:
         if not only_broadcast:
             # Where all had ended before the channels were made anew, nobody will say so again.
             yield from self._end_if_all_ended()
