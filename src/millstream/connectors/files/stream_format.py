@@ -14,9 +14,9 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.fast_dataclass import record
 from millstream.common.tags import tagged
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.connectors.base import BadRecord, BadRecords
 from millstream.connectors.files.access import FileAccess, FoundFile, decompressed, is_compressed
 from millstream.connectors.files.line_reader import UNKNOWN, LineNumbers, line_blocks, text_lines
+from millstream.operators.diagnostics.bad_records import BadRecord, BadRecords
 
 __all__ = ["BulkFormat", "StreamFormat"]
 

@@ -1,4 +1,4 @@
-"""Files of Avro: AvroFormat and AvroInputFormat to read them, AvroBulkWriters to write them."""
+"""Avro files: AvroFormat reads them, AvroBulkWriters writes them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from functools import cached_property
 from typing import Any, BinaryIO
 
 from millstream.common.errors import MillstreamError, TypeMismatchError
-from millstream.common.io import InputFormat
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
-from millstream.connectors.base import BadRecord
 from millstream.connectors.files import stream_format as file_formats
 from millstream.connectors.files.access import FileAccess, FoundFile
-from millstream.connectors.files.source import FileSource
 from millstream.connectors.files.stream_format import BYTES_PER_RECORD, BulkFormat, Extent, FileShare
 from millstream.datastream.formats.avro_schema import AvroSchema, avro_library, check_record_schema
 from millstream.datastream.formats.avro_type import GenericRecordAvroTypeInfo
 from millstream.datastream.formats.avro_values import TAGGED, AvroMisfit, fitter, reader_schema
-from millstream.datastream.utils import ResultTypeQueryable
+from millstream.operators.diagnostics.bad_records import BadRecord
 
-__all__ = ["AvroBulkWriters", "AvroFormat", "AvroInputFormat"]
+__all__ = ["AvroBulkWriters", "AvroFormat"]
 
 # The mark that stands before every block of records, the same in a whole file.
 MARK_BYTES = 16
@@ -143,40 +140,6 @@ def _naming(path: str) -> Iterator[None]:
             f"FileSource: {path} is not a complete Avro file ({str(e) or type(e).__name__}); take it out of the "
             "directory."
         ) from None
-
-
-class AvroInputFormat(InputFormat, ResultTypeQueryable):
-    """Reads Avro's files with `env.create_input`; in other sources use AvroFormat.
-
-    Args:
-        path: a file, or a directory that is read with all below it.
-        schema: of the records; see AvroFormat for files with another one.
-
-    Example:
-        >>> import tempfile
-        >>> schema = AvroSchema('{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}')
-        >>> path = tempfile.mkstemp(suffix=".avro")[1]
-        >>> with open(path, "r+b") as file:
-        ...     writer = AvroBulkWriters.for_generic_record(schema).open(file)
-        ...     writer.add_element({"x": 1})
-        ...     writer.finish()
-        >>> env = StreamExecutionEnvironment.get_execution_environment()
-        >>> list(env.create_input(AvroInputFormat(path, schema)).execute_and_collect())
-        [{'x': 1}]
-    """
-
-    def __init__(self, path: str, schema: AvroSchema) -> None:
-        self._path = path
-        self._format = AvroFormat(check_record_schema(schema, "AvroInputFormat"))
-
-    def get_produced_type(self) -> GenericRecordAvroTypeInfo:
-        """Return the type of the records."""
-        produced = self._format.produced_type
-        assert isinstance(produced, GenericRecordAvroTypeInfo)
-        return produced
-
-    def create_source(self) -> FileSource:
-        return FileSource.for_bulk_file_format(self._format, self._path).build()
 
 
 class AvroBulkWriters:
