@@ -21,7 +21,6 @@ from millstream.connectors.files.bucket_assigner import BucketAssigner
 from millstream.connectors.files.compaction import FileCompactor, FileCompactStrategy
 from millstream.connectors.files.sink import FileSink
 from millstream.connectors.files.source import FileSource
-from millstream.connectors.files.stream_format import StreamFormat
 from millstream.datastream import (
     AsyncDataStream,
     KeyedProcessFunction,
@@ -48,6 +47,7 @@ from millstream.datastream.state import (
     ValueStateDescriptor,
 )
 from millstream.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from millstream.formats.file_format import StreamFormat
 from millstream.table import StreamTableEnvironment
 from millstream.table.expressions import col
 from millstream.testing import CollectSink

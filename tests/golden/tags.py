@@ -21,7 +21,6 @@ from millstream.common.pickles import dump
 from millstream.connectors.files.enumerator import FilePosition, FileSplit
 from millstream.connectors.files.part_files import PartFile, StagedParts
 from millstream.connectors.files.partition_commit import Staged
-from millstream.connectors.files.stream_format import FileShare
 from millstream.connectors.kafka.producer import Transaction
 from millstream.connectors.rabbitmq.intake import Position
 from millstream.datastream.connectors.cdc import mysql_places, postgres_log
@@ -34,6 +33,7 @@ from millstream.datastream.connectors.cdc.postgres_visibility import Visibility
 from millstream.datastream.connectors.cdc.snapshotting import Progress
 from millstream.datastream.connectors.hybrid_source import HybridPosition, HybridShare
 from millstream.datastream.connectors.jdbc_source import _Range
+from millstream.formats.file_format import FileShare
 from millstream.operators.watermarks import BoundedOutOfOrderness, _NoWatermarks
 from millstream.operators.windows.windows import CountWindow, GlobalWindow, TimeWindow
 from millstream.sql.columns.batch import Batch

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from millstream.connectors.table.registry import BUILT_IN, find_connector
+from millstream.formats.registry import format_options_by_name
 from millstream.sql.functions.function import Kind
 from millstream.sql.functions.table import functions
 from millstream.sql.language.statement_grammar import read_statement
-from millstream.table.formats.registry import format_options_by_name
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql-reference.md"
 # One of each kind: the parser reads them before they are written down.

@@ -9,9 +9,9 @@ from typing import Any
 
 import cloudpickle
 
-from millstream.connectors.files.stream_format import FileFormat, StreamFormat
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import FileSource
+from millstream.formats.file_format import FileFormat, StreamFormat
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob
 

@@ -30,12 +30,8 @@ from millstream.common import serialization as common_serialization
 from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
 from millstream.common.io import InputFormat
 from millstream.common.unsupported import NotSupportedError
-from millstream.connectors.files import stream_format as file_formats
-from millstream.connectors.files.access import FileAccess
-from millstream.connectors.files.stream_format import FileFormat, FilePart, FileShare
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink
-from millstream.datastream.formats import arrow_files, avro_files
 from millstream.datastream.formats.avro import (
     AvroBulkWriters,
     AvroFormat,
@@ -45,8 +41,13 @@ from millstream.datastream.formats.avro import (
     AvroSchema,
     GenericRecordAvroTypeInfo,
 )
-from millstream.datastream.formats.avro_values import fitter
 from millstream.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
+from millstream.formats import arrow_files
+from millstream.formats import file_format as file_formats
+from millstream.formats.avro import files as avro_files
+from millstream.formats.avro.values import fitter
+from millstream.formats.file_access import FileAccess
+from millstream.formats.file_format import FileFormat, FilePart, FileShare
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from millstream.formats.base import Malformed
+from millstream.formats.registry import made_message_format
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.sql.types import DataTypes
-from millstream.table.formats.contract import Malformed
-from millstream.table.formats.registry import made_message_format
 
 FIELDS = [Field("id", DataTypes.INT()), Field("name", DataTypes.STRING())]
 KINDS = ("+I", "-U", "+U", "-D")

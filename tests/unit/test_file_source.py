@@ -21,11 +21,7 @@ from hypothesis import strategies as st
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.connectors.files import line_reader as lines
-from millstream.connectors.files import stream_format as file_formats
-from millstream.connectors.files.access import FileAccess
 from millstream.connectors.files.enumerator import FileEnumerator
-from millstream.connectors.files.stream_format import FileFormat, FileShare
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import (
     FileEnumeratorProvider,
@@ -35,6 +31,10 @@ from millstream.datastream.connectors.file_system import (
     StreamingFileSink,
 )
 from millstream.datastream.functions import ProcessFunction
+from millstream.formats import file_format as file_formats
+from millstream.formats import line_reader as lines
+from millstream.formats.file_access import FileAccess
+from millstream.formats.file_format import FileFormat, FileShare
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob, ManualClock
 

@@ -13,8 +13,6 @@ import pytest
 
 from millstream.common import Types
 from millstream.common.errors import MillstreamError
-from millstream.connectors.files.access import FileAccess
-from millstream.connectors.files.stream_format import FileFormat, FileShare, StreamFormat
 from millstream.datastream.formats.csv import (
     CsvBulkWriters,
     CsvReaderFormat,
@@ -23,6 +21,8 @@ from millstream.datastream.formats.csv import (
     CsvSchema,
 )
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from millstream.formats.file_access import FileAccess
+from millstream.formats.file_format import FileFormat, FileShare, StreamFormat
 
 FORMATS = Path(__file__).parent.parent / "pyflink" / "formats"
 

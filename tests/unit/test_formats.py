@@ -24,12 +24,8 @@ from millstream.common import Configuration, Encoder, Row, Types
 from millstream.common import serialization as common_serialization
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import ByteArraySchema, RowFieldExtractorSchema, SimpleStringSchema
-from millstream.connectors.files import line_reader as lines
-from millstream.connectors.files import stream_format as file_formats
-from millstream.connectors.files.stream_format import FileFormat
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink
-from millstream.datastream.formats import arrow_files
 from millstream.datastream.formats.csv import (
     CsvBulkWriters,
     CsvReaderFormat,
@@ -37,14 +33,18 @@ from millstream.datastream.formats.csv import (
     CsvRowSerializationSchema,
     CsvSchema,
 )
-from millstream.datastream.formats.csv_cuts import cut_behind_record
-from millstream.datastream.formats.csv_dialect import CsvDialect
 from millstream.datastream.formats.json import (
     JsonLinesFormat,
     JsonRowDeserializationSchema,
     JsonRowSerializationSchema,
 )
 from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
+from millstream.formats import arrow_files
+from millstream.formats import file_format as file_formats
+from millstream.formats import line_reader as lines
+from millstream.formats.csv.dialect import CsvDialect
+from millstream.formats.csv.splitting import cut_behind_record
+from millstream.formats.file_format import FileFormat
 from millstream.table import DataTypes
 from millstream.testing.local_job import LocalJob
 

@@ -6,11 +6,11 @@ import json
 
 import pyarrow as pa
 
-from millstream.connectors.table.options import Options
+from millstream.formats.json.table import JsonFormat
+from millstream.formats.options import Options
 from millstream.sql.columns.batch import Batch
 from millstream.sql.schema import Field
 from millstream.sql.types import DataTypes
-from millstream.table.formats.json_format import JsonFormat
 
 LEAVES_OUT = Options({"encode.ignore-null-fields": "true"})
 INNER = DataTypes.ROW([DataTypes.FIELD("x", DataTypes.INT()), DataTypes.FIELD("y", DataTypes.STRING())])

@@ -18,10 +18,10 @@ from millstream.common.errors import InvalidProgramError, TypeMismatchError
 from millstream.common.serialization import BulkWriterFactory, RowDataBulkWriterFactory
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink
-from millstream.datastream.formats import arrow_files
 from millstream.datastream.formats.csv import CsvBulkWriters, CsvSchema
 from millstream.datastream.formats.orc import OrcBulkWriters
 from millstream.datastream.formats.parquet import ParquetBulkWriters
+from millstream.formats import arrow_files
 from millstream.testing.local_job import LocalJob
 
 PEOPLE = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])

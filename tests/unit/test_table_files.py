@@ -11,10 +11,10 @@ import pytest
 
 from millstream.common.errors import MillstreamError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.connectors.files import stream_format as file_formats
 from millstream.connectors.files.part_files import PartFile, StagedParts
 from millstream.connectors.files.partition_commit import Partition, PartitionCommitter, Staged, partition_commits
-from millstream.connectors.table.options import Options
+from millstream.formats import file_format as file_formats
+from millstream.formats.options import Options
 from millstream.operators.sink import CommitContext, Committer
 from millstream.sql.errors import ValidationException
 from millstream.table import EnvironmentSettings, StreamTableEnvironment

@@ -66,7 +66,7 @@ MODULES: dict[str, str] = {
     "cdc-progress": "millstream.datastream.connectors.cdc.snapshotting",
     "file-position": "millstream.connectors.files.enumerator",
     "file-split": "millstream.connectors.files.enumerator",
-    "file-split-range": "millstream.connectors.files.stream_format",
+    "file-split-range": "millstream.formats.file_format",
     "hybrid-position": "millstream.datastream.connectors.hybrid_source",
     "hybrid-split-range": "millstream.datastream.connectors.hybrid_source",
     "jdbc-split-range": "millstream.datastream.connectors.jdbc_source",

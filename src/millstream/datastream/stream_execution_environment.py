@@ -41,7 +41,6 @@ from millstream.common.unsupported import JAVA, missing_function
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.base import Source
 from millstream.connectors.files.source import FileSource
-from millstream.connectors.files.stream_format import StreamFormat
 from millstream.connectors.spark.source import SparkStreamSource, as_source
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
@@ -62,6 +61,7 @@ from millstream.datastream.program_lint import Story
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
+from millstream.formats.file_format import StreamFormat
 from millstream.graph.job_graph import JobGraph, build_job_graph
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph

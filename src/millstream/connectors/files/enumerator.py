@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 from millstream.connectors.base import Share, SplitAssignment, SplitEnumerator, split_interval
-from millstream.connectors.files.access import FileAccess, FoundFile
-from millstream.connectors.files.stream_format import Extent, FileFormat, FileShare
+from millstream.formats.file_access import FileAccess, FoundFile
+from millstream.formats.file_format import Extent, FileFormat, FileShare
 
 log = logging.getLogger("millstream")
 

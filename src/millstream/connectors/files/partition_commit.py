@@ -21,7 +21,7 @@ from millstream.common.fast_dataclass import record
 from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.connectors.files.part_files import StagedParts
-from millstream.connectors.table.options import Options
+from millstream.formats.options import Options
 from millstream.operators.sink import CommitContext, Committer
 from millstream.runtime_services import wall_clock
 from millstream.sql.errors import ValidationException

@@ -12,9 +12,9 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
 from millstream.common.time import Duration
 from millstream.connectors.base import Source, SourceReader, SplitEnumerator
-from millstream.connectors.files.access import FileAccess, clean_path
 from millstream.connectors.files.enumerator import FileEnumerator, check_paths, position_of
-from millstream.connectors.files.stream_format import BulkFormat, FileFormat, FileShare, StreamFormat
+from millstream.formats.file_access import FileAccess, clean_path
+from millstream.formats.file_format import BulkFormat, FileFormat, FileShare, StreamFormat
 
 __all__ = ["FileEnumeratorProvider", "FileSource", "FileSourceBuilder", "FileSplitAssignerProvider"]
 

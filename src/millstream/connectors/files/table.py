@@ -9,12 +9,15 @@ from typing import Any
 
 from millstream.common.time import Duration
 from millstream.connectors.base import Source
-from millstream.connectors.files.access import FileAccess
 from millstream.connectors.files.partition_commit import PARTITION_COMMIT_OPTIONS, partition_commits
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.files.table_reader import METADATA, PartitionedFiles, TableFileReader
 from millstream.connectors.files.table_writer import table_file_sink
-from millstream.connectors.table.options import Options
+from millstream.formats.base import FileTableFormat, MessageFormat, TableFormat
+from millstream.formats.file_access import FileAccess
+from millstream.formats.options import Options
+from millstream.formats.predicates import comparisons_of
+from millstream.formats.registry import format_options, made_format, without_other_formats
 from millstream.operators.sink import Sink
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource, TableStatistics
@@ -24,9 +27,6 @@ from millstream.sql.plan.rewrite import moved
 from millstream.sql.row_kinds import INSERTS
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType, DataTypes
-from millstream.table.formats.comparisons import comparisons_of
-from millstream.table.formats.contract import FileTableFormat, MessageFormat, TableFormat
-from millstream.table.formats.registry import format_options, made_format, without_other_formats
 
 # Statistics are in the footer of each file; of tables with more files they cost too much.
 _MAX_FOOTERS = 64

@@ -10,13 +10,14 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from millstream.connectors.files.access import FileAccess, FoundFile
-from millstream.connectors.files.stream_format import (
+from millstream.formats.file_access import FileAccess, FoundFile
+from millstream.formats.file_format import (
     BulkFormat,
     Extent,
     FileFormat,
     FileShare,
 )
+from millstream.formats.texts import parser
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
@@ -24,7 +25,6 @@ from millstream.sql.expressions import Expression
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.types import DataType, DataTypes
-from millstream.table.formats.texts import parser
 
 METADATA: Mapping[str, DataType] = {
     "file.path": DataTypes.STRING().not_null(),

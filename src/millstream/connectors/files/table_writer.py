@@ -13,21 +13,21 @@ import numpy as np
 
 from millstream.common.serialization import BulkWriter, BulkWriterFactory, Encoder
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.connectors.files.access import FileAccess
 from millstream.connectors.files.bucket_assigner import BucketAssigner, BucketContext
 from millstream.connectors.files.compaction import FileCompactor, FileCompactStrategy
 from millstream.connectors.files.partition_commit import PartitionCommits, PartitionCommitter, Staged
 from millstream.connectors.files.rolling_policy import RollingPolicy
 from millstream.connectors.files.sink import FileSink
-from millstream.connectors.files.stream_format import FileShare
-from millstream.connectors.table.options import Options
+from millstream.formats.base import FileTableFormat, MessageFormat, TableFormat
+from millstream.formats.file_access import FileAccess
+from millstream.formats.file_format import FileShare
+from millstream.formats.options import Options
+from millstream.formats.texts import plain_texts
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
-from millstream.table.formats.contract import FileTableFormat, MessageFormat, TableFormat
-from millstream.table.formats.texts import plain_texts
 
 _FILE_SIZE = 128 << 20
 _SAFE = " -_.()!~*'@,;&$+"

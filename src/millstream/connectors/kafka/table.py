@@ -20,7 +20,8 @@ from millstream.connectors.kafka.table_options import (
 )
 from millstream.connectors.kafka.table_reader import TableMessages, metadata_of
 from millstream.connectors.kafka.table_writer import WRITTEN, BufferFlush, TableWriting, partitioning_of
-from millstream.connectors.table.options import Options
+from millstream.formats.options import Options
+from millstream.formats.registry import message_format_options, without_other_formats
 from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind
 from millstream.sql.columns.batch import Batch
@@ -29,7 +30,6 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 from millstream.sql.row_kinds import INSERTS, UPSERTS, Changes
 from millstream.sql.types import DataType
-from millstream.table.formats.registry import message_format_options, without_other_formats
 
 _GUARANTEES = {
     "exactly-once": DeliveryGuarantee.EXACTLY_ONCE,

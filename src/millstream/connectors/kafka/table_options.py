@@ -11,13 +11,13 @@ from millstream.connectors.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
 )
-from millstream.connectors.table.options import Options
+from millstream.formats.avro.table_messages import AvroConfluentFormat
+from millstream.formats.base import MessageFormat
+from millstream.formats.options import Options
+from millstream.formats.registry import made_message_format
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
-from millstream.table.formats.avro_message_formats import AvroConfluentFormat
-from millstream.table.formats.contract import MessageFormat
-from millstream.table.formats.registry import made_message_format
 
 _PAIR = re.compile(r"partition:(\d+),offset:(\d+)")
 _DISCOVERY_MS = 300_000

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from millstream.common.errors import MillstreamError
 from millstream.connectors.kafka.deserialization import KafkaBatchDeserializationSchema
 from millstream.connectors.kafka.table_options import Messages
+from millstream.formats.base import Decoded, Malformed, MessageFormat
 from millstream.sql.columns.batch import DELETE, UPDATE_AFTER, Batch, Kinds
 from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType, DataTypes
-from millstream.table.formats.contract import Decoded, Malformed, MessageFormat
 
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")

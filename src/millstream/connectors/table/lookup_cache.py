@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from millstream.connectors.table.options import Options
+from millstream.formats.options import Options
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.errors import ValidationException

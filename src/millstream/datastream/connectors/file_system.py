@@ -21,7 +21,7 @@ from millstream.connectors.files.source import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
-from millstream.connectors.files.stream_format import BulkFormat, StreamFormat
+from millstream.formats.file_format import BulkFormat, StreamFormat
 
 __all__ = [
     "BucketAssigner",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from millstream.common.io import InputFormat
 from millstream.connectors.files.source import FileSource
-from millstream.datastream.formats.avro_files import AvroBulkWriters, AvroFormat
-from millstream.datastream.formats.avro_messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
-from millstream.datastream.formats.avro_registry import (
+from millstream.datastream.utils import ResultTypeQueryable
+from millstream.formats.avro.files import AvroBulkWriters, AvroFormat
+from millstream.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from millstream.formats.avro.registry import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
     SchemaRegistry,
 )
-from millstream.datastream.formats.avro_schema import AvroSchema, check_record_schema
-from millstream.datastream.formats.avro_type import GenericRecordAvroTypeInfo
-from millstream.datastream.utils import ResultTypeQueryable
+from millstream.formats.avro.schema import AvroSchema, check_record_schema
+from millstream.formats.avro.type_info import GenericRecordAvroTypeInfo
 
 __all__ = [
     "AvroBulkWriters",

@@ -13,8 +13,8 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import Row, RowKind
-from millstream.datastream.formats.json_values import JsonError, reader_of, writer_of
-from millstream.datastream.formats.text_values import check_row_type
+from millstream.formats.json.values import JsonError, reader_of, writer_of
+from millstream.formats.text_values import check_row_type
 from millstream.operators.diagnostics.failures import shorten
 
 __all__ = [

@@ -1,8 +1,8 @@
 """CSV, under PyFlink's names."""
 
-from millstream.datastream.formats.csv_files import CsvBulkWriters, CsvReaderFormat
-from millstream.datastream.formats.csv_messages import CsvRowDeserializationSchema, CsvRowSerializationSchema
-from millstream.datastream.formats.csv_schema import CsvSchema, CsvSchemaBuilder
+from millstream.formats.csv.files import CsvBulkWriters, CsvReaderFormat
+from millstream.formats.csv.messages import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from millstream.formats.csv.schema import CsvSchema, CsvSchemaBuilder
 
 __all__ = [
     "CsvBulkWriters",

@@ -11,11 +11,11 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.connectors.files.line_reader import text_lines
-from millstream.connectors.files.stream_format import FilePart, StreamFormat
-from millstream.datastream.formats.json_schema import type_of_schema
-from millstream.datastream.formats.json_values import JsonError, reader_of, writer_of
-from millstream.datastream.formats.text_values import check_row_type
+from millstream.formats.file_format import FilePart, StreamFormat
+from millstream.formats.json.schema import type_of_schema
+from millstream.formats.json.values import JsonError, reader_of, writer_of
+from millstream.formats.line_reader import text_lines
+from millstream.formats.text_values import check_row_type
 from millstream.operators.diagnostics.failures import shorten
 
 __all__ = ["JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]

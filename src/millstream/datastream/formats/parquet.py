@@ -10,12 +10,12 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import BulkWriter, RowDataBulkWriterFactory
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.connectors.files.stream_format import BulkFormat
-from millstream.datastream.formats.arrow_files import row_writer
-from millstream.datastream.formats.arrow_types import arrow_schema, from_arrow
-from millstream.datastream.formats.avro_parquet import AvroParquetReaders, AvroParquetWriters
-from millstream.datastream.formats.parquet_files import RowGroups, cast_column
-from millstream.datastream.formats.text_values import check_row_type
+from millstream.formats.arrow_files import row_writer
+from millstream.formats.arrow_types import arrow_schema, from_arrow
+from millstream.formats.file_format import BulkFormat
+from millstream.formats.parquet.avro import AvroParquetReaders, AvroParquetWriters
+from millstream.formats.parquet.files import RowGroups, cast_column
+from millstream.formats.text_values import check_row_type
 
 __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
 

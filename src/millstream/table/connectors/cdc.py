@@ -11,7 +11,6 @@ import numpy as np
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import Source
-from millstream.connectors.table.options import Options
 from millstream.datastream.connectors.cdc import MySqlSource, PostgresSource, StartupOptions
 from millstream.datastream.connectors.cdc.changes import (
     CREATE,
@@ -23,6 +22,7 @@ from millstream.datastream.connectors.cdc.changes import (
     Change,
 )
 from millstream.datastream.connectors.cdc.settings import CaptureBuilder
+from millstream.formats.options import Options
 from millstream.sql.columns import batch as kinds
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column

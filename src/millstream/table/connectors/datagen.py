@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.spelling import did_you_mean
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, split_interval
-from millstream.connectors.table.options import Options
+from millstream.formats.options import Options
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException

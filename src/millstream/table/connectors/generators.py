@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import record
-from millstream.connectors.table.options import Options
+from millstream.formats.options import Options
 from millstream.sql import types as t
 from millstream.sql.errors import ValidationException
 

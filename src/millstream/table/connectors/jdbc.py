@@ -7,9 +7,10 @@ from typing import Any
 
 from millstream.connectors.base import Source
 from millstream.connectors.table.lookup_cache import LOOKUP_OPTIONS, cached_lookup
-from millstream.connectors.table.options import Options
 from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions
 from millstream.datastream.connectors.jdbc_url import connector
+from millstream.formats.options import Options
+from millstream.formats.predicates import Comparison, comparisons_of
 from millstream.operators.sink import Sink
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
@@ -22,7 +23,6 @@ from millstream.table.connectors.jdbc_dialect import Dialect
 from millstream.table.connectors.jdbc_lookup import JdbcLookup
 from millstream.table.connectors.jdbc_reading import JdbcTableSource, Part, TableQuery, parts_of
 from millstream.table.connectors.jdbc_writing import JdbcTableSink, TableWrite
-from millstream.table.formats.comparisons import Comparison, comparisons_of
 
 _PARTITION = tuple(f"scan.partition.{o}" for o in ("column", "num", "lower-bound", "upper-bound"))
 

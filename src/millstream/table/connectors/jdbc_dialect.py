@@ -11,9 +11,9 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import record
+from millstream.formats.texts import parser
 from millstream.sql import types as t
 from millstream.sql.errors import ValidationException
-from millstream.table.formats.texts import parser
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

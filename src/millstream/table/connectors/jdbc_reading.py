@@ -12,11 +12,11 @@ from millstream.common.fast_dataclass import record
 from millstream.connectors.base import Share, Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.sql_database import Connection
 from millstream.datastream.connectors.sql_errors import is_mistake
+from millstream.formats.predicates import Comparison
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.schema import Field
 from millstream.table.connectors.jdbc_dialect import Dialect, read_values
-from millstream.table.formats.comparisons import Comparison
 
 _ROWS = 4096
 _TRIES = 4

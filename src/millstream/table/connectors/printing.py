@@ -6,13 +6,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.connectors.table.options import Options
+from millstream.formats.java_text import texts
+from millstream.formats.options import Options
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink
 from millstream.sql.types import DataType
-from millstream.table.connectors.java_text import texts
 
 KINDS = ("+I", "-U", "+U", "-D")
 

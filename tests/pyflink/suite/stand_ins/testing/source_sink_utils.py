@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.connectors.table.registry import register_connector
+from millstream.formats.java_text import texts
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Sink, SinkWriter
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink
 from millstream.sql.types import DataType
-from millstream.table.connectors.java_text import texts
 
 _KINDS = ("+I", "-U", "+U", "-D")
 _rows: list[tuple[int, tuple[str, ...]]] = []

@@ -1,0 +1,194 @@
+"""Messages of Avro: rows from bytes and to bytes, without the header that files have."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
+from millstream.common.serialization import DeserializationSchema, SerializationSchema
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from millstream.common.types import Row
+from millstream.common.unsupported import JAVA
+from millstream.formats.avro.schema import (
+    AvroSchema,
+    avro_library,
+    check_record_schema,
+    kind_of,
+    logical_type_of,
+    resolved,
+)
+from millstream.formats.avro.values import TAGGED, AvroMisfit, fitter
+from millstream.operators.diagnostics.failures import shorten
+
+__all__ = ["AvroRowDeserializationSchema", "AvroRowSerializationSchema"]
+
+Convert = Callable[[Any], Any]
+
+_BASIC: dict[str, Callable[[], TypeInformation]] = {
+    "boolean": Types.BOOLEAN,
+    "int": Types.INT,
+    "long": Types.LONG,
+    "float": Types.FLOAT,
+    "double": Types.DOUBLE,
+    "string": Types.STRING,
+    "enum": Types.STRING,
+    "bytes": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    "fixed": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+}
+_LOGICAL: dict[str, Callable[[], TypeInformation]] = {
+    "date": Types.SQL_DATE,
+    "time-millis": Types.SQL_TIME,
+    "time-micros": Types.SQL_TIME,
+    "timestamp-millis": Types.SQL_TIMESTAMP,
+    "timestamp-micros": Types.SQL_TIMESTAMP,
+    "local-timestamp-millis": Types.SQL_TIMESTAMP,
+    "local-timestamp-micros": Types.SQL_TIMESTAMP,
+    "decimal": Types.BIG_DEC,
+}
+
+
+class AvroRowDeserializationSchema(DeserializationSchema):
+    """Reads a row from each message of Avro's binary encoding.
+
+    Timestamps have no time zone, as the types of rows have none; they are in UTC.
+
+    Args:
+        record_class: a class of Java's, which does not exist here; give the schema.
+        avro_schema_string: the schema with which the messages were written.
+
+    Example:
+        >>> schema = '{"type": "record", "name": "Person", "fields": [{"name": "age", "type": ["null", "int"]}]}'
+        >>> AvroRowDeserializationSchema(avro_schema_string=schema).deserialize(b"\\x02\\x0e")
+        Row(age=7)
+    """
+
+    def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
+        self._schema = _schema_of(record_class, avro_schema_string, "AvroRowDeserializationSchema")
+        self._rows = _Rows(self._schema.names)
+        self._type = self._rows.type_of(self._schema.parsed)
+        self._row = self._rows.converter_of(self._schema.parsed)
+        self._read = avro_library().schemaless_reader
+
+    def deserialize(self, message: bytes) -> Row | None:
+        try:
+            record = self._read(io.BytesIO(message), self._schema.parsed, None)
+        except Exception as e:
+            raise MillstreamError(
+                f"The Avro message {shorten(message)} cannot be read ({str(e) or type(e).__name__}); it must have been "
+                "written with the schema that it is read with."
+            ) from None
+        return self.row_of(record)
+
+    def row_of(self, record: Any) -> Row | None:
+        """Return what Avro has read as a row."""
+        row: Row | None = self._row(record)
+        return row
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (None, str(self._schema))
+
+
+class AvroRowSerializationSchema(SerializationSchema):
+    """Writes each row in Avro's binary encoding; its fields stand in the schema's order.
+
+    Args:
+        record_class: a class of Java's, which does not exist here; give the schema.
+        avro_schema_string: the schema.
+
+    Example:
+        >>> schema = '{"type": "record", "name": "Person", "fields": [{"name": "age", "type": ["null", "int"]}]}'
+        >>> AvroRowSerializationSchema(avro_schema_string=schema).serialize(Row(7))
+        b'\\x02\\x0e'
+    """
+
+    def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
+        self._schema = _schema_of(record_class, avro_schema_string, "AvroRowSerializationSchema")
+        self._fit = fitter(self._schema, TAGGED, naive_is_utc=True)
+        self._write = avro_library().schemaless_writer
+
+    def serialize(self, element: Any) -> bytes:
+        try:
+            record = self._fit(element)
+        except AvroMisfit as e:
+            raise TypeMismatchError(f"Avro: the row {shorten(element)} cannot be written: {e}.") from None
+        out = io.BytesIO()
+        self._write(out, self._schema.parsed, record)
+        return out.getvalue()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (None, str(self._schema))
+
+
+def _schema_of(record_class: str | None, avro_schema_string: str | None, what: str) -> AvroSchema:
+    if record_class is not None:
+        raise InvalidProgramError(f"{what}: {record_class!r} cannot be used, {JAVA}; give avro_schema_string.")
+    if avro_schema_string is None:
+        raise TypeError(f"{what}: give the schema as avro_schema_string.")
+    return check_record_schema(AvroSchema(avro_schema_string), what)
+
+
+class _Rows:
+    """The types of rows for schemas, and rows for what fastavro reads."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+        # The records that hold what is being looked at.
+        self._within: list[str] = []
+
+    def type_of(self, schema: Any) -> TypeInformation:
+        """Return the type that Flink has for a schema; a union of several types can be any Python object."""
+        schema = resolved(schema, self._names)
+        kind, logical = kind_of(schema), logical_type_of(schema)
+        if kind in ("record", "error"):
+            return self._row_type(schema)
+        if kind == "array":
+            return Types.OBJECT_ARRAY(self.type_of(schema["items"]))
+        if kind == "map":
+            return Types.MAP(Types.STRING(), self.type_of(schema["values"]))
+        if kind not in _BASIC:
+            return Types.PICKLED_BYTE_ARRAY()
+        return _LOGICAL.get(logical or "", _BASIC[kind])()
+
+    def converter_of(self, schema: Any) -> Convert:
+        """Return the function from what fastavro reads to the value in a row."""
+        schema = resolved(schema, self._names)
+        kind = kind_of(schema)
+        if kind in ("record", "error"):
+            return _optional(self._row_maker(schema))
+        if kind == "array":
+            item = self.converter_of(schema["items"])
+            return _optional(lambda values: [item(value) for value in values])
+        if kind == "map":
+            held = self.converter_of(schema["values"])
+            return _optional(lambda value: {k: held(v) for k, v in value.items()})
+        return _plain
+
+    def _row_type(self, schema: Any) -> RowTypeInfo:
+        if schema["name"] in self._within:
+            raise InvalidProgramError(f"Avro: a row cannot hold itself, as {schema['name']} does; use AvroFormat.")
+        self._within.append(schema["name"])
+        types = [self.type_of(field["type"]) for field in schema["fields"]]
+        self._within.pop()
+        return Types.ROW_NAMED([field["name"] for field in schema["fields"]], types)
+
+    def _row_maker(self, schema: Any) -> Convert:
+        fields = [(field["name"], self.converter_of(field["type"])) for field in schema["fields"]]
+        names = tuple(name for name, _ in fields)
+        return lambda record: Row.of(names, [convert(record[name]) for name, convert in fields])
+
+
+def _optional(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        return value.replace(tzinfo=None)
+    return str(value) if isinstance(value, UUID) else value

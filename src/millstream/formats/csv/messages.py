@@ -1,0 +1,182 @@
+"""Messages of CSV: rows from bytes and to bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.serialization import DeserializationSchema, SerializationSchema
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.common.types import Row
+from millstream.formats.csv.dialect import CsvDialect, CsvError
+from millstream.formats.csv.rows import RowReader, RowWriter, columns_of
+from millstream.formats.text_values import check_row_type
+from millstream.operators.diagnostics.failures import shorten
+
+__all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
+
+
+class _Builder:
+    def __init__(self, type_info: TypeInformation) -> None:
+        if type_info is None:
+            raise InvalidProgramError("Type information must not be None: give a row type.")
+        self._type = check_row_type(type_info, "A CSV schema")
+        self._dialect = CsvDialect()
+        self._array_separator = ";"
+
+
+class CsvRowDeserializationSchema(DeserializationSchema):
+    """Reads one row from each message.
+
+    Example:
+        >>> from millstream.common import Types
+        >>> row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+        >>> CsvRowDeserializationSchema.Builder(row_type).build().deserialize(b'"Ann, of York",7')
+        Row(name='Ann, of York', age=7)
+    """
+
+    def __init__(
+        self, row_type: RowTypeInfo, dialect: CsvDialect, separator: str, null: str | None, lenient: bool
+    ) -> None:
+        self._type = row_type
+        self._dialect = dialect
+        self._rows = RowReader(columns_of(row_type, separator), null)
+        self._lenient = lenient
+
+    class Builder(_Builder):
+        """Builds a CsvRowDeserializationSchema."""
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            super().__init__(type_info)
+            self._null: str | None = None
+            self._lenient = False
+
+        def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what parts fields; a comma if not set."""
+            self._dialect = replace(self._dialect, separator=delimiter)
+            return self
+
+        def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
+            """Take messages that begin with `#` for comments, which hold no row."""
+            self._dialect = replace(self._dialect, comments=allow_comments)
+            return self
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what parts the elements of an array; a semicolon if not set."""
+            self._array_separator = delimiter
+            return self
+
+        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what fields are quoted with; a double quote if not set."""
+            self._dialect = replace(self._dialect, quote=c)
+            return self
+
+        def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what escapes a character; nothing if not set."""
+            self._dialect = replace(self._dialect, escape=c)
+            return self
+
+        def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
+            """Set the text that stands for None."""
+            self._null = null_literal
+            return self
+
+        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
+            """Let fields that cannot be read or are missing be None, and leave out messages that are no CSV."""
+            self._lenient = ignore_parse_errors
+            return self
+
+        def build(self) -> CsvRowDeserializationSchema:
+            """Return the schema."""
+            return CsvRowDeserializationSchema(
+                self._type, self._dialect, self._array_separator, self._null, self._lenient
+            )
+
+    def deserialize(self, message: bytes) -> Row | None:
+        try:
+            text = message.decode()
+            _, fields = next(self._dialect.exactly(text), (0, None))
+            if fields is None:
+                raise CsvError("there is no row in it")
+            return self._rows.lenient_row(fields) if self._lenient else self._rows.row(fields)
+        except (CsvError, UnicodeDecodeError) as e:
+            if self._lenient:
+                return None
+            raise MillstreamError(
+                f"The CSV message {shorten(message)} cannot be read: {e}. Correct it, or leave such messages out with "
+                "set_ignore_parse_errors(True)."
+            ) from None
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._type
+
+
+class CsvRowSerializationSchema(SerializationSchema):
+    """Writes each row as a line.
+
+    Example:
+        >>> from millstream.common import Row, Types
+        >>> row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+        >>> CsvRowSerializationSchema.Builder(row_type).build().serialize(Row("Ann", None))
+        b'Ann,\\n'
+    """
+
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, separator: str, null: str, line_end: str) -> None:
+        self._rows = RowWriter(columns_of(row_type, separator), dialect, null, line_end)
+
+    class Builder(_Builder):
+        """Builds a CsvRowSerializationSchema."""
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            super().__init__(type_info)
+            self._null = ""
+            self._line_end = "\n"
+
+        def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set what parts fields; a comma if not set."""
+            self._dialect = replace(self._dialect, separator=c)
+            return self
+
+        def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            """Set what ends each message: a line end, or nothing."""
+            if delimiter not in ("\n", "\r", "\r\n", ""):
+                raise InvalidProgramError(
+                    f"set_line_delimiter({delimiter!r}): give '\\n', '\\r', '\\r\\n', or '' for none."
+                )
+            self._line_end = delimiter
+            return self
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            """Set what parts the elements of an array; a semicolon if not set."""
+            self._array_separator = delimiter
+            return self
+
+        def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
+            """Quote nothing."""
+            self._dialect = replace(self._dialect, quote=None)
+            return self
+
+        def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set what fields are quoted with; a double quote if not set."""
+            self._dialect = replace(self._dialect, quote=c)
+            return self
+
+        def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set what escapes a character; nothing if not set."""
+            self._dialect = replace(self._dialect, escape=c)
+            return self
+
+        def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
+            """Set the text that stands for None."""
+            self._null = s
+            return self
+
+        def build(self) -> CsvRowSerializationSchema:
+            """Return the schema."""
+            return CsvRowSerializationSchema(
+                self._type, self._dialect, self._array_separator, self._null, self._line_end
+            )
+
+    def serialize(self, element: Any) -> bytes:
+        return self._rows.line(element).encode()

@@ -1,0 +1,210 @@
+"""CsvSchema: the columns of CSV files and how they are written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types, as_type_information
+from millstream.formats.csv.dialect import CsvDialect
+from millstream.formats.csv.rows import Column, check_columns
+from millstream.formats.text_values import DecimalSize
+
+__all__ = ["CsvSchema", "CsvSchemaBuilder"]
+
+
+@dataclass(frozen=True)
+class CsvSchema:
+    """What CSV files look like; made by `CsvSchema.builder()`.
+
+    Example:
+        >>> schema = CsvSchema.builder().add_number_column("id").add_string_column("name").build()
+        >>> schema.row_type
+        RowTypeInfo(id: Long, name: String)
+    """
+
+    columns: tuple[Column, ...] = ()
+    dialect: CsvDialect = field(default_factory=CsvDialect)
+    null_value: str | None = None
+    line_separator: str = "\n"
+    array_separator: str = ";"
+    use_header: bool = False
+    strict_headers: bool = False
+    skip_first_data_row: bool = False
+    any_property_name: str | None = None
+
+    @staticmethod
+    def builder() -> CsvSchemaBuilder:
+        """Begin a schema."""
+        return CsvSchemaBuilder()
+
+    @property
+    def row_type(self) -> RowTypeInfo:
+        """The type of the records."""
+        return Types.ROW_NAMED([c.name for c in self.columns], [c.type_info for c in self.columns])
+
+    def settled_columns(self) -> tuple[Column, ...]:
+        """Return the columns, each with the separator of its elements."""
+        return tuple(replace(c, separator=c.separator or self.array_separator) for c in self.columns)
+
+    def size(self) -> int:
+        """Return how many columns there are."""
+        return len(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __str__(self) -> str:
+        columns = ", ".join(f"{c.name}: {c.type_info}" for c in self.columns)
+        return f"CsvSchema({columns}; header: {self.use_header}, separator: {self.dialect.separator!r})"
+
+    __repr__ = __str__
+
+
+class CsvSchemaBuilder:
+    """Builds a CsvSchema. Types of elements and numbers are those of Types, or of DataTypes."""
+
+    def __init__(self) -> None:
+        self._schema = CsvSchema()
+
+    def build(self) -> CsvSchema:
+        """Return the schema."""
+        return self._schema
+
+    def _set(self, **changes: Any) -> CsvSchemaBuilder:
+        self._schema = replace(self._schema, **changes)
+        return self
+
+    def _set_dialect(self, **changes: Any) -> CsvSchemaBuilder:
+        return self._set(dialect=replace(self._schema.dialect, **changes))
+
+    # --- columns
+
+    def _add(self, *columns: Column) -> CsvSchemaBuilder:
+        check_columns(columns)
+        return self._set(columns=(*self._schema.columns, *columns))
+
+    def add_string_column(self, name: str) -> CsvSchemaBuilder:
+        """Add a column of texts."""
+        return self._add(Column(name, Types.STRING()))
+
+    def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
+        """Add a column in which `true` in any case is true and everything else false."""
+        return self._add(Column(name, Types.BOOLEAN()))
+
+    def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
+        """Add a column of numbers, of Types.LONG() unless another type is given."""
+        kind = _type(number_type, Types.LONG(), "add_number_column")
+        return self._add(Column(name, kind, decimal=_decimal_size(number_type)))
+
+    def add_array_column(
+        self, name: str, separator: str = ";", element_type: TypeInformation | None = None
+    ) -> CsvSchemaBuilder:
+        """Add a column of arrays, of Types.STRING() unless another type is given."""
+        element = _type(element_type, Types.STRING(), "add_array_column")
+        return self._add(Column(name, Types.LIST(element), separator, _decimal_size(element_type)))
+
+    def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+        """Add the columns of another schema."""
+        return self._add(*schema.columns)
+
+    def clear_columns(self) -> CsvSchemaBuilder:
+        """Remove all columns."""
+        return self._set(columns=())
+
+    def size(self) -> int:
+        """Return how many columns there are."""
+        return len(self._schema)
+
+    def __len__(self) -> int:
+        return len(self._schema)
+
+    # --- characters
+
+    def set_column_separator(self, char: str) -> CsvSchemaBuilder:
+        """Set what parts columns; a comma if not set."""
+        return self._set_dialect(separator=_character("Column separator", char))
+
+    def set_quote_char(self, char: str) -> CsvSchemaBuilder:
+        """Set what fields are quoted with; a double quote if not set."""
+        return self._set_dialect(quote=_character("Quote char", char))
+
+    def disable_quote_char(self) -> CsvSchemaBuilder:
+        """Take quotes as any other character."""
+        return self._set_dialect(quote=None)
+
+    def set_escape_char(self, char: str) -> CsvSchemaBuilder:
+        """Set what escapes a character; nothing if not set."""
+        return self._set_dialect(escape=_character("Escape char", char))
+
+    def disable_escape_char(self) -> CsvSchemaBuilder:
+        """Let nothing escape a character."""
+        return self._set_dialect(escape=None)
+
+    def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
+        """Leave out lines that begin with `#`, and with them empty lines and blanks at the beginning of others."""
+        return self._set_dialect(comments=allow)
+
+    def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
+        """Say how written lines end; a reader takes any of `\\n`, `\\r\\n` and `\\r`."""
+        return self._set(line_separator=separator)
+
+    def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
+        """Set the separator for array columns that were added with an empty one."""
+        return self._set(array_separator=separator)
+
+    def disable_array_element_separator(self) -> CsvSchemaBuilder:
+        """Have none for array columns that were added with an empty one."""
+        return self._set(array_separator="")
+
+    def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
+        """Let a column have the separator of the schema."""
+        columns = list(self._schema.columns)
+        columns[index] = replace(columns[index], separator="")
+        return self._set(columns=tuple(columns))
+
+    # --- rows
+
+    def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
+        """Set the text that stands for a missing value; without one nothing does, and None is written as nothing."""
+        return self._set(null_value=null_value)
+
+    def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
+        """Say that files begin with the names of the columns: they are skipped, and written."""
+        return self._set(use_header=use)
+
+    def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
+        """Check that the names in a file's header are those of the columns."""
+        return self._set(strict_headers=strict)
+
+    def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
+        """Skip the first line behind the header."""
+        return self._set(skip_first_data_row=skip)
+
+    def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
+        """Leave out fields behind the last column; without, they are an error."""
+        return self._set(any_property_name=name)
+
+
+def _type(given: Any, usual: TypeInformation, method: str) -> TypeInformation:
+    if given is None:
+        return usual
+    kind = as_type_information(given) if hasattr(given, "type_information") else given
+    if not isinstance(kind, BasicTypeInfo):
+        raise InvalidProgramError(
+            f"{method}() takes a basic type such as Types.INT() or DataTypes.INT(), not {given!r}."
+        )
+    return kind
+
+
+def _decimal_size(given: Any) -> DecimalSize | None:
+    """Return how many digits a type of DataTypes has; those of Types have as many as come."""
+    is_sized = hasattr(given, "precision") and hasattr(given, "scale")
+    return DecimalSize(given.precision, given.scale) if is_sized else None
+
+
+def _character(what: str, char: str) -> str:
+    if len(char) != 1:
+        raise InvalidProgramError(f"{what} must be a single char, got {char!r}.")
+    return char

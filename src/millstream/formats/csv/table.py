@@ -1,0 +1,236 @@
+"""The format `csv`: fields with commas between them, a line for each row; in quotes, a field may have line ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.types import Row
+from millstream.formats.base import FIX, Decoded, Malformed, MessageFormat
+from millstream.formats.csv.dialect import CsvDialect, CsvError, UnclosedError
+from millstream.formats.csv.splitting import can_be_cut, cut_behind_record
+from millstream.formats.file_access import FileAccess
+from millstream.formats.file_format import FileFormat, FilePart, StreamFormat
+from millstream.formats.options import Options
+from millstream.formats.strict_texts import strict_parser
+from millstream.formats.texts import Decimals, plain_texts
+from millstream.sql import types as t
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.value_conversion import to_column, to_python
+from millstream.sql.errors import ValidationException
+from millstream.sql.schema import Field
+
+_Parse = Callable[[str], Any]
+
+
+class CsvFormat(MessageFormat):
+    """Rows as lines of fields, in the order of the columns."""
+
+    identifier = "csv"
+    optional = frozenset(
+        [
+            "field-delimiter",
+            "disable-quote-character",
+            "quote-character",
+            "allow-comments",
+            "ignore-parse-errors",
+            "array-element-delimiter",
+            "escape-character",
+            "null-literal",
+            "write-bigdecimal-in-scientific-notation",
+        ]
+    )
+
+    def __init__(self, options: Options, zone: str) -> None:
+        super().__init__(options, zone)
+        quote = None if options.flag("disable-quote-character", False) else options.text("quote-character", '"')
+        escape = options.text("escape-character", "") or None
+        delimiter = options.text("field-delimiter", ",").encode().decode("unicode_escape")
+        if len(delimiter) != 1:
+            raise ValidationException(
+                f"Option 'csv.field-delimiter' must be a string with single character, but was: {delimiter}"
+            )
+        self._dialect = CsvDialect(delimiter, quote, escape, options.flag("allow-comments", False))
+        self._lenient = options.flag("ignore-parse-errors", False)
+        self._null = options.text("null-literal", "") if "null-literal" in options else None
+        self._elements = options.text("array-element-delimiter", ";")
+        scientific = options.flag("write-bigdecimal-in-scientific-notation", True)
+        self._decimals = Decimals.SHORTEST if scientific else Decimals.SHORT
+
+    # --- reading
+
+    def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
+        parsers = self.parsers(fields)
+        rows: list[list[Any]] = []
+        places: list[int] = []
+        for place, message in enumerate(messages):
+            text = (message or b"").decode("utf-8", "replace").rstrip("\r\n")
+            try:
+                records = self._dialect.records(text) if text else []
+                rows += [self.row(r, fields, parsers) for r in records[:1]]
+                places += [place] * len(records[:1])
+            except CsvError as e:
+                if not self.lenient:
+                    raise Malformed(place, f"{text!r} is no row ({e})") from None
+        return Decoded(self.batch(rows, fields), None if len(rows) == len(messages) else places)
+
+    def file_reader(self, fields: Sequence[Field]) -> FileFormat:
+        return _CsvFiles(self, fields)
+
+    @property
+    def dialect(self) -> CsvDialect:
+        """The characters that have a meaning."""
+        return self._dialect
+
+    @property
+    def lenient(self) -> bool:
+        """Whether what is wrong is left out."""
+        return self._lenient
+
+    def parsers(self, fields: Sequence[Field]) -> list[_Parse]:
+        """Return what reads the text of each column."""
+        return [self._parser(f.type) for f in fields]
+
+    def row(self, found: list[str], fields: Sequence[Field], parsers: Sequence[_Parse]) -> list[Any]:
+        """Return the values of a record; raises CsvError where they are too many or too few, or one is wrong."""
+        missing = len(fields) - len(found)
+        if missing < 0 or (missing and not self._lenient):
+            raise CsvError(f"it has {len(found)} fields, and the table {len(fields)} columns")
+        there = [self._value(v, f, p) for v, f, p in zip(found, fields, parsers, strict=False)]
+        return [*there, *[None] * missing]
+
+    def batch(self, rows: list[list[Any]], fields: Sequence[Field]) -> Batch:
+        """Return rows as columns."""
+        columns = zip(*rows, strict=True) if rows else [()] * len(fields)
+        arrays = [to_column(list(c), f.type, self.zone) for c, f in zip(columns, fields, strict=True)]
+        return Batch(arrays, None, len(rows))
+
+    def _value(self, text: str, field: Field, parse: _Parse) -> Any:
+        if self._null is not None and text == self._null:
+            return None
+        if not text and not isinstance(field.type, (t.CharType, t.VarCharType, t.ArrayType)):
+            return None
+        try:
+            return parse(text)
+        except ValueError as e:
+            if self._lenient:
+                return None
+            raise CsvError(f"{text!r} in column '{field.name}' is not of type {field.type}: {e}") from None
+
+    def _parser(self, kind: t.DataType) -> _Parse:
+        if isinstance(kind, t.ArrayType):
+            inner, between = self._parser(kind.element_type), self._elements
+            return lambda text: [inner(part) for part in text.split(between)] if text else []
+        if isinstance(kind, t.RowType):
+            members = [self._parser(f) for f in kind.field_types()]
+            names, between = tuple(kind.names), self._elements
+
+            def parse(text: str) -> Row:
+                parts = text.split(between)
+                if len(parts) != len(members):
+                    raise ValueError(f"{len(parts)} parts where {len(members)} are expected")
+                return Row.of(names, [p(v) for p, v in zip(members, parts, strict=True)])
+
+            return parse
+        try:
+            return strict_parser(kind, "SQL", self.zone, in_csv=True)
+        except ValueError:
+            raise ValidationException(f"The format 'csv' does not support the type {kind}.") from None
+
+    # --- writing
+
+    def encoded(self, batch: Batch, fields: Sequence[Field]) -> list[bytes]:
+        columns = [self._texts(c, f.type) for c, f in zip(batch.columns, fields, strict=True)]
+        line = self._dialect.line
+        return [line(row).encode() for row in zip(*columns, strict=True)]
+
+    def _texts(self, column: pa.Array, kind: t.DataType) -> list[str]:
+        null, written = self._null or "", self._dialect.written
+        plain = plain_texts(column, kind, "SQL", self._decimals)
+        if plain is not None:
+            quoted = not isinstance(kind, (t.NumericType, t.BooleanType))
+            return [null if v is None else written(v) if quoted else v for v in plain]
+        if isinstance(kind, (t.ArrayType, t.RowType)):
+            values = to_python(column, kind, self.zone)
+            inner = [kind.element_type] if isinstance(kind, t.ArrayType) else kind.field_types()
+            return [null if v is None else written(self._joined(list(v), inner)) for v in values]
+        raise ValidationException(f"The format 'csv' does not support the type {kind}.")
+
+    def _joined(self, values: list[Any], kinds: list[t.DataType]) -> str:
+        each = kinds * len(values) if len(kinds) == 1 else kinds
+        texts = [plain_texts(to_column([v], k, self.zone), k, "SQL") for v, k in zip(values, each, strict=True)]
+        return self._elements.join((found or [None])[0] or (self._null or "") for found in texts)
+
+
+class _CsvFiles(StreamFormat):
+    """Files of CSV: a record ends at the end of a line that is not in quotes, so one subtask reads a file."""
+
+    def __init__(self, csv: CsvFormat, fields: Sequence[Field]) -> None:
+        self._csv = csv
+        self._fields = list(fields)
+
+    @property
+    def splittable(self) -> bool:
+        return self._csv.dialect.quote is None
+
+    @property
+    def cuttable(self) -> bool:
+        return can_be_cut(self._csv.dialect)
+
+    def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
+        if self.splittable:
+            return wanted
+        with access.open(path) as file:
+            return cut_behind_record(file, start, wanted, end, self._csv.dialect)
+
+    def read_part(self, part: FilePart) -> Iterator[Collection[Any]]:
+        waiting, begin, tried = b"", 0, 0
+        for offset, block in part.blocks():
+            if waiting:
+                block, offset = waiting + block, begin
+            if len(block) < 2 * tried:
+                # A record that does not end: look again when there is much more.
+                waiting, begin = block, offset
+                continue
+            try:
+                yield [self._read(part, block, offset)]
+            except UnclosedError:
+                waiting, begin, tried = block, offset, len(block)
+                continue
+            waiting, tried = b"", 0
+        if waiting:
+            yield [self._one_by_one(part, waiting.decode("utf-8", "replace"), begin)]
+
+    def _read(self, part: FilePart, block: bytes, offset: int) -> Batch:
+        """Return the rows of a block; raises UnclosedError where the last record goes on behind it."""
+        csv, parsers = self._csv, self._csv.parsers(self._fields)
+        text = block.decode("utf-8", "replace")
+        try:
+            records = [r for r in csv.dialect.records(text) if r != [""]]
+            return csv.batch([csv.row(r, self._fields, parsers) for r in records], self._fields)
+        except UnclosedError:
+            raise
+        except CsvError:
+            return self._one_by_one(part, text, offset)
+
+    def _one_by_one(self, part: FilePart, text: str, offset: int) -> Batch:
+        """Return the rows of a text in which something is wrong, or say what and where."""
+        csv, parsers = self._csv, self._csv.parsers(self._fields)
+        rows, start = [], 0
+        try:
+            for start, found in csv.dialect.exactly(text, _left_out if csv.lenient else None):  # noqa: B007
+                try:
+                    rows += [csv.row(found, self._fields, parsers)] if found != [""] else []
+                except CsvError:
+                    if not csv.lenient:
+                        raise
+        except CsvError as e:
+            at = offset + len(text[: max(start, e.at)].encode())
+            raise part.damaged(at, str(e), FIX.format(csv.identifier)) from None
+        return csv.batch(rows, self._fields)
+
+
+def _left_out(at: int, error: CsvError) -> None:
+    """A record that cannot be read is no row, where the format is told to be lenient."""

@@ -1,0 +1,267 @@
+"""The formats `parquet` and `orc`: files of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from millstream.common.errors import MillstreamError
+from millstream.common.serialization import BulkWriter
+from millstream.formats.base import FileTableFormat
+from millstream.formats.file_access import FileAccess, FoundFile
+from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FileShare
+from millstream.formats.options import Options
+from millstream.formats.parquet.files import RowGroups
+from millstream.formats.predicates import Comparison, may_pass
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.connectors import TableStatistics
+from millstream.sql.errors import ValidationException
+from millstream.sql.schema import Field
+from millstream.sql.types import TimeType
+
+BATCH_ROWS = 1 << 14
+
+
+def _as_columns(batch: Any, fields: Sequence[Field], path: str) -> Batch:
+    """Return what was read of a file as columns of the table's types; those that it has not are null."""
+    names = batch.schema.names
+    columns = []
+    for field in fields:
+        kind = arrow_type(field.type)
+        if field.name not in names:
+            columns.append(pa.nulls(batch.num_rows, kind))
+            continue
+        try:
+            found = batch.column(names.index(field.name)).cast(kind, safe=False)
+        except pa.ArrowException as e:
+            raise MillstreamError(
+                f"Column '{field.name}' of {path} does not fit the type {field.type}: {e}. Correct the declaration."
+            ) from None
+        columns.append(found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found)
+    return Batch(columns, None, batch.num_rows)
+
+
+class _ParquetFiles(RowGroups, BulkFormat):
+    """Reads Parquet files; row groups whose statistics say that no row passes a test are skipped."""
+
+    def __init__(self, fields: Sequence[Field], tests: Sequence[Comparison], batch_rows: int) -> None:
+        self._fields = list(fields)
+        self._tests = list(tests)
+        self._batch_size = batch_rows
+
+    def _is_wanted(self, group: Any, names: list[str]) -> bool:
+        return all(
+            t.name not in names or may_pass(t, group.column(names.index(t.name)).statistics) for t in self._tests
+        )
+
+    def _wanted(self, there: list[str]) -> list[str]:
+        return [f.name for f in self._fields if f.name in there]
+
+    def _records(self, batch: Any, path: str) -> list[Any]:
+        return [_as_columns(batch, self._fields, path)]
+
+
+def _schema(fields: Sequence[Field]) -> pa.Schema:
+    return pa.schema([pa.field(f.name, arrow_type(f.type)) for f in fields])
+
+
+class _ParquetWriter:
+    """Writes batches to a Parquet file, in row groups of a size: a BulkWriter."""
+
+    def __init__(self, file: Any, schema: pa.Schema, group_bytes: int) -> None:
+        self._file = file
+        self._schema = schema
+        self._most = group_bytes
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def add_element(self, value: Batch) -> None:
+        self._waiting.append(pa.RecordBatch.from_arrays(list(value.columns), schema=self._schema))
+        self._bytes += self._waiting[-1].nbytes
+        if self._bytes >= self._most:
+            self._write()
+
+    def _write(self) -> None:
+        if self._waiting:
+            whole = pa.Table.from_batches(self._waiting)
+            self._file.write_table(whole, row_group_size=whole.num_rows)
+        self._waiting, self._bytes = [], 0
+
+    def finish(self) -> None:
+        self._write()
+        self._file.close()
+
+
+_UNITS = {"millis": "ms", "micros": "us", "nanos": None}
+_VERSIONS = {"PARQUET_1_0": "1.0", "PARQUET_2_0": "2.0"}
+_PARQUET_CODECS = {
+    "UNCOMPRESSED": "NONE",
+    "SNAPPY": "SNAPPY",
+    "GZIP": "GZIP",
+    "BROTLI": "BROTLI",
+    "LZ4": "LZ4",
+    "ZSTD": "ZSTD",
+}
+
+
+class ParquetFormat(FileTableFormat):
+    """Parquet files, column by column."""
+
+    identifier = "parquet"
+    optional = frozenset(
+        [
+            "batch-size",
+            "block.size",
+            "compression",
+            "dictionary.page.size",
+            "enable.dictionary",
+            "page.size",
+            "timestamp.time.unit",
+            "utc-timezone",
+            "write.int64.timestamp",
+            "writer.version",
+        ]
+    )
+
+    def __init__(self, options: Options, zone: str) -> None:
+        super().__init__(options, zone)
+        if not options.flag("utc-timezone", True):
+            raise ValidationException(
+                "'parquet.utc-timezone' = 'false': times without a zone are written and read as they are, in no zone; "
+                "leave the option out or set it to 'true'."
+            )
+        self._rows = options.whole("batch-size", BATCH_ROWS)
+        self._group_bytes = options.bytes("block.size", 128 << 20)
+        self._writing = {
+            "compression": options.one_of("compression", "SNAPPY", _PARQUET_CODECS),
+            "coerce_timestamps": options.one_of("timestamp.time.unit", "nanos", _UNITS),
+            "allow_truncated_timestamps": True,
+            "use_dictionary": options.flag("enable.dictionary", True),
+            "dictionary_pagesize_limit": options.bytes("dictionary.page.size", 1 << 20),
+            "data_page_size": options.bytes("page.size", 1 << 20),
+            "data_page_version": options.one_of("writer.version", "PARQUET_1_0", _VERSIONS),
+            "use_deprecated_int96_timestamps": not options.flag("write.int64.timestamp", True),
+        }
+        if self._writing["use_deprecated_int96_timestamps"]:
+            self._writing["coerce_timestamps"] = None
+
+    def reader(self, fields: Sequence[Field], filters: Sequence[Comparison] = ()) -> FileFormat:
+        return _ParquetFiles(fields, filters, self._rows)
+
+    def writer(self, file: BinaryIO, fields: Sequence[Field]) -> BulkWriter:
+        from pyarrow.parquet import ParquetWriter
+
+        schema = _schema(fields)
+        return _ParquetWriter(ParquetWriter(file, schema, **self._writing), schema, self._group_bytes)
+
+    def statistics(self, paths: Sequence[str], columns: Sequence[str]) -> TableStatistics | None:
+        from pyarrow.parquet import read_metadata
+
+        rows = 0
+        ranges: dict[str, tuple[int, int]] = {}
+        unknown: set[str] = set()
+        for path in paths:
+            try:
+                footer = read_metadata(path)
+            except (OSError, pa.ArrowException):
+                # The job says what is wrong with the file.
+                return None
+            rows += footer.num_rows
+            places = {name: place for place, name in enumerate(footer.schema.names) if name in columns}
+            for group in range(footer.num_row_groups):
+                for name, place in places.items():
+                    found = _range(footer.row_group(group).column(place).statistics)
+                    if found is None:
+                        unknown.add(name)
+                    else:
+                        low, high = ranges.get(name, found)
+                        ranges[name] = min(low, found[0]), max(high, found[1])
+        distinct = {name: high - low + 1 for name, (low, high) in ranges.items() if name not in unknown}
+        return TableStatistics(rows, distinct)
+
+
+def _range(statistics: Any) -> tuple[int, int] | None:
+    """Return the least and greatest whole number of a column chunk."""
+    if statistics is None or not statistics.has_min_max:
+        return None
+    low, high = statistics.min, statistics.max
+    is_whole = isinstance(low, int) and isinstance(high, int)
+    return (low, high) if is_whole and not isinstance(low, bool) else None
+
+
+class _OrcFiles(BulkFormat):
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = list(fields)
+
+    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
+        with access.open(file.path) as stream:
+            found = _orc(file.path, stream)
+        stripes = max(found.nstripes, 1)
+        return Extent(stripes, max(found.nrows / stripes, 1.0))
+
+    def read(self, access: FileAccess, share: FileShare) -> Iterator[list[Any]]:
+        with access.open(share.path) as stream:
+            file = _orc(share.path, stream)
+            names = [f.name for f in self._fields if f.name in file.schema.names]
+            for stripe in range(share.start, min(share.end, file.nstripes)):
+                found = file.read_stripe(stripe, names or file.schema.names[:1])
+                for start in range(0, found.num_rows, BATCH_ROWS):
+                    yield [_as_columns(found.slice(start, BATCH_ROWS), self._fields, share.path)]
+
+
+def _orc(path: str, stream: BinaryIO) -> Any:
+    from pyarrow.orc import ORCFile
+
+    try:
+        return ORCFile(stream)
+    except (pa.ArrowException, OSError) as e:
+        raise MillstreamError(f"{path} is not a complete ORC file ({e}); take it out of the directory.") from None
+
+
+class _OrcWriter:
+    """Writes batches to an ORC file: a BulkWriter."""
+
+    def __init__(self, file: Any, schema: pa.Schema) -> None:
+        self._file = file
+        self._schema = schema
+
+    def add_element(self, value: Batch) -> None:
+        self._file.write(pa.Table.from_arrays(list(value.columns), schema=self._schema))
+
+    def finish(self) -> None:
+        self._file.close()
+
+
+_ORC_CODECS = {"NONE": "UNCOMPRESSED", "ZLIB": "ZLIB", "SNAPPY": "SNAPPY", "LZ4": "LZ4", "ZSTD": "ZSTD"}
+
+
+class OrcFormat(FileTableFormat):
+    """ORC files, column by column."""
+
+    identifier = "orc"
+    optional = frozenset(["compress", "compress.size", "row.index.stride", "stripe.size"])
+
+    def __init__(self, options: Options, zone: str) -> None:
+        super().__init__(options, zone)
+        self._writing = {
+            "compression": options.one_of("compress", "ZLIB", _ORC_CODECS),
+            "compression_block_size": options.bytes("compress.size", 64 << 10),
+            "row_index_stride": options.whole("row.index.stride", 10_000),
+            "stripe_size": options.bytes("stripe.size", 64 << 20),
+        }
+
+    def check(self, fields: Sequence[Field]) -> None:
+        for field in fields:
+            if isinstance(field.type, TimeType):
+                raise ValidationException(f"The format 'orc' does not support the type {field.type} of '{field.name}'.")
+
+    def reader(self, fields: Sequence[Field], filters: Sequence[Comparison] = ()) -> FileFormat:
+        return _OrcFiles(fields)
+
+    def writer(self, file: BinaryIO, fields: Sequence[Field]) -> BulkWriter:
+        from pyarrow.orc import ORCWriter
+
+        return _OrcWriter(ORCWriter(file, **self._writing), _schema(fields))
