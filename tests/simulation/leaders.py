@@ -41,7 +41,7 @@ from .master import make_master
 from .outcome import Outcome
 from .program import make_plan
 from .scene import Scene
-from .schedule import check_output, services
+from .schedule import check_output, patched_services
 from .storage import ROOT, Disk, SimulatedStorage
 from .tasks import SimulatedTasks
 from .world import DriverDied, Injected, Violated, World
@@ -537,7 +537,7 @@ def run_leaders(seed: int, verbose: bool = False) -> Outcome:
     timing = m.Timing(duration, 0.6 * duration, 0.2 * duration)
     cluster = Cluster(scene, world, SimulatedCell(world), SimulatedCell(world), timing)
     world.note(f"{scene.circumstances.describe()}; {timing}")
-    with services(scene), suppress(Violated):
+    with patched_services(scene), suppress(Violated):
         for number in range(1, _CANDIDATES + 1):
             _start(cluster, number)
         world.after(0.5, partial(_see_to, cluster))

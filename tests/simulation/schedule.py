@@ -29,7 +29,7 @@ def run_schedule(seed: int, verbose: bool = False) -> Outcome:
     world = World(seed, verbose)
     scene = Scene.draw(world)
     world.note(scene.circumstances.describe())
-    with services(scene), suppress(Violated):
+    with patched_services(scene), suppress(Violated):
         _run_to_the_end(scene)
         check_output(scene)
     return Outcome(seed, world.violation, world.faults.happened, world.log)
@@ -89,7 +89,7 @@ def _check_counts(world: World, sink: str, splits: list[list[Record]], counts: l
 
 
 @contextmanager
-def services(scene: Scene) -> Iterator[None]:
+def patched_services(scene: Scene) -> Iterator[None]:
     """Have the storage opened, the fault points reached and the log written in the simulated world."""
     world = scene.world
 

@@ -405,11 +405,11 @@ def test_the_debugger_stops_in_the_users_frame(tmp_path: Path) -> None:
     fail(env)
     command = [sys.executable, "-m", "millstream.cli.main", "replay", str(kept(tmp_path)[0]), "--pdb"]
     asked = "p 'it is ' + mine\nq\n"
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=60, env=services())
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=60, env=worker_environment())
     assert "'it is {'" in done.stdout and done.returncode == 1, done
 
 
-def services() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 

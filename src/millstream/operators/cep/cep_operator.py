@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from millstream.cep.event_buffer import Alarms, PendingBlocks, WaitingEvents, by_time
+from millstream.cep.event_buffer import Alarms, Waiting, WaitingEvents, by_time
 from millstream.cep.functions import Handler
 from millstream.cep.matcher import Comparator
 from millstream.cep.pattern import Pattern
@@ -80,10 +80,10 @@ class PatternOperator(Operator):
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
         self.late_records: deque[tuple[Any, int, int]] = deque(maxlen=LATE_SHOWN)
         # What came since the last watermark; the loop appends to it.
-        self._arrived: list[PendingBlocks] = []
+        self._arrived: list[Waiting] = []
         # What waits, and what has come in this epoch.
         self._queue = WaitingEvents()
-        self._came: list[PendingBlocks] = []
+        self._came: list[Waiting] = []
         # The keys with events in state.
         self._written: set[Any] = set()
         # When to look at which row of runs; with a comparator in processing time, also at which keys' events.
@@ -218,7 +218,7 @@ class PatternOperator(Operator):
         self._sort_arrived()
         # A key that is looked at for one reason gets all its events.
         events: dict[Any, list[tuple[int, Any]]] = {key: [] for key in (*ripe, *map(self._key_of, rows))}
-        others: list[PendingBlocks] = []
+        others: list[Waiting] = []
         for waiting in self._queue.take(MAX_WATERMARK):
             if waiting[1] in events:
                 events[waiting[1]].append((waiting[0], waiting[2]))

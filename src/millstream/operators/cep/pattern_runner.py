@@ -24,7 +24,7 @@ from millstream.state.key_groups import thaw
 from millstream.state.table import StateTable
 
 # Where the runs of a key are, the key, and its events with their timestamps, in order.
-PendingBlocks = tuple[Any, Any, list[tuple[int, Any]]]
+Waiting = tuple[Any, Any, list[tuple[int, Any]]]
 
 _logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Matching:
 
     # --- work
 
-    def fire(self, waiting: Iterable[PendingBlocks], now: int) -> None:
+    def fire(self, waiting: Iterable[Waiting], now: int) -> None:
         """Let keys process their events up to a time, and that time."""
         get, begin, fire = self._runs.get, self._matcher.begin, self._matcher.fire
         for row, key, events in waiting:

@@ -1,4 +1,4 @@
-"""ReadyChannels a user's one-expression function into text that stands in the generated loop in place of a call.
+"""Turns a user's one-expression function into text that stands in the generated loop in place of a call.
 
 `lambda t: t[0]` costs a tenth of the call that runs it, so a chain of such functions is faster written out. The
 expression is read off the function's bytecode, which unlike its source is always there. What may be written out is

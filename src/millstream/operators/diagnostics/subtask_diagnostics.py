@@ -77,7 +77,7 @@ class InputMark:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingBlocks:
+class Waiting:
     """What waits for event time: windows or timers.
 
     Attributes:
@@ -136,7 +136,7 @@ class SubtaskDiagnostics:
     splits: tuple[SplitMark, ...] = ()
     split_count: int = 0
     inputs: tuple[InputMark, ...] = ()
-    waiting: tuple[PendingBlocks, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
     starved: tuple[Starved, ...] = ()
     late: tuple[LateRecord, ...] = ()
     keys: tuple[HotKey, ...] = ()
@@ -194,7 +194,7 @@ class DiagnosticsCollector:
             split_count=sum(m.name is not None for m in splits),
             inputs=tuple(self._inputs(channels, at)),
             waiting=tuple(
-                PendingBlocks(i, kind, count, earliest)
+                Waiting(i, kind, count, earliest)
                 for i, o in self._operators
                 for kind, count, earliest in o.waiting()
             ),

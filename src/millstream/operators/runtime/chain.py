@@ -75,7 +75,7 @@ class _Later:
 
 
 class ChainCompiler:
-    """ReadyChannels a chain into functions over batches of records."""
+    """Turns a chain into functions over batches of records."""
 
     def __init__(self, nodes: list[ChainNode], writers: dict[int, EdgeWriter], inlining: bool = True) -> None:
         self._nodes = nodes

@@ -67,7 +67,7 @@ class _Reach:
         return low, high, first, last
 
 
-def services(before: Ints, keys: Ints, changed: Ints, adds: Mask, over: OverSpec) -> Iterator[Surrounded]:
+def affected_ranges(before: Ints, keys: Ints, changed: Ints, adds: Mask, over: OverSpec) -> Iterator[Surrounded]:
     """Yield changes with what is around them, as it is when their turn comes.
 
     Args:

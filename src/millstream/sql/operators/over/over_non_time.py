@@ -16,7 +16,7 @@ from millstream.sql.columns.row_order import sorted_rows
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import VARIANCES
 from millstream.sql.operators.base import KeyedBatchOperator
-from millstream.sql.operators.over.over_affected_rows import Surrounded, services
+from millstream.sql.operators.over.over_affected_rows import Surrounded, affected_ranges
 from millstream.sql.operators.over.over_batch import Partitions
 from millstream.sql.plan.nodes import OverSpec
 from millstream.sql.types import DataTypes
@@ -155,7 +155,7 @@ class _Changes:
 
     def told(self, touched: Ints, kinds: Ints) -> Iterator[Batch]:
         """Yield what is told of each change, in order; `touched` is the row that it is about."""
-        for one in services(self._before, self._keys, self._place[touched], kinds != DELETE, self._over):
+        for one in affected_ranges(self._before, self._keys, self._place[touched], kinds != DELETE, self._over):
             yield self._told(one, kinds[one.first : one.last])
 
     def _told(self, around: Surrounded, kinds: Ints) -> Batch:
