@@ -21,6 +21,7 @@ from millstream.common.pickles import dump
 from millstream.connectors.files.enumerator import FilePosition, FileSplit
 from millstream.connectors.files.part_files import PartFile, StagedParts
 from millstream.connectors.files.partition_commit import Staged
+from millstream.connectors.hybrid_source import HybridPosition, HybridShare
 from millstream.connectors.kafka.producer import Transaction
 from millstream.connectors.rabbitmq.intake import Position
 from millstream.datastream.connectors.cdc import mysql_places, postgres_log
@@ -31,7 +32,6 @@ from millstream.datastream.connectors.cdc.postgres_shares import ChunkShare, Des
 from millstream.datastream.connectors.cdc.postgres_values import TypeNote
 from millstream.datastream.connectors.cdc.postgres_visibility import Visibility
 from millstream.datastream.connectors.cdc.snapshotting import Progress
-from millstream.datastream.connectors.hybrid_source import HybridPosition, HybridShare
 from millstream.datastream.connectors.jdbc_source import _Range
 from millstream.formats.file_format import FileShare
 from millstream.operators.watermarks import BoundedOutOfOrderness, _NoWatermarks

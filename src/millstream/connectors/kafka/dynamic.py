@@ -1,0 +1,161 @@
+"""DynamicKafkaSource: streams by name, of the cluster that a metadata service knows. PyFlink knows services of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.serialization import DeserializationSchema
+from millstream.connectors.kafka.deserialization import KafkaRecordDeserializationSchema
+from millstream.connectors.kafka.offsets import KafkaOffsetsInitializer
+from millstream.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+
+__all__ = [
+    "DynamicKafkaSource",
+    "DynamicKafkaSourceBuilder",
+    "KafkaMetadataService",
+    "KafkaRecordDeserializationSchema",
+    "KafkaStreamSetSubscriber",
+    "KafkaStreamSubscriber",
+    "SingleClusterTopicMetadataService",
+    "StreamPatternSubscriber",
+]
+
+
+class KafkaMetadataService:
+    """Says where streams are."""
+
+
+@dataclass(frozen=True)
+class SingleClusterTopicMetadataService(KafkaMetadataService):
+    """One cluster, whose topics are the streams.
+
+    Args:
+        kafka_cluster_id: the cluster's name, for people.
+        properties: of its client, such as `bootstrap.servers`.
+    """
+
+    kafka_cluster_id: str
+    properties: dict[str, str]
+
+
+class KafkaStreamSubscriber:
+    """Says which streams are read."""
+
+
+@dataclass(frozen=True)
+class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
+    """These streams."""
+
+    stream_ids: set[str]
+
+
+@dataclass(frozen=True)
+class StreamPatternSubscriber(KafkaStreamSubscriber):
+    """Streams whose whole names fit a regular expression, also those that come later."""
+
+    stream_pattern: str
+
+
+class DynamicKafkaSource(KafkaSource):
+    """Reads the streams of a cluster that a metadata service knows; in all else a KafkaSource.
+
+    Example:
+        >>> from millstream.common.serialization import SimpleStringSchema
+        >>> service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": "localhost:9092"})
+        >>> builder = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_ids({"orders"})
+        >>> builder.set_value_only_deserializer(SimpleStringSchema()).build().name
+        'KafkaSource-orders'
+    """
+
+    @staticmethod
+    def builder() -> DynamicKafkaSourceBuilder:  # type: ignore[override]
+        """Begin a source."""
+        return DynamicKafkaSourceBuilder()
+
+
+class DynamicKafkaSourceBuilder:
+    """Builds a DynamicKafkaSource."""
+
+    def __init__(self) -> None:
+        self._inner = KafkaSourceBuilder()
+        self._service: SingleClusterTopicMetadataService | None = None
+
+    def build(self) -> DynamicKafkaSource:
+        """Return the source; refuses what cannot be read."""
+        if self._service is None:
+            raise InvalidProgramError(
+                "DynamicKafkaSource: say where the streams are with set_kafka_metadata_service(...)."
+            )
+        return DynamicKafkaSource(self._inner.set_properties(self._service.properties).settle())
+
+    def set_stream_ids(self, stream_ids: set[str]) -> DynamicKafkaSourceBuilder:
+        """Read these streams."""
+        return self.set_kafka_stream_subscriber(KafkaStreamSetSubscriber(stream_ids))
+
+    def set_stream_pattern(self, stream_pattern: str) -> DynamicKafkaSourceBuilder:
+        """Read the streams whose names fit a regular expression."""
+        return self.set_kafka_stream_subscriber(StreamPatternSubscriber(stream_pattern))
+
+    def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> DynamicKafkaSourceBuilder:
+        """Say which streams are read."""
+        if isinstance(kafka_stream_subscriber, KafkaStreamSetSubscriber):
+            self._inner.set_topics(*sorted(kafka_stream_subscriber.stream_ids))
+        elif isinstance(kafka_stream_subscriber, StreamPatternSubscriber):
+            self._inner.set_topic_pattern(kafka_stream_subscriber.stream_pattern)
+        else:
+            raise InvalidProgramError(
+                "DynamicKafkaSource takes a KafkaStreamSetSubscriber or a StreamPatternSubscriber, not "
+                f"{kafka_stream_subscriber!r}."
+            )
+        return self
+
+    def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> DynamicKafkaSourceBuilder:
+        """Say where the streams are."""
+        if not isinstance(kafka_metadata_service, SingleClusterTopicMetadataService):
+            raise InvalidProgramError(
+                f"DynamicKafkaSource takes a SingleClusterTopicMetadataService, not {kafka_metadata_service!r}."
+            )
+        self._service = kafka_metadata_service
+        return self
+
+    def set_deserializer(self, deserializer: KafkaRecordDeserializationSchema) -> DynamicKafkaSourceBuilder:
+        """Say how whole records are read."""
+        self._inner.set_deserializer(deserializer)
+        return self
+
+    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> DynamicKafkaSourceBuilder:
+        """Say how values are read."""
+        self._inner.set_value_only_deserializer(deserialization_schema)
+        return self
+
+    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> DynamicKafkaSourceBuilder:
+        """Say where reading begins."""
+        self._inner.set_starting_offsets(starting_offsets_initializer)
+        return self
+
+    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> DynamicKafkaSourceBuilder:
+        """End at some offsets."""
+        self._inner.set_bounded(stopping_offsets_initializer)
+        return self
+
+    def set_properties(self, props: dict[str, Any]) -> DynamicKafkaSourceBuilder:
+        """Set properties of the consumer."""
+        self._inner.set_properties(props)
+        return self
+
+    def set_property(self, key: str, value: str) -> DynamicKafkaSourceBuilder:
+        """Set a property of the consumer."""
+        self._inner.set_property(key, value)
+        return self
+
+    def set_group_id(self, group_id: str) -> DynamicKafkaSourceBuilder:
+        """Name the group whose offsets are committed with checkpoints."""
+        self._inner.set_group_id(group_id)
+        return self
+
+    def set_client_id_prefix(self, prefix: str) -> DynamicKafkaSourceBuilder:
+        """Say how the names of clients begin."""
+        self._inner.set_client_id_prefix(prefix)
+        return self

@@ -1,0 +1,163 @@
+"""Redis: a sink that sets keys, and the client for lookups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.functions.context import RuntimeContext
+
+__all__ = ["RedisSink", "connect_async", "fetch_hash", "fetch_text", "library"]
+
+_BATCH = 1000
+_TIMEOUT = 10.0
+_PAUSE_SECONDS = 0.2
+
+
+def library() -> Any:
+    """Return the client library, which is a package of its own."""
+    try:
+        import redis
+    except ImportError:
+        raise InvalidProgramError(
+            "The Redis connector needs the package redis: run  pip install redis  (or install millstream[redis])."
+        ) from None
+    return redis
+
+
+class RedisSink(Sink):
+    """Sets a key for each record; a record that comes again after a failure sets the same again.
+
+    At least once, with the same end as exactly once: the last value of a key counts, in the order of its subtask.
+
+    Args:
+        url: where Redis is, as in `redis://host:6379/0`.
+        key: the key of a record.
+        value: what it is set to: text, bytes or a number, or a dict, whose fields a hash gets; None deletes the key.
+        ttl: after how many seconds Redis forgets the key; None for never.
+        max_retries: how often a batch is written again when the connection is lost.
+
+    Example:
+        >>> sink = RedisSink("redis://localhost:6379/0", key=lambda w: f"count:{w[0]}", value=lambda w: w[1])
+    """
+
+    name = "Redis Sink"
+
+    def __init__(
+        self,
+        url: str,
+        key: Callable[[Any], str | bytes],
+        value: Callable[[Any], Any],
+        ttl: float | None = None,
+        max_retries: int = 5,
+    ) -> None:
+        library()
+        self._about = url, key, value, ttl, max_retries
+
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        return _Writer(*self._about)
+
+    def create_committer(self, context: CommitContext) -> Committer | None:
+        return None
+
+
+class _Writer(SinkWriter):
+    """Writes batches as they fill up; by the end of an epoch all of it is in Redis."""
+
+    def __init__(
+        self,
+        url: str,
+        key: Callable[[Any], str | bytes],
+        value: Callable[[Any], Any],
+        ttl: float | None,
+        max_retries: int,
+    ) -> None:
+        self._url, self._key, self._value, self._ttl, self._retries = url, key, value, ttl, max_retries
+        self._waiting: dict[Any, Any] = {}
+        self._client: Any = None
+
+    def begin(self, transaction: str) -> None:
+        # Of an epoch that did not get to its end.
+        self._waiting.clear()
+
+    def write(self, value: Any) -> None:
+        # Only the last value of a key counts.
+        self._waiting[self._key(value)] = self._value(value)
+        if len(self._waiting) >= _BATCH:
+            self._flush()
+
+    def prepare_commit(self, flush: bool) -> None:
+        self._flush()
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(Exception):
+                client.close()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        errors = library().exceptions
+        for attempt in range(self._retries + 1):
+            try:
+                self._write_batch()
+                break
+            except (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError) as e:
+                self.close()
+                if attempt == self._retries or isinstance(e, errors.AuthenticationError):
+                    raise MillstreamError(f"RedisSink: Redis at {_place(self._url)} does not answer: {e}.") from e
+                time.sleep(_PAUSE_SECONDS * 2**attempt)
+            except errors.RedisError as e:
+                first = shorten(next(iter(self._waiting.items())))
+                raise MillstreamError(
+                    f"RedisSink: {len(self._waiting)} keys, the first of them {first}, could not be set: {e}."
+                ) from e
+        self._waiting.clear()
+
+    def _write_batch(self) -> None:
+        if self._client is None:
+            self._client = library().Redis.from_url(self._url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT)
+        # All or nothing of a batch is seen by others.
+        with self._client.pipeline(transaction=True) as pipeline:
+            for key, value in self._waiting.items():
+                if value is None or isinstance(value, Mapping):
+                    # What a hash had before counts no more.
+                    pipeline.delete(key)
+                if isinstance(value, Mapping):
+                    pipeline.hset(key, mapping={k: v for k, v in value.items() if v is not None})
+                    if self._ttl is not None:
+                        pipeline.pexpire(key, int(self._ttl * 1000))
+                elif value is not None:
+                    pipeline.set(key, value, px=None if self._ttl is None else int(self._ttl * 1000))
+            pipeline.execute()
+
+
+def _place(url: str) -> str:
+    """Return a URL without its password."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def connect_async(url: str) -> Any:
+    """Return an asyncio client."""
+    library()
+    # Deferred: the package is optional.
+    from redis import asyncio as client
+
+    return client.Redis.from_url(url, socket_timeout=_TIMEOUT, decode_responses=True)
+
+
+async def fetch_text(client: Any, key: Any) -> Any:
+    """Return the text of a key, or None."""
+    return await client.get(key)
+
+
+async def fetch_hash(client: Any, key: Any) -> Any:
+    """Return the fields of a hash, or None."""
+    return await client.hgetall(key) or None
