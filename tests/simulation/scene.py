@@ -9,8 +9,7 @@ from functools import partial
 from random import Random
 
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.common.checkpointing_mode import CheckpointingMode
-from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.common.checkpointing_mode import CheckpointingMode, ExternalizedCheckpointRetention
 from millstream.jobmaster.machine.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from millstream.jobmaster.machine.scaling_options import ScalingOptions
 

@@ -16,7 +16,7 @@ import urllib.request
 from xml.sax.saxutils import escape
 
 from millstream.common.errors import MillstreamError
-from millstream.spark.cache import cache_directory
+from millstream.common.private_files import cache_directory
 from millstream.spark.gateway import spark_home
 from millstream.spark.jars import fetch_jars
 from millstream.spark.java import find_java

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.helpers import wait_until
 
-from millstream.common.spelling import closest
+from millstream.common.display_text import closest
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.service.operations import Operations
 from millstream.table import EnvironmentSettings, TableEnvironment

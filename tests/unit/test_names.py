@@ -11,7 +11,7 @@ import pytest
 from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, WatermarkStrategy
-from millstream.common.names import printable
+from millstream.common.display_text import printable
 from millstream.testing import CollectSink, LocalEnvironment
 from millstream.testing.local_job import LocalJob
 

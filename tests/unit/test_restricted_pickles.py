@@ -132,7 +132,10 @@ def test_restricted_pickle_imports_nothing_and_follows_no_attributes(
     assert "evil_module" not in sys.modules
     # By a module of ours to what that imports.
     mark = tmp_path / "attacked"
-    for names in (("millstream.common.temp_dir", "os.mkdir"), ("millstream.common.private_files", "write_private")):
+    for names in (
+        ("millstream.common.private_files", "os.mkdir"),
+        ("millstream.common.private_files", "write_private"),
+    ):
         words = [pickle.SHORT_BINUNICODE + bytes([len(n)]) + n.encode() for n in (*names, str(mark))]
         load_restricted(b"\x80\x04" + words[0] + words[1] + pickle.STACK_GLOBAL + words[2] + b"\x85R.")
     assert not mark.exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.common.temp_dir import SCRATCH_VARIABLE, socket_directory
+from millstream.common.private_files import SCRATCH_VARIABLE, socket_directory
 
 
 @pytest.mark.parametrize("variable", ["TMPDIR", SCRATCH_VARIABLE])

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeAlias
 
 from millstream.cep.automaton import Match
+from millstream.common.aliases import OUT_co, T
 from millstream.common.errors import InvalidProgramError
-from millstream.common.type_variables import OUT_co, T
 
 __all__ = [
     "PatternFlatSelectFunction",

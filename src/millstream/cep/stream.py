@@ -20,8 +20,8 @@ from millstream.cep.functions import (
     selecting,
 )
 from millstream.cep.pattern import Pattern
+from millstream.common.aliases import OUT, T_co
 from millstream.common.errors import InvalidProgramError
-from millstream.common.type_variables import OUT, T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.data_stream import DataStream, KeyedStream
 from millstream.operators.cep.cep_operator import CepOperator

@@ -17,8 +17,8 @@ from typing import Any
 from millstream.checkpoint.signing import SigningKeys, check_digests
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.common.checksums import crc32
+from millstream.common.display_text import in_bytes
 from millstream.common.errors import DamagedStateError
-from millstream.common.sizes import in_bytes
 from millstream.state.restored import StoredState
 
 VERSION = 3

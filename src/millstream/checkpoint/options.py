@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.checkpointing_mode import CheckpointingMode, ExternalizedCheckpointRetention
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from millstream.common.fast_dataclass import record
 from millstream.common.setting import (
     ChoiceSetting,

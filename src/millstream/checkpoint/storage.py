@@ -20,7 +20,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.fast_dataclass import record
 from millstream.common.faults import fault_point
-from millstream.common.temp_dir import scratch
+from millstream.common.private_files import scratch
 
 
 class Storage(Protocol):

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-from millstream.common.spelling import closest
+from millstream.common.display_text import closest
 
 # Where a command is, by its name.
 _ELSEWHERE = {

@@ -15,8 +15,8 @@ from millstream.cli.program import load_plan, run_program
 from millstream.cli.progress_line import LiveLine
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, asks_for_leaders, start_settings
 from millstream.common import pyflink_names
-from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.error_rendering import tell_any
+from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.datastream.launch_context import end_on_signals, watch_jobs
 from millstream.graph.svg import draw
 

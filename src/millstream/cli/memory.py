@@ -6,9 +6,9 @@ from typing import Any
 
 from millstream.cli.output import table
 from millstream.common.configuration import Configuration
+from millstream.common.display_text import in_bytes
 from millstream.common.memory import JobManagerMemory, TaskManagerMemory
 from millstream.common.memory_on_spark import driver_memory, executor_memory, spark_settings
-from millstream.common.sizes import in_bytes
 
 _NOTHING = (
     "No memory option is set: Spark's own defaults hold (spark.driver.memory, spark.executor.memory). Set "

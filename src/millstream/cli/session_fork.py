@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.cli import session_program
-from millstream.common.temp_dir import SCRATCH_VARIABLE
+from millstream.common.private_files import SCRATCH_VARIABLE
 from millstream.spark.processes import children_told, drain, name_process
 
 # Modules that the process of every program loads sooner or later.

@@ -13,8 +13,8 @@ import click
 from millstream.cli.program import run_program
 from millstream.common import pyflink_names
 from millstream.common.configuration import Configuration
-from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.error_rendering import tell_any
+from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.datastream.launch_context import end_program, set_command_line, watch_jobs
 from millstream.leader.leadership import Leadership, lead
 from millstream.leader.options import HaOptions

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream.cli.settings import DEFINES, PARALLELISM, as_settings
-from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.known_keys import check_keys
+from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.service.registry import Registry
 from millstream.sql.errors import TableException
 

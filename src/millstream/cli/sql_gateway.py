@@ -9,8 +9,8 @@ import threading
 import click
 
 from millstream.cli.settings import DEFINES, PARALLELISM, as_settings
-from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.known_keys import check_keys
+from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.datastream.launch_context import end_signals
 
 

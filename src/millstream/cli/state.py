@@ -22,10 +22,10 @@ from millstream.checkpoint.storage import is_remote, local_path, storage_options
 from millstream.cli.output import JSON, count, limited, print_json, shorten, table
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
+from millstream.common.display_text import in_bytes
 from millstream.common.errors import InvalidProgramError, MissingClassError
 from millstream.common.pickles import load
 from millstream.common.restricted_pickles import load_restricted
-from millstream.common.sizes import in_bytes
 from millstream.state.columns import jsonable, text_of
 from millstream.state.kinds import COLUMNS
 

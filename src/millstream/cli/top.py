@@ -11,7 +11,7 @@ import click
 
 from millstream.cli.job_commands import at_service
 from millstream.cli.output import JSON, print_json, shorten, table
-from millstream.common.sizes import in_bytes
+from millstream.common.display_text import in_bytes
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.service.client import NO_SERVICE, ServiceClient, service_of, services
 

@@ -1,10 +1,10 @@
-"""CheckpointingMode: how often a record counts when a job fails and goes on."""
+"""CheckpointingMode and ExternalizedCheckpointRetention."""
 
 from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["CheckpointingMode"]
+__all__ = ["CheckpointingMode", "ExternalizedCheckpointRetention"]
 
 
 class CheckpointingMode(Enum):
@@ -23,3 +23,18 @@ class CheckpointingMode(Enum):
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
     AT_MOST_ONCE = 2
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """When the checkpoints of a job that has ended are kept.
+
+    Those of a job that finished are deleted in any case.
+
+    DELETE_ON_CANCELLATION: kept when the job failed, deleted when it was cancelled.
+    RETAIN_ON_CANCELLATION: kept when the job failed or was cancelled.
+    NO_EXTERNALIZED_CHECKPOINTS: never kept.
+    """
+
+    DELETE_ON_CANCELLATION = 0
+    RETAIN_ON_CANCELLATION = 1
+    NO_EXTERNALIZED_CHECKPOINTS = 2

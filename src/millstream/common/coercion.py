@@ -1,14 +1,159 @@
-"""Makes a value fit a declared type outside of loops, as where it is put into state."""
+"""Coercion of values to declared types."""
 
 from __future__ import annotations
 
-from typing import Any
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
-from millstream.common.conversions import Converter
 from millstream.common.errors import TypeMismatchError
 from millstream.common.immutability import ATOMS
-from millstream.common.inferred_types import Real, Some, Whole
-from millstream.common.typeinfo import TypeInformation
+from millstream.common.inferred_types import Real, Shape, Some, Whole
+from millstream.common.time import Instant
+
+if TYPE_CHECKING:
+    from millstream.common.typeinfo import TypeInformation
+
+Converter = Callable[[Any], Any]
+
+
+def misfit(value: Any, wanted: str) -> TypeMismatchError:
+    """Return the error for a value that does not fit a type."""
+    shown = repr(value)
+    if len(shown) > 200:
+        shown = shown[:200] + "..."
+    return TypeMismatchError(f"the value {shown} ({type(value).__name__}) does not fit the type {wanted}")
+
+
+def _nullable(convert: Converter) -> Converter:
+    return lambda v: None if v is None else convert(v)
+
+
+def instance_of(name: str, *classes: type) -> Converter:
+    """Return a converter that takes what is of some class, and None, as it is."""
+
+    def convert(value: Any) -> Any:
+        if value is None or isinstance(value, classes):
+            return value
+        raise misfit(value, name)
+
+    return convert
+
+
+def plain(value: Any) -> Any:
+    """Return the Python value that a scalar of numpy's stands for; any other value as it is."""
+    kind = type(value)
+    return value.item() if kind.__module__ == "numpy" and hasattr(kind, "item") and not value.shape else value
+
+
+def _whole(name: str, bits: int | None) -> Converter:
+    """Return a converter to ints of so many bits: other numbers are cut off, and one that is too large is refused."""
+    high = None if bits is None else 1 << (bits - 1)
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        held = plain(value)
+        # Unlike int(), a text that shows a number is none.
+        if not hasattr(held, "__int__") and not hasattr(held, "__index__"):
+            raise misfit(value, name)
+        try:
+            number = int(held)
+        except (ValueError, OverflowError, TypeError):
+            # A NaN, or infinite.
+            raise misfit(value, name) from None
+        if high is not None and not -high <= number < high:
+            raise misfit(value, f"{name}, which is from {-high} to {high - 1}")
+        return number
+
+    return convert
+
+
+def _floating(name: str, narrow: bool) -> Converter:
+    single = struct.Struct("f")
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        value = plain(value)
+        if isinstance(value, (str, bytes)):
+            raise misfit(value, name)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise misfit(value, name) from None
+        if not narrow:
+            return number
+        try:
+            return single.unpack(single.pack(number))[0]
+        except OverflowError:
+            return float("inf") if number > 0 else float("-inf")
+
+    return convert
+
+
+def _text(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return plain(value)
+    raise misfit(value, "String")
+
+
+def _char(value: Any) -> Any:
+    if value is None or (isinstance(value, str) and len(value) == 1):
+        return plain(value)
+    raise misfit(value, "Char")
+
+
+def _decimal(value: Any) -> Any:
+    value = plain(value)
+    if value is None or isinstance(value, Decimal):
+        return value
+    if isinstance(value, int):
+        return Decimal(value)
+    raise misfit(value, "BigDecimal")
+
+
+# How plain values are made to fit, by the type's name.
+BASIC: dict[str, Converter] = {
+    "String": _text,
+    "Boolean": _nullable(lambda v: bool(v) if isinstance(plain(v), int) else _raise(misfit(v, "Boolean"))),
+    "Byte": _whole("Byte", 8),
+    "Short": _whole("Short", 16),
+    "Integer": _whole("Integer", 32),
+    "Long": _whole("Long", 64),
+    "Float": _floating("Float", narrow=True),
+    "Double": _floating("Double", narrow=False),
+    "Char": _char,
+    "BigInteger": _whole("BigInteger", None),
+    "BigDecimal": _decimal,
+    "Instant": instance_of("Instant", Instant),
+}
+
+
+def _bits(bits: int) -> Whole:
+    return Whole(-(1 << (bits - 1)), (1 << (bits - 1)) - 1, null=True)
+
+
+# What values fit as they are, by the type's name; a string of one character has no shape.
+BASIC_SHAPES: dict[str, Shape] = {
+    "String": Some(str, exact=False, null=True),
+    "Boolean": Some(bool, exact=True, null=True),
+    "Byte": _bits(8),
+    "Short": _bits(16),
+    "Integer": _bits(32),
+    "Long": _bits(64),
+    "Float": Real(single=True, null=True),
+    "Double": Real(null=True),
+    "BigInteger": Whole(null=True),
+    "BigDecimal": Some(Decimal, exact=False, null=True),
+    "Instant": Some(Instant, exact=False, null=True),
+}
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
 
 # CPython compares ints below this in place, and others by a call.
 QUICK = (1 << 30) - 1

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 
+from millstream.common.display_text import closest
 from millstream.common.errors import InvalidProgramError
-from millstream.common.spelling import closest
 
 log = logging.getLogger("millstream")
 

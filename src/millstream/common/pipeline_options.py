@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from enum import Enum
+
 from millstream.common.configuration import Configuration
-from millstream.common.setting import DurationSetting, FlagSetting, IntegerSetting, at_least, in_words
+from millstream.common.setting import ChoiceSetting, DurationSetting, FlagSetting, IntegerSetting, at_least, in_words
 
 PARALLELISM = IntegerSetting("parallelism.default", -1)
 MAX_PARALLELISM = IntegerSetting("pipeline.max-parallelism", -1)
@@ -24,3 +27,23 @@ GENERATED_UIDS = FlagSetting("pipeline.auto-generate-uids", True)
 def buffer_timeout(config: Configuration) -> int:
     """Return for how many milliseconds input may gather; -1 until much has."""
     return BUFFER_TIMEOUT.read(config) if BUFFER_TIMEOUT_ENABLED.read(config) else -1
+
+
+class EngineChoice(Enum):
+    """Where jobs run: on Spark, or in the process of the program."""
+
+    SPARK = 0
+    LOCAL = 1
+
+
+ENGINE = ChoiceSetting("millstream.engine", EngineChoice.SPARK)
+
+
+def runs_here(config: Configuration) -> bool:
+    """Tell whether jobs with these settings run in this process."""
+    return ENGINE.read(config) is EngineChoice.LOCAL
+
+
+def cores_here() -> int:
+    """Return how many subtasks an operator has here that is given no number: as on Spark on this machine."""
+    return len(os.sched_getaffinity(0))

@@ -7,6 +7,7 @@ only if this user owns it and nobody else may write there.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 
@@ -88,3 +89,42 @@ def read_private(path: str) -> bytes:
                 "with mode 600."
             )
         return file.read()
+
+
+# A session cluster gives each of its programs such a place, and clears it when the program's process is gone, however
+# that has ended.
+SCRATCH_VARIABLE = "MILLSTREAM_SCRATCH"
+
+# The kernel's limit for a socket's path is 108 bytes (104 on a Mac), with a zero at the end.
+_LONGEST_PATH = 103
+
+
+def scratch() -> str | None:
+    """Return the directory for that; None for the machine's own for such things."""
+    given = os.environ.get(SCRATCH_VARIABLE)
+    return given if given and os.path.isdir(given) else None
+
+
+def socket_directory(prefix: str, name_length: int = 23) -> str:
+    """Make a directory for Unix sockets that nobody else may look into; in /tmp where TMPDIR's name is too long.
+
+    Args:
+        prefix: what its name begins with.
+        name_length: how many bytes are appended for a socket.
+    """
+    directory = tempfile.mkdtemp(prefix=prefix, dir=scratch())
+    if len(os.fsencode(directory)) + name_length > _LONGEST_PATH:
+        shutil.rmtree(directory)
+        directory = tempfile.mkdtemp(prefix=prefix, dir="/tmp")
+    return directory
+
+
+def cache_directory(name: str) -> str:
+    """Return a directory of this user's; raise OSError where somebody else could put something there."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    directory = os.path.join(cache, "millstream", name)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    found = os.stat(directory)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{directory} is not this user's alone")
+    return directory

@@ -7,7 +7,7 @@ import importlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from millstream.common.deprecated import warn_deprecated
+from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.typeinfo import TypeInformation, Types
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Protocol
 
-from millstream.common.conversions import BASIC, BASIC_SHAPES, Converter, instance_of, misfit
+from millstream.common.coercion import BASIC, BASIC_SHAPES, Converter, instance_of, misfit
 from millstream.common.errors import TypeMismatchError, WrongTypeError
 from millstream.common.inferred_types import ANYTHING, Fixed, Shape, Some
 from millstream.common.java_text import as_hash_map, java_instant, java_number, java_timestamp

@@ -7,9 +7,9 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
+from millstream.common.aliases import T_co
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
-from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.base import BadRecords, Share, Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.connectors.files.source import FileSource

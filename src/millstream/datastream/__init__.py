@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.common.deprecated import old_names as _old_names
+from millstream.common.call_site import old_names as _old_names
 from millstream.datastream.async_data_stream import (
     AsyncDataStream,
     AsyncFunction,

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from millstream.common.aliases import OUT, T
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
-from millstream.common.type_variables import OUT, T
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from millstream.datastream.data_stream import DataStream

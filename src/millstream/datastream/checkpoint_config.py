@@ -15,11 +15,10 @@ from millstream.checkpoint.options import (
     TIMEOUT,
     TOLERABLE_FAILURES,
 )
-from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.call_site import old_names, warn_deprecated
+from millstream.common.checkpointing_mode import CheckpointingMode, ExternalizedCheckpointRetention
 from millstream.common.configuration import Configuration
-from millstream.common.deprecated import old_names, warn_deprecated
 from millstream.common.errors import InvalidProgramError
-from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from millstream.common.setting import DurationSetting, FlagSetting, IntegerSetting, Setting, at_least, in_words
 from millstream.common.time import Duration, to_millis
 from millstream.datastream.checkpoint_storage import CheckpointStorage, clean_path, configured_storage

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
+from millstream.common.aliases import T_co
 from millstream.common.errors import JobCancelledError
-from millstream.common.type_variables import T_co
 
 # Not yet: it is imported while Spark starts, and not at all by workers.
 if TYPE_CHECKING:

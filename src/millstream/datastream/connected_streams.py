@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic
 
-from millstream.common.type_variables import OUT, A_co, B_co, T_co
+from millstream.common.aliases import OUT, A_co, B_co, T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions import (
     BroadcastProcessFunction,

@@ -8,8 +8,8 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Union, cast, overload
 
+from millstream.common.aliases import KEY, OUT, KEY_co, R, T_co, W
 from millstream.common.errors import InvalidProgramError, WrongTypeError
-from millstream.common.type_variables import KEY, OUT, KEY_co, R, T_co, W
 from millstream.common.typeinfo import (
     PickledBytesTypeInfo,
     RowTypeInfo,

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.common.deprecated import old_names
-from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.common.call_site import old_names
+from millstream.common.checkpointing_mode import ExternalizedCheckpointRetention
 
 __all__ = ["ExternalizedCheckpointRetention"]
 

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeAlias
 
-from millstream.common.errors import WrongTypeError
-from millstream.common.type_variables import (
+from millstream.common.aliases import (
     ACC,
     KEY,
     IN1_contra,
@@ -21,6 +20,7 @@ from millstream.common.type_variables import (
     W,
     W_contra,
 )
+from millstream.common.errors import WrongTypeError
 from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from millstream.datastream.internal_functions import (
     AsyncFunctionDescriptor,

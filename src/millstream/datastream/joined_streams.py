@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self
 
+from millstream.common.aliases import OUT, A_co, B_co
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
-from millstream.common.type_variables import OUT, A_co, B_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions import (
     CoGroupFunction,

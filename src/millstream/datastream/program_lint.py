@@ -11,7 +11,7 @@ from functools import cache, partial
 from types import FunctionType, MethodType
 from typing import Any
 
-from millstream.common.deprecated import users_frame, warn_user
+from millstream.common.call_site import users_frame, warn_user
 
 
 def warn_of_yields(function: Any, operation: str) -> None:

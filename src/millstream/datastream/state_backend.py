@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from millstream.checkpoint.options import DIRECTORY, INCREMENTAL, SAVEPOINT_DIRECTORY
+from millstream.common.call_site import warn_deprecated
 from millstream.common.configuration import Configuration
-from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.checkpoint_storage import clean_path
 from millstream.state.backend import TYPE, Backend, backend_named, backend_of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
 from millstream.checkpoint.storage import storage_options
+from millstream.common.aliases import T
+from millstream.common.call_site import warn_deprecated
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
-from millstream.common.deprecated import warn_deprecated
-from millstream.common.engine_choice import cores_here, runs_here
 from millstream.common.error_rendering import show_errors_our_way
 from millstream.common.errors import InvalidProgramError, JobCancelledError, TypeMismatchError, WrongTypeError
 from millstream.common.execution_config import ExecutionConfig
@@ -31,10 +31,11 @@ from millstream.common.pipeline_options import (
     MAX_PARALLELISM,
     PARALLELISM,
     buffer_timeout,
+    cores_here,
+    runs_here,
 )
 from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
 from millstream.common.setting import ChoiceSetting, FlagSetting
-from millstream.common.type_variables import T
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, check_type
 from millstream.common.types import Row
 from millstream.common.unsupported import JAVA, missing_function

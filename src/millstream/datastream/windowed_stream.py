@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from functools import reduce as fold
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
+from millstream.common.aliases import OUT, KEY_co, R, T_co, W_co
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
-from millstream.common.type_variables import OUT, KEY_co, R, T_co, W_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions import (
     AggregateFunction,

@@ -14,7 +14,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from millstream.common.temp_dir import socket_directory
+from millstream.common.private_files import socket_directory
 from millstream.exchange import exchange_machine as p
 from millstream.exchange.acceptor import Door
 from millstream.exchange.addresses import Address

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 
-from millstream.common.spelling import did_you_mean
+from millstream.common.display_text import did_you_mean
 from millstream.formats.base import MessageFormat, TableFormat
 from millstream.formats.options import Options
 from millstream.sql.errors import ValidationException

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from millstream.common.names import printable
+from millstream.common.display_text import printable
 from millstream.graph.job_graph import JobGraph
 from millstream.operators.runtime.vertex import Vertex
 

@@ -37,9 +37,9 @@ from millstream.common.fast_dataclass import record
 from millstream.common.faults import SETTING, arm
 from millstream.common.job_status import JobStatus
 from millstream.common.memory_on_spark import batch_memory, executor_memory
+from millstream.common.private_files import scratch
 from millstream.common.run_ids import new_run_id, run_id
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
-from millstream.common.temp_dir import scratch
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine

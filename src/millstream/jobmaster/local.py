@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from millstream.common.engine_choice import cores_here
 from millstream.common.errors import JobCancelledError
+from millstream.common.pipeline_options import cores_here
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.machine.flow import QUICK
 from millstream.jobmaster.pickling import dump_plan

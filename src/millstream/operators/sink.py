@@ -6,8 +6,8 @@ import inspect
 from abc import ABC, abstractmethod
 from typing import Any, Generic
 
+from millstream.common.aliases import T_contra
 from millstream.common.fast_dataclass import record
-from millstream.common.type_variables import T_contra
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var

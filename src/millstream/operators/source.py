@@ -8,10 +8,10 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Generic, Self
 
+from millstream.common.aliases import T_co
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
 from millstream.common.inferred_types import ANYTHING, Shape, Whole
-from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var

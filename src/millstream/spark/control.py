@@ -14,7 +14,7 @@ import shutil
 import socket
 
 from millstream.common.errors import IncurableError
-from millstream.common.temp_dir import socket_directory
+from millstream.common.private_files import socket_directory
 
 DIRECTORY_VARIABLE = "MILLSTREAM_CONTROL_DIR"
 

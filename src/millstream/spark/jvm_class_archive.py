@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
-from millstream.spark.cache import cache_directory
+from millstream.common.private_files import cache_directory
 from millstream.spark.java import Java
 
 log = logging.getLogger("millstream")

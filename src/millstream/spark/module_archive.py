@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from millstream.spark.cache import cache_directory
+from millstream.common.private_files import cache_directory
 
 _OLD_SECONDS = 86_400
 

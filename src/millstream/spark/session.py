@@ -20,8 +20,8 @@ from pyspark import SparkConf, SparkContext
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.memory_on_spark import spark_settings
+from millstream.common.private_files import socket_directory
 from millstream.common.setting import in_words
-from millstream.common.temp_dir import socket_directory
 from millstream.spark import control, module_archive
 from millstream.spark.cores import free_cores
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores

@@ -17,8 +17,8 @@ from pyspark import SparkContext
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
+from millstream.common.display_text import printable
 from millstream.common.errors import InvalidProgramError, JobExecutionError
-from millstream.common.names import printable
 from millstream.jobmaster.dependencies import Dependencies, bring
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster

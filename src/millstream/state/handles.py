@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
 from typing import Any, ClassVar
 
-from millstream.common.coercion import QUICK, fitter, plain_class
-from millstream.common.conversions import Converter
+from millstream.common.coercion import QUICK, Converter, fitter, plain_class
 from millstream.common.immutability import ATOMS, detach
 from millstream.state.descriptors import MapStateDescriptor, StateDescriptor
 from millstream.state.table import MISSING, REMOVED, KeyCell, Patch, StateTable

@@ -7,7 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 
-from millstream.common.temp_dir import scratch
+from millstream.common.private_files import scratch
 
 # Where something lies in the file, and how many bytes it has.
 Place = tuple[int, int]

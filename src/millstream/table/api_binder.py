@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from millstream.common.spelling import did_you_mean
+from millstream.common.display_text import did_you_mean
 from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.errors import ValidationException

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.deprecated import warn_deprecated
+from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from millstream.common.types import Row, RowKind

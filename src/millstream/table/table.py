@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.deprecated import warn_deprecated
+from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-from millstream.common.deprecated import warn_deprecated
+from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import Encoder, SimpleStringEncoder
 from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types

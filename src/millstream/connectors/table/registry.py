@@ -7,9 +7,9 @@ from functools import cache
 from importlib import import_module
 from typing import TypeVar
 
+from millstream.common.display_text import closest, did_you_mean
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked, masked_text
-from millstream.common.spelling import closest, did_you_mean
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import quoted

@@ -8,8 +8,8 @@ from typing import Any
 
 import cloudpickle
 
+from millstream.common.aliases import T_co
 from millstream.common.immutability import ATOMS, detach
-from millstream.common.type_variables import T_co
 from millstream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
 

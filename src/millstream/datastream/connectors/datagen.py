@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+from millstream.common.aliases import T_co
 from millstream.common.errors import InvalidProgramError
-from millstream.common.type_variables import T_co
 from millstream.connectors.base import BATCH, Source, SourceReader, SplitAssignment, SplitEnumerator, split_interval
 
 __all__ = ["DataGeneratorSource"]

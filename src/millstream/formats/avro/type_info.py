@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.common.conversions import Converter
+from millstream.common.coercion import Converter
 from millstream.common.errors import TypeMismatchError
 from millstream.common.typeinfo import TypeInformation
 from millstream.formats.avro.schema import AvroSchema, check_record_schema

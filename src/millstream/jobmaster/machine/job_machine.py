@@ -36,6 +36,7 @@ from typing import Any, ClassVar
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restore import Start, restore
 from millstream.checkpoint.snapshot import Snapshot
+from millstream.common.display_text import printable
 from millstream.common.errors import (
     DeposedError,
     IncurableError,
@@ -46,7 +47,6 @@ from millstream.common.errors import (
     MillstreamError,
 )
 from millstream.common.job_status import JobStatus
-from millstream.common.names import printable
 from millstream.jobmaster.engine import EpochFailed, EpochOverdue
 from millstream.jobmaster.machine import events as e
 from millstream.jobmaster.machine import instructions as i

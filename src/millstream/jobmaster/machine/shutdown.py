@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum, auto
 
-from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.common.checkpointing_mode import ExternalizedCheckpointRetention
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine.recovery_state import Instructions, Ledger

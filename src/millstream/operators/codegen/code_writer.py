@@ -18,9 +18,9 @@ from itertools import count
 from types import FrameType
 from typing import Any
 
+from millstream.common.display_text import printable
 from millstream.common.fast_dataclass import record
 from millstream.common.inferred_types import ANYTHING, Fixed, Shape, constant
-from millstream.common.names import printable
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.inline import Expression, inline
 from millstream.operators.codegen.return_types import elements_of, result_of

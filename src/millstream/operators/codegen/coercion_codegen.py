@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from millstream.common.conversions import Converter
+from millstream.common.coercion import Converter
 from millstream.common.inferred_types import ANYTHING, Anything, Fixed, Real, Shape, Some, Whole, constant, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.code_writer import CodeWriter, Var

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+from millstream.common.display_text import in_bytes
 from millstream.common.fast_dataclass import record
 from millstream.common.pickles import dump
-from millstream.common.sizes import in_bytes
 from millstream.state.keyed import KeyedState
 
 # So many rows say how large the others are.

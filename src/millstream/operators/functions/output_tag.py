@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Generic
 
+from millstream.common.aliases import T
 from millstream.common.errors import InvalidProgramError, WrongTypeError
-from millstream.common.type_variables import T
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from millstream.common.unsupported import JAVA, missing_function
 

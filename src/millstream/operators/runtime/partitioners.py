@@ -7,7 +7,7 @@ from itertools import cycle
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.conversions import Converter
+from millstream.common.coercion import Converter
 from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.inferred_types import ANYTHING, Shape, within
 from millstream.common.typeinfo import TypeInformation

@@ -19,7 +19,7 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
-from millstream.common.temp_dir import socket_directory
+from millstream.common.private_files import socket_directory
 from millstream.service.archive import Archive
 from millstream.service.history import Shelf
 from millstream.service.responses.cluster import Slots

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 from millstream.common.errors import MillstreamError
-from millstream.common.temp_dir import SCRATCH_VARIABLE
+from millstream.common.private_files import SCRATCH_VARIABLE
 
 log = logging.getLogger("millstream")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field, replace
 
+from millstream.common.display_text import did_you_mean
 from millstream.common.fast_dataclass import record
-from millstream.common.spelling import did_you_mean
 from millstream.sql.bind.errors import Refused
 from millstream.sql.schema import Field, Fields
 

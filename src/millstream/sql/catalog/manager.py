@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.display_text import closest
 from millstream.common.fast_dataclass import record
-from millstream.common.spelling import closest
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
 from millstream.sql.catalog.models import Models
 from millstream.sql.catalog.tables import CatalogTable

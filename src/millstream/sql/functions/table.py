@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 
-from millstream.common.spelling import did_you_mean
+from millstream.common.display_text import did_you_mean
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Constant
 from millstream.sql.functions.function import Arguments, Function, Resolved

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from millstream.common.spelling import did_you_mean
+from millstream.common.display_text import did_you_mean
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, split_interval
 from millstream.formats.options import Options
 from millstream.sql.columns.batch import Batch

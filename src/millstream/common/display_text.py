@@ -1,4 +1,4 @@
-"""Suggests the known name that a misspelt one was probably meant to be."""
+"""Text for users: printable names, sizes, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = ["closest", "did_you_mean"]
+
 
 _SIMILARITY = 0.7
 
@@ -32,3 +33,30 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     match = closest(name, known)
     return f"; did you mean '{match}'?" if match is not None else ""
+
+
+def printable(name: str, length: int | None = None) -> str:
+    r"""Return a name without line breaks, control characters and half characters, cut to a length.
+
+    Example:
+        >>> print(printable("two\nlines"))
+        two\nlines
+        >>> printable("a long name", 7)
+        'a long…'
+    """
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    return text if length is None or len(text) <= length else f"{text[: length - 1]}…"
+
+
+def in_bytes(size: int) -> str:
+    """Write a number of bytes.
+
+    Example:
+        >>> in_bytes(340), in_bytes(123_456)
+        ('340', '120.6 KiB')
+    """
+    amount, units = float(size), iter(("", " KiB", " MiB", " GiB", " TiB"))
+    unit = next(units)
+    while amount >= 1024 and unit != " TiB":
+        amount, unit = amount / 1024, next(units)
+    return f"{amount:.1f}{unit}" if unit else str(size)
