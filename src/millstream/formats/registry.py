@@ -11,24 +11,24 @@ from millstream.formats.options import Options
 from millstream.sql.errors import ValidationException
 
 _FORMATS = {
-    "avro": "avro_format:AvroTableFormat",
-    "canal-json": "change_formats:CanalJsonFormat",
-    "csv": "csv_format:CsvFormat",
-    "debezium-json": "change_formats:DebeziumJsonFormat",
-    "json": "json_format:JsonFormat",
-    "maxwell-json": "change_formats:MaxwellJsonFormat",
-    "orc": "arrow_formats:OrcFormat",
-    "parquet": "arrow_formats:ParquetFormat",
-    "raw": "raw_format:RawFormat",
+    "avro": "avro.table:AvroTableFormat",
+    "canal-json": "changelog.table:CanalJsonFormat",
+    "csv": "csv.table:CsvFormat",
+    "debezium-json": "changelog.table:DebeziumJsonFormat",
+    "json": "json.table:JsonFormat",
+    "maxwell-json": "changelog.table:MaxwellJsonFormat",
+    "orc": "orc.table:OrcFormat",
+    "parquet": "parquet.table:ParquetFormat",
+    "raw": "raw:RawFormat",
 }
 
 
 # Those of messages, where they are others than in files.
 _MESSAGES = {
-    **{name: place for name, place in _FORMATS.items() if not place.startswith("arrow_formats")},
-    "avro": "avro_message_formats:AvroMessageFormat",
-    "avro-confluent": "avro_message_formats:AvroConfluentFormat",
-    "debezium-avro-confluent": "avro_message_formats:DebeziumAvroConfluentFormat",
+    **{name: place for name, place in _FORMATS.items() if name not in ("orc", "parquet")},
+    "avro": "avro.table_messages:AvroMessageFormat",
+    "avro-confluent": "avro.table_messages:AvroConfluentFormat",
+    "debezium-avro-confluent": "avro.table_messages:DebeziumAvroConfluentFormat",
 }
 
 

@@ -10,7 +10,7 @@ from millstream.connectors.kafka.deserialization import KafkaBatchDeserializatio
 from millstream.connectors.kafka.fetch import Fetcher
 from millstream.connectors.kafka.offsets import Partition
 from millstream.connectors.kafka.source_settings import SourceSettings
-from millstream.datastream.formats.change_json import ChangeDeserializationSchema
+from millstream.formats.changelog.rows import ChangeDeserializationSchema
 from millstream.operators.diagnostics.bad_records import FormatUnavailable
 
 # So many offsets are one record at most, where one is made of many.

@@ -26,7 +26,7 @@ from millstream.connectors.base import (
 )
 from millstream.connectors.files.enumerator import FilePosition
 from millstream.connectors.files.source import FileSource
-from millstream.datastream.formats.parquet import ParquetColumnarRowInputFormat
+from millstream.formats.parquet.rows import ParquetColumnarRowInputFormat
 from millstream.formats.arrow_types import arrow_schema, to_arrow
 from millstream.operators.functions.context import RuntimeContext
 

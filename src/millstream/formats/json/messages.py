@@ -1,0 +1,230 @@
+"""JSON: rows from messages and to messages, and files with a document in every line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.serialization import DeserializationSchema, SerializationSchema
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.common.types import Row
+from millstream.formats.file_format import FilePart, StreamFormat
+from millstream.formats.json.schema import type_of_schema
+from millstream.formats.json.values import JsonError, reader_of, writer_of
+from millstream.formats.line_reader import text_lines
+from millstream.formats.text_values import check_row_type
+from millstream.operators.diagnostics.failures import shorten
+
+__all__ = ["JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+
+
+def _no_constant(name: str) -> Any:
+    raise JsonError(f"{name} is not JSON")
+
+
+def _scanner(exact: bool) -> Callable[[str, int], tuple[Any, int]]:
+    """Return a function that reads the document at a position; what stands behind it is left alone, as in Flink."""
+    decoder: Any = json.JSONDecoder(parse_float=Decimal if exact else None, parse_constant=_no_constant)
+    scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once
+    return scan
+
+
+class _Documents:
+    """Reads the row of a JSON document."""
+
+    def __init__(self, row_type: RowTypeInfo, needs_all: bool, lenient: bool) -> None:
+        self._scan = _scanner("BigDecimal" in str(row_type))
+        self._row = reader_of(row_type, needs_all, lenient)
+
+    def read(self, text: str) -> Row | None:
+        try:
+            document, _ = self._scan(text.lstrip(" \t\r\n"), 0)
+        except StopIteration:
+            raise JsonError("it is not JSON") from None
+        row: Row | None = self._row(document)
+        return row
+
+
+class JsonRowDeserializationSchema(DeserializationSchema):
+    """Reads a row from each message, by the names of its fields.
+
+    Example:
+        >>> from millstream.common import Types
+        >>> row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+        >>> schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
+        >>> schema.deserialize(b'{"age": 7, "name": "Ann"}')
+        Row(name='Ann', age=7)
+    """
+
+    def __init__(self, row_type: RowTypeInfo, needs_all: bool = False, lenient: bool = False) -> None:
+        self._type, self._needs_all, self._lenient = row_type, needs_all, lenient
+        self._documents: _Documents | None = None
+        reader_of(row_type, needs_all, lenient)
+
+    @staticmethod
+    def builder() -> JsonRowDeserializationSchema.Builder:
+        """Begin a schema."""
+        return JsonRowDeserializationSchema.Builder()
+
+    class Builder:
+        """Builds a JsonRowDeserializationSchema."""
+
+        def __init__(self) -> None:
+            self._type: RowTypeInfo | None = None
+            self._needs_all = False
+            self._lenient = False
+
+        def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
+            """Say which fields to read, and of which types."""
+            self._type = check_row_type(type_info, "JsonRowDeserializationSchema")
+            return self
+
+        def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
+            """Say it with a JSON schema, whose numbers become decimals."""
+            return self.type_info(type_of_schema(json_schema))
+
+        def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
+            """Let a missing field be an error; else it is None."""
+            self._needs_all = True
+            return self
+
+        def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
+            """Let fields that do not fit be None, and leave out messages that are no JSON."""
+            self._lenient = True
+            return self
+
+        def build(self) -> JsonRowDeserializationSchema:
+            """Return the schema."""
+            if self._type is None:
+                raise InvalidProgramError("JsonRowDeserializationSchema: give the type of the rows with type_info().")
+            if self._needs_all and self._lenient:
+                raise InvalidProgramError(
+                    "JSON format doesn't support failOnMissingField and ignoreParseErrors are both enabled."
+                )
+            return JsonRowDeserializationSchema(self._type, self._needs_all, self._lenient)
+
+    def deserialize(self, message: bytes) -> Row | None:
+        if self._documents is None:
+            self._documents = _Documents(self._type, self._needs_all, self._lenient)
+        try:
+            return self._documents.read(message.decode())
+        except (ValueError, RecursionError) as e:
+            if self._lenient:
+                return None
+            raise MillstreamError(
+                f"The JSON message {shorten(message)} cannot be read: {e}. Correct it, or leave such messages out with "
+                "ignore_parse_errors()."
+            ) from None
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JsonRowDeserializationSchema, (self._type, self._needs_all, self._lenient)
+
+
+class JsonRowSerializationSchema(SerializationSchema):
+    """Writes each row as a JSON object.
+
+    Example:
+        >>> from millstream.common import Row, Types
+        >>> row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+        >>> JsonRowSerializationSchema.builder().with_type_info(row_type).build().serialize(Row("Ann", 7))
+        b'{"name":"Ann","age":7}'
+    """
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        convert = row_type.converter()
+        assert convert is not None
+        self._fit = convert
+        self._write = writer_of(row_type)
+
+    @staticmethod
+    def builder() -> JsonRowSerializationSchema.Builder:
+        """Begin a schema."""
+        return JsonRowSerializationSchema.Builder()
+
+    class Builder:
+        """Builds a JsonRowSerializationSchema."""
+
+        def __init__(self) -> None:
+            self._type: RowTypeInfo | None = None
+
+        def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
+            """Say what type the rows have."""
+            self._type = check_row_type(type_info, "JsonRowSerializationSchema")
+            return self
+
+        def build(self) -> JsonRowSerializationSchema:
+            """Return the schema."""
+            if self._type is None:
+                raise InvalidProgramError(
+                    "JsonRowSerializationSchema: give the type of the rows with with_type_info()."
+                )
+            return JsonRowSerializationSchema(self._type)
+
+    def serialize(self, element: Any) -> bytes:
+        return self._write(self._fit(element)).encode()
+
+
+class JsonLinesFormat(StreamFormat):
+    """Reads files with a JSON document in every line. Not in PyFlink.
+
+    Args:
+        type_info: the type of the rows to make; without, records are what Python's `json` makes of a line.
+        ignore_parse_errors: whether lines that cannot be read are left out; else they are an error.
+        fail_on_missing_field: whether a missing field is an error; else it is None.
+
+    Empty lines are left out.
+
+    Example:
+        >>> from millstream.common import Types
+        >>> JsonLinesFormat(Types.ROW_NAMED(["id"], [Types.LONG()])).produced_type
+        RowTypeInfo(id: Long)
+    """
+
+    def __init__(
+        self,
+        type_info: TypeInformation | None = None,
+        ignore_parse_errors: bool = False,
+        fail_on_missing_field: bool = False,
+    ) -> None:
+        self._row_type = None if type_info is None else check_row_type(type_info, "JsonLinesFormat")
+        self.produced_type = self._row_type
+        if self._row_type is not None:
+            reader_of(self._row_type, fail_on_missing_field, lenient=False)
+        self._ignores_errors = ignore_parse_errors
+        self._needs_all = fail_on_missing_field
+
+    @property
+    def splittable(self) -> bool:
+        return True
+
+    def read_part(self, part: FilePart) -> Iterator[list[Any]]:
+        read = self._reader()
+        for offset, block in part.blocks():
+            lines = text_lines(block, "utf-8")
+            try:
+                yield [read(line) for line in lines if line and not line.isspace()]
+            except (ValueError, RecursionError):
+                # Something is wrong: find out what and where.
+                yield list(self._one_by_one(part, offset, block, read))
+
+    def _reader(self) -> Callable[[str], Any]:
+        if self._row_type is not None:
+            return _Documents(self._row_type, self._needs_all, lenient=False).read
+        return json.JSONDecoder(parse_constant=_no_constant).decode
+
+    def _one_by_one(self, part: FilePart, offset: int, block: bytes, read: Callable[[str], Any]) -> Iterator[Any]:
+        for line in block.splitlines(keepends=True):
+            text = line.decode(errors="replace")
+            try:
+                if text and not text.isspace():
+                    yield read(text.strip("\r\n"))
+            except (ValueError, RecursionError) as e:
+                if not self._ignores_errors:
+                    yield part.bad_record(offset, text, str(e))
+            offset += len(line)

@@ -1,1 +1,0 @@
-"""Formats of tables: how rows lie in files and messages."""
