@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.connectors.datagen.generators import Block, Generator
+from millstream.connectors.datagen.table import DataGenSource
 from millstream.connectors.table.registry import register_connector
 from millstream.operators.source import Source
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, Found, LookupSource, TableContext, TableSource
 from millstream.sql.expressions import Expression
-from millstream.table.connectors.datagen import DataGenSource
-from millstream.table.connectors.generators import Block, Generator
 
 Longs = NDArray[np.int64]
 START = 1_704_067_200_000  # 2024-01-01

@@ -18,20 +18,21 @@ from millstream.cep.dynamic import PatternProcessor, Removed
 from millstream.cep.pattern import Contiguity, Times, WithinType
 from millstream.common import Duration, Instant, Row, RowKind, Time
 from millstream.common.pickles import dump
+from millstream.connectors.cdc.changes import Change
+from millstream.connectors.cdc.incremental_snapshot import Progress
+from millstream.connectors.cdc.mysql import offsets as mysql_places
+from millstream.connectors.cdc.mysql.log import ChangesShare
+from millstream.connectors.cdc.postgres import log as postgres_log
+from millstream.connectors.cdc.postgres.pgoutput import Begin, Column, Relation
+from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, LogShare
+from millstream.connectors.cdc.postgres.values import TypeNote
+from millstream.connectors.cdc.postgres.visibility import Visibility
 from millstream.connectors.files.enumerator import FilePosition, FileSplit
 from millstream.connectors.files.part_files import PartFile, StagedParts
 from millstream.connectors.files.partition_commit import Staged
 from millstream.connectors.hybrid_source import HybridPosition, HybridShare
 from millstream.connectors.kafka.producer import Transaction
 from millstream.connectors.rabbitmq.intake import Position
-from millstream.datastream.connectors.cdc import mysql_places, postgres_log
-from millstream.datastream.connectors.cdc.changes import Change
-from millstream.datastream.connectors.cdc.mysql_log import ChangesShare
-from millstream.datastream.connectors.cdc.pgoutput import Begin, Column, Relation
-from millstream.datastream.connectors.cdc.postgres_shares import ChunkShare, Described, LogShare
-from millstream.datastream.connectors.cdc.postgres_values import TypeNote
-from millstream.datastream.connectors.cdc.postgres_visibility import Visibility
-from millstream.datastream.connectors.cdc.snapshotting import Progress
 from millstream.datastream.connectors.jdbc_source import _Range
 from millstream.formats.file_format import FileShare
 from millstream.operators.watermarks import BoundedOutOfOrderness, _NoWatermarks

@@ -18,6 +18,7 @@ from millstream.checkpoint.store import list_checkpoints
 from millstream.common import Configuration, Encoder, Types
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.connectors.files.compacting import CompactingCommitter
+from millstream.connectors.jdbc.url import connector
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import (
     BucketAssigner,
@@ -29,7 +30,6 @@ from millstream.datastream.connectors.file_system import (
     RollingPolicy,
 )
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
-from millstream.datastream.connectors.jdbc_url import connector
 from millstream.datastream.connectors.sql import SqlSink
 from millstream.testing import FailingSink
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from millstream.datastream.connectors.cdc.postgres_visibility import Visibility
-from millstream.datastream.connectors.cdc.snapshotting import Chunk, ReadChunk, Snapshotting
+from millstream.connectors.cdc.incremental_snapshot import Chunk, ReadChunk, Snapshotting
+from millstream.connectors.cdc.postgres.visibility import Visibility
 
 # Key and value before and after; None for no row.
 Change = tuple[str, int, Any, Any]

@@ -17,13 +17,13 @@ import pytest
 
 from millstream.common import Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.connectors.jdbc.errors import is_lost_connection, is_lost_race, is_mistake
 from millstream.datastream import AsyncDataStream
 from millstream.datastream.connectors import jdbc_source
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.datastream.connectors.jdbc_source import JdbcSource, JdbcSourceBuilder, partition_cuts
 from millstream.datastream.connectors.lookup import CachedLookup, TtlCache
 from millstream.datastream.connectors.redis import RedisLookup, RedisSink
-from millstream.datastream.connectors.sql_errors import is_lost_connection, is_lost_race, is_mistake
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.databases import RedisServer
 
@@ -159,7 +159,7 @@ def test_errors_are_told_apart(mariadb: Any) -> None:
 
 
 def test_deadlocks_of_mariadb_are_tried_again(mariadb: Any) -> None:
-    from millstream.datastream.connectors.sql_database import Database
+    from millstream.connectors.jdbc.connection import Database
 
     name = mariadb.new_database()
     with mariadb.connect(name) as connection, connection.cursor() as cursor:

@@ -31,8 +31,8 @@ from millstream.connectors.files import sink as file_sink
 from millstream.connectors.files import writer as file_writers
 from millstream.connectors.files.bucket_assigner import BucketContext, python_template
 from millstream.connectors.files.writer import RowWriter, TextWriter
+from millstream.connectors.values.collecting import DriverSink
 from millstream.datastream.connectors.base import CommitContext, SinkWriter
-from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.file_system import (
     BucketAssigner,
     BulkWriterFactory,

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
+from millstream.connectors.values.collection import CollectionSource
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.datastream.connectors.collection import CollectionSource
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 from millstream.datastream.connectors.hybrid_source import HybridSource

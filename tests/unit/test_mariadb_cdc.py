@@ -16,6 +16,7 @@ from cdc_shop import MariaDbShop, dealt, reading, refused, take
 from helpers import wait_until
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.connectors.cdc.mysql.offsets import place_of
 from millstream.datastream.connectors.cdc import (
     JsonDebeziumDeserializationSchema,
     MySqlSource,
@@ -23,7 +24,6 @@ from millstream.datastream.connectors.cdc import (
     RowDeserializationSchema,
     StartupOptions,
 )
-from millstream.datastream.connectors.cdc.mysql_places import place_of
 from millstream.testing.servers.databases import MariaDbServer, PostgresServer
 
 

@@ -12,13 +12,13 @@ from cdc_shop import MariaDbShop, dealt, reading, refused, take
 from helpers import wait_until
 
 from millstream.common.errors import MillstreamError
+from millstream.connectors.cdc.mysql import chunks as mysql_chunks
+from millstream.connectors.cdc.mysql.catalog import compare, find_table
 from millstream.datastream.connectors.cdc import (
     JsonDebeziumDeserializationSchema,
     RowDeserializationSchema,
     StartupOptions,
-    mysql_chunks,
 )
-from millstream.datastream.connectors.cdc.mysql_catalog import compare, find_table
 from millstream.testing.servers.databases import MariaDbServer
 
 JSON = JsonDebeziumDeserializationSchema()

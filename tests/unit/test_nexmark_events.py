@@ -15,7 +15,7 @@ from nexmark import ddl
 from nexmark_events import COLUMNS
 from nexmark_here import environment
 
-from millstream.table.connectors.generators import Block
+from millstream.connectors.datagen.generators import Block
 
 EVENTS = 5000
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.datastream.connectors.cdc import changes as ops
-from millstream.datastream.connectors.cdc import pgoutput, postgres_log
-from millstream.datastream.connectors.cdc.pgoutput import UNCHANGED, Begin
-from millstream.datastream.connectors.cdc.postgres_log import Assembler, Piece, Place
-from millstream.datastream.connectors.cdc.postgres_shares import ChunkShare, Described, LogShare, changes_of, rows_of
-from millstream.datastream.connectors.cdc.postgres_values import TypeNote, converter, copied_row
+from millstream.connectors.cdc import changes as ops
+from millstream.connectors.cdc.postgres import log as postgres_log
+from millstream.connectors.cdc.postgres import pgoutput
+from millstream.connectors.cdc.postgres.log import Assembler, Piece, Place
+from millstream.connectors.cdc.postgres.pgoutput import UNCHANGED, Begin
+from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, LogShare, changes_of, rows_of
+from millstream.connectors.cdc.postgres.values import TypeNote, converter, copied_row
 
 
 def row(*fields: Any) -> bytes:

@@ -14,13 +14,13 @@ from cdc_shop import PostgresShop, dealt, reading, refused, take
 from helpers import wait_until
 
 from millstream.common.errors import MillstreamError
+from millstream.connectors.cdc.postgres import chunks as postgres_chunks
+from millstream.connectors.cdc.postgres.catalog import find_columns, find_tables
 from millstream.datastream.connectors.cdc import (
     JsonDebeziumDeserializationSchema,
     RowDeserializationSchema,
     StartupOptions,
-    postgres_chunks,
 )
-from millstream.datastream.connectors.cdc.postgres_catalog import find_columns, find_tables
 from millstream.testing.servers.databases import PostgresServer
 
 UPSERT = RowDeserializationSchema(changelog_mode="upsert")
@@ -350,7 +350,7 @@ def test_what_the_user_may_not_do_is_said(shop: PostgresShop) -> None:
 
 
 def test_a_server_that_cannot_serve_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from millstream.datastream.connectors.cdc import postgres_log
+    from millstream.connectors.cdc.postgres import log as postgres_log
 
     monkeypatch.setattr(postgres_log, "_BUSY_SECONDS", 0.3)
     with PostgresServer(max_replication_slots=1, max_wal_senders=1) as server:

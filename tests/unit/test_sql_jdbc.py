@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from millstream.common.errors import MillstreamError
+from millstream.connectors.jdbc.table_source import parts_of
+from millstream.connectors.jdbc.url import connector
 from millstream.connectors.table.lookup_cache import FullCache, PartialCache, Periodic, Timed
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
-from millstream.datastream.connectors.jdbc_url import connector
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.connectors import Found, LookupSource
@@ -26,7 +27,6 @@ from millstream.sql.operators.join.lookup_join import Retrying
 from millstream.sql.types import DataTypes
 from millstream.table import EnvironmentSettings, PlanReference, StreamTableEnvironment
 from millstream.table.catalog import JdbcCatalog
-from millstream.table.connectors.jdbc_reading import parts_of
 from millstream.testing import LocalEnvironment, ValuesTable
 from millstream.testing.servers.databases import PostgresServer
 
@@ -170,7 +170,7 @@ def test_conditions_and_limits_reach_the_database(sqlite: Database, monkeypatch:
     url, run = sqlite
     run("CREATE TABLE t (id INTEGER, item TEXT)", "INSERT INTO t VALUES (1, 'a'), (2, 'B')")
     asked: list[str] = []
-    from millstream.table.connectors import jdbc_reading
+    from millstream.connectors.jdbc import table_source as jdbc_reading
 
     kept = jdbc_reading.TableQuery.text
 

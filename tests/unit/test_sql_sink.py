@@ -28,11 +28,12 @@ from hypothesis import strategies as st
 
 from millstream.common import Row
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.datastream.connectors import sql, sql_database
+from millstream.connectors.jdbc import connection as sql_database
+from millstream.connectors.jdbc.connection import Driver
+from millstream.connectors.jdbc.sql_table import Table
+from millstream.datastream.connectors import sql
 from millstream.datastream.connectors.base import CommitContext, SinkWriter
 from millstream.datastream.connectors.sql import SqlSink
-from millstream.datastream.connectors.sql_database import Driver
-from millstream.datastream.connectors.sql_table import Table
 
 CONTEXT = CommitContext("job", OPERATOR)
 Connect = Callable[[], Any]

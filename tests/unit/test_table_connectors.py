@@ -13,12 +13,12 @@ import pytest
 
 from millstream.common import Row, RowKind
 from millstream.common.errors import MillstreamError
+from millstream.connectors.values.rows import BatchesSource, cut
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Expression
 from millstream.table import ChangelogMode, DataTypes, EnvironmentSettings, StreamTableEnvironment
 from millstream.table.connectors import register_connector
-from millstream.table.connectors.rows import BatchesSource, cut
 from millstream.table.expressions import col
 from millstream.table.udf import udf
 from millstream.testing import LocalEnvironment, ValuesTable

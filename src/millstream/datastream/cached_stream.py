@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK, WatermarkStrategy
-from millstream.datastream.connectors.collecting import DriverSink
-from millstream.datastream.connectors.collection import CollectionSource
+from millstream.connectors.values.collecting import DriverSink
+from millstream.connectors.values.collection import CollectionSource
 from millstream.graph.transformations import Program, StreamEnd, Transformation
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.process import ProcessOperator

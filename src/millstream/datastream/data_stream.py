@@ -21,11 +21,11 @@ from millstream.common.typeinfo import (
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.base import Sink, SupportsPreprocessing
+from millstream.connectors.print.console import PrintSink
+from millstream.connectors.values.collecting import DriverSink
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.collect import CloseableIterator, Mailbox
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
-from millstream.datastream.connectors.collecting import DriverSink
-from millstream.datastream.connectors.console import PrintSink
 from millstream.datastream.functions import (
     FilterFunction,
     FlatMapFunction,

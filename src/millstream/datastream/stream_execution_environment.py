@@ -44,9 +44,9 @@ from millstream.connectors.base import Source
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.hybrid_source import HybridSource
 from millstream.connectors.spark.source import SparkStreamSource, as_source
+from millstream.connectors.values.collection import CollectionSource
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
-from millstream.datastream.connectors.collection import CollectionSource
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.launch_context import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.configuration import Configuration
 from millstream.common.job_client import JobClient
 from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.values.collecting import DriverSink
 from millstream.datastream.collect import CloseableIterator, Mailbox
-from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.launch_context import with_last_word
 from millstream.datastream.local_job_client import LocalJobClient

@@ -347,6 +347,6 @@ class JdbcCatalog(Catalog):
     """
 
     def __init__(self, catalog_name: str, default_database: str, username: str, pwd: str, base_url: str) -> None:
-        from millstream.table.connectors.jdbc_catalog import PostgresCatalog
+        from millstream.connectors.jdbc.catalog import PostgresCatalog
 
         super().__init__(PostgresCatalog(catalog_name, default_database, username, pwd, base_url))

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row
+from millstream.connectors.values.rows import RowsTable, cut
 from millstream.sql import types as t
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.columns.arrow import arrow_type
@@ -16,7 +17,6 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import inferred_row, merged_types, names_of, to_column
 from millstream.sql.plan.nodes import Scan
 from millstream.sql.schema import Field, Fields
-from millstream.table.connectors.rows import RowsTable, cut
 
 
 def scan_of(names: Sequence[str], types: Sequence[t.DataType], batch: Batch, called: str, subtasks: int = 1) -> Scan:

@@ -661,6 +661,6 @@ def _places(details: Sequence[str]) -> list[int]:
 
 def _jdbc_catalog(name: str, options: dict[str, str]) -> memory.Catalog:
     # With it come the drivers of databases, which few programs want.
-    from millstream.table.connectors.jdbc_catalog import catalog_of
+    from millstream.connectors.jdbc.catalog import catalog_of
 
     return catalog_of(name, options)

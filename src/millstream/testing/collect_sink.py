@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-from millstream.datastream.connectors.collecting import DriverSink
+from millstream.connectors.values.collecting import DriverSink
 
 __all__ = ["CollectSink"]
 

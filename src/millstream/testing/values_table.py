@@ -12,7 +12,8 @@ import numpy as np
 from millstream.common.types import Row, RowKind
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
 from millstream.connectors.table.registry import register_connector
-from millstream.datastream.connectors.collecting import DriverSink
+from millstream.connectors.values.collecting import DriverSink
+from millstream.connectors.values.rows import BatchesSource, cut
 from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind, TableColumn
 from millstream.sql.columns.batch import Batch
@@ -24,7 +25,6 @@ from millstream.sql.row_kinds import ALL_CHANGES, Changes
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataType
 from millstream.table.changelog_mode import ChangelogMode
-from millstream.table.connectors.rows import BatchesSource, cut
 from millstream.table.table_result import rows_of
 
 __all__ = ["ValuesTable"]

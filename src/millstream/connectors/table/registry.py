@@ -19,14 +19,14 @@ _IDENTIFIER = "connector"
 # Options that every table may have.
 _COMMON = frozenset(["property-version", "scan.parallelism", "sink.parallelism"])
 BUILT_IN = {
-    "blackhole": "millstream.table.connectors.blackhole:BlackHoleConnector",
-    "datagen": "millstream.table.connectors.datagen:DataGenConnector",
+    "blackhole": "millstream.connectors.blackhole:BlackHoleConnector",
+    "datagen": "millstream.connectors.datagen.table:DataGenConnector",
     "filesystem": "millstream.connectors.files.table:FileSystemConnector",
-    "jdbc": "millstream.table.connectors.jdbc:JdbcConnector",
+    "jdbc": "millstream.connectors.jdbc.table:JdbcConnector",
     "kafka": "millstream.connectors.kafka.table:KafkaConnector",
-    "mysql-cdc": "millstream.table.connectors.cdc:MySqlCdcConnector",
-    "postgres-cdc": "millstream.table.connectors.cdc:PostgresCdcConnector",
-    "print": "millstream.table.connectors.printing:PrintConnector",
+    "mysql-cdc": "millstream.connectors.cdc.table:MySqlCdcConnector",
+    "postgres-cdc": "millstream.connectors.cdc.table:PostgresCdcConnector",
+    "print": "millstream.connectors.print.table:PrintConnector",
     "upsert-kafka": "millstream.connectors.kafka.table:UpsertKafkaConnector",
 }
 _registered: dict[str, type[Connector]] = {}

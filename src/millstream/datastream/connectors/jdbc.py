@@ -11,10 +11,10 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
-from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
-from millstream.datastream.connectors.jdbc_url import connector, count_places, translated
-from millstream.datastream.connectors.sql_database import Connection, Driver
-from millstream.datastream.connectors.sql_errors import is_mistake
+from millstream.connectors.jdbc.connection import Connection, Driver
+from millstream.connectors.jdbc.errors import is_mistake
+from millstream.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from millstream.connectors.jdbc.url import connector, count_places, translated
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 

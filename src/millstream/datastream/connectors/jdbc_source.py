@@ -12,10 +12,10 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.tags import tagged
 from millstream.common.types import Row
 from millstream.connectors.base import Share, Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions
-from millstream.datastream.connectors.jdbc_url import connector
-from millstream.datastream.connectors.sql_database import Connection, Driver
-from millstream.datastream.connectors.sql_errors import is_mistake, is_refusal
+from millstream.connectors.jdbc.connection import Connection, Driver
+from millstream.connectors.jdbc.errors import is_mistake, is_refusal
+from millstream.connectors.jdbc.options import JdbcConnectionOptions
+from millstream.connectors.jdbc.url import connector
 
 __all__ = ["JdbcSource", "JdbcSourceBuilder"]
 

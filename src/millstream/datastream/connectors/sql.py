@@ -9,8 +9,8 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.types import Row
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
-from millstream.datastream.connectors.sql_database import Connection, Cursor, Database, OvertakenError
-from millstream.datastream.connectors.sql_table import Table, unquoted
+from millstream.connectors.jdbc.connection import Connection, Cursor, Database, OvertakenError
+from millstream.connectors.jdbc.sql_table import Table, unquoted
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 

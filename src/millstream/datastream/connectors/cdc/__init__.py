@@ -1,14 +1,14 @@
 """Change data capture: the tables of a database, and every change to them."""
 
-from millstream.datastream.connectors.cdc.changes import (
+from millstream.connectors.cdc.changes import (
     Change,
     DebeziumDeserializationSchema,
     JsonDebeziumDeserializationSchema,
     RowDeserializationSchema,
 )
-from millstream.datastream.connectors.cdc.mysql import MySqlSource, MySqlSourceBuilder
-from millstream.datastream.connectors.cdc.postgres import PostgresSource, PostgresSourceBuilder
-from millstream.datastream.connectors.cdc.startup import StartupOptions
+from millstream.connectors.cdc.mysql.source import MySqlSource, MySqlSourceBuilder
+from millstream.connectors.cdc.postgres.source import PostgresSource, PostgresSourceBuilder
+from millstream.connectors.cdc.startup import StartupOptions
 
 __all__ = [
     "Change",

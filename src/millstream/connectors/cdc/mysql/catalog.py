@@ -1,0 +1,177 @@
+"""What MariaDB's and MySQL's catalogs say of tables, and which of them cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.connectors.cdc.mysql.connection import run
+from millstream.connectors.cdc.mysql.positions import log_status, snapshot_place
+from millstream.connectors.cdc.mysql.values import ColumnNote, is_ordered, why_unreadable
+from millstream.connectors.cdc.table_names import check_named, is_wanted
+
+__all__ = ["TableNote"]
+
+_SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
+
+
+@dataclass(frozen=True)
+class TableNote:
+    """A table."""
+
+    schema: str
+    name: str
+    columns: tuple[ColumnNote, ...]
+    keys: tuple[str, ...]
+    engine: str = ""
+
+    @property
+    def table(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    @property
+    def key_places(self) -> tuple[int, ...]:
+        names = [c.name for c in self.columns]
+        return tuple(names.index(k) for k in self.keys)
+
+
+def quoted(name: str) -> str:
+    """Write a name so that SQL takes it as it is, in a statement that `run` takes."""
+    return "`" + name.replace("`", "``").replace("%", "%%") + "`"
+
+
+def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
+    """Return a table as it is now, None if it is gone."""
+    columns = run(
+        connection,
+        "SELECT column_name, data_type, column_type, character_set_name, collation_name FROM "
+        "information_schema.columns "
+        "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+        (schema, name),
+    )
+    keys = run(
+        connection,
+        "SELECT column_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s "
+        "AND index_name = 'PRIMARY' ORDER BY seq_in_index",
+        (schema, name),
+    )
+    if not columns:
+        return None
+    ((engine,),) = run(
+        connection,
+        "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+        (schema, name),
+    ) or (("",),)
+    return TableNote(schema, name, tuple(ColumnNote(*c) for c in columns), tuple(k for (k,) in keys), engine or "")
+
+
+def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableNote]:
+    """Return the tables that a list means; fails where it names one that is not there."""
+    found = []
+    listed = run(
+        connection,
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
+        f"AND table_schema NOT IN ({', '.join(['%s'] * len(_SYSTEM))}) ORDER BY 1, 2",
+        _SYSTEM,
+    )
+    for schema, name in listed:
+        if is_wanted(f"{schema}.{name}", patterns) and (table := find_table(connection, schema, name)) is not None:
+            found.append(table)
+    check_named(patterns, [t.table for t in found], "MySQL", "database, as in 'shop.orders'")
+    return found
+
+
+# What the server must log, and in a form that can be read; of those it knows.
+_WANTED = {
+    "log_bin": ("1", "ON"),
+    "binlog_format": ("ROW",),
+    "binlog_row_image": ("FULL",),
+    "binlog_row_metadata": ("FULL",),
+    "log_bin_compress": ("OFF",),
+    "binlog_transaction_compression": ("OFF",),
+    "binlog_row_value_options": ("",),
+}
+
+
+def check_server(connection: Any, place: str, reads_tables: bool) -> None:
+    """Refuse a server that does not log what is needed."""
+    names = ", ".join(f"'{name}'" for name in _WANTED)
+    for name, value in run(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})"):
+        if str(value).upper() not in (values := _WANTED[name.lower()]):
+            raise InvalidProgramError(
+                f"MySQL at {place} does not log what is needed ({name} is {value}): set {name.replace('_', '-')} to "
+                f"{values[-1] or 'nothing'} in its configuration."
+            )
+    if reads_tables and snapshot_place(connection) is None:
+        raise InvalidProgramError(
+            f"MySQL at {place} does not tell where in the binlog a snapshot is, as MariaDB does, so that its tables "
+            "cannot be read: take StartupOptions.latest() or specific_offset(...)."
+        )
+
+
+def check_tables(connection: Any, tables: Sequence[TableNote], reads_tables: bool) -> None:
+    """Refuse tables that are not logged, or of which not all values could be told."""
+    _, _, only, ignored = log_status(connection)[:4]
+    for table in tables:
+        if (only and table.schema not in only.split(",")) or table.schema in ignored.split(","):
+            raise InvalidProgramError(
+                f"The server does not log database {table.schema}: see binlog-do-db and binlog-ignore-db in its "
+                "configuration."
+            )
+        for column in table.columns:
+            if (why := why_unreadable(column)) is not None:
+                raise InvalidProgramError(
+                    f"Column {column.name} of table {table.table} {why}, which cannot be read from the binlog: change "
+                    "it (utf8mb4 can be read), or leave the table out of table_list."
+                )
+        if reads_tables:
+            _check_chunks(table)
+
+
+def _check_chunks(table: TableNote) -> None:
+    if table.engine and table.engine.upper() not in ("INNODB", "ROCKSDB"):
+        raise InvalidProgramError(
+            f"Table {table.table} is of engine {table.engine}, which has no snapshots: run  ALTER TABLE {table.table} "
+            "ENGINE = InnoDB  or begin with StartupOptions.latest()."
+        )
+    for column in table.columns:
+        if column.name in table.keys and not is_ordered(column):
+            raise InvalidProgramError(
+                f"The key of table {table.table} has column {column.name} of type {column.type}, by which a table "
+                "cannot be read in chunks: begin with StartupOptions.latest(), or change the key."
+            )
+
+
+def typed_place(column: ColumnNote) -> str:
+    """Return the place of a parameter that is compared as a column's values are."""
+    if column.collation is not None:
+        return f"CONVERT(%s USING {column.charset}) COLLATE {column.collation}"
+    casts = {"datetime": "DATETIME(6)", "timestamp": "DATETIME(6)", "date": "DATE", "time": "TIME(6)"}
+    casts |= {"uuid": "UUID", "inet4": "INET4", "inet6": "INET6"}
+    return f"CAST(%s AS {casts[column.type]})" if column.type in casts else "%s"
+
+
+def compare(connection: Any, table: TableNote, keys: list[tuple[Any, ...]], bounds: list[tuple[Any, ...]]) -> list[int]:
+    """Return how many bounds each key is above, by the order of the database."""
+    by_name = {c.name: c for c in table.columns}
+    places = [typed_place(by_name[k]) for k in table.keys]
+    names = [f"k{i}" for i in range(len(places))]
+    row = ", ".join(names)
+    above = " + ".join([f"(({row}) > ({', '.join(['%s'] * len(names))}))"] * len(bounds))
+    found: list[int] = []
+    for start in range(0, len(keys), 200):
+        some = keys[start : start + 200]
+        selects = [
+            f"SELECT {', '.join(f'{p} AS {n}' for p, n in zip(places, names, strict=True))}, {i} AS n"
+            for i in range(len(some))
+        ]
+        query = f"SELECT {above} FROM ({' UNION ALL '.join(selects)}) AS e ORDER BY n"
+        values = [part for bound in bounds for part in bound] + [part for key in some for part in key]
+        found += [int(n) for (n,) in run(connection, query, values)]
+    return found

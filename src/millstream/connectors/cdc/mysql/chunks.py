@@ -1,0 +1,119 @@
+"""Reads the chunks of MariaDB's tables."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from millstream.connectors.cdc import changes as ops
+from millstream.connectors.cdc.changes import Change
+from millstream.connectors.cdc.chunk_readers import CHUNK_BYTES, ChunkReaders, Desk, SnapshotNote
+from millstream.connectors.cdc.incremental_snapshot import Chunk, Key
+from millstream.connectors.cdc.mysql.catalog import TableNote, find_table, quoted
+from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, run, said
+from millstream.connectors.cdc.mysql.log import ChangesShare
+from millstream.connectors.cdc.mysql.offsets import BinlogSeen
+from millstream.connectors.cdc.mysql.positions import snapshot_place
+from millstream.connectors.cdc.mysql.values import ColumnNote, from_table
+
+__all__ = ["MySqlChunks"]
+
+_FETCH = 500
+# No such table, no such column, another table than when the snapshot was taken.
+_NO_TABLE, _NO_COLUMN, _OTHER_TABLE = 1146, 1054, 1412
+
+
+def _between(table: TableNote, low: Key | None, high: Key | None) -> tuple[str, list[Any]]:
+    """Write the condition for keys above one, up to another."""
+    columns = ", ".join(quoted(k) for k in table.keys)
+    places = ", ".join(["%s"] * len(table.keys))
+    first = quoted(table.keys[0])
+    parts: list[str] = []
+    values: list[Any] = []
+    for sign, key in ((">", low), ("<=", high)):
+        if key is not None:
+            # The first column is named once more, for the server finds no index by several at once.
+            parts += [f"{first} {sign[0]}= %s", f"({columns}) {sign} ({places})"]
+            values += [key[0], *key]
+    return f" WHERE {' AND '.join(parts)}" if parts else "", values
+
+
+def _selected(column: ColumnNote) -> str:
+    # Of a FLOAT itself the server shows six digits.
+    return f"CAST({quoted(column.name)} AS DOUBLE)" if column.type == "float" else quoted(column.name)
+
+
+class MySqlChunks(ChunkReaders[TableNote]):
+    """Threads that read chunks by SELECT."""
+
+    def __init__(self, database: Database, desk: Desk[TableNote], rows: int, threads: int) -> None:
+        self._database = database
+        super().__init__(desk, rows, threads)
+
+    def _connect(self) -> Any:
+        return self._database.connect()
+
+    def _is_gone(self, error: Exception) -> bool:
+        return error.args[:1] == (_NO_TABLE,)
+
+    def _has_changed(self, error: Exception) -> bool:
+        return bool(error.args) and error.args[0] in (_NO_COLUMN, _OTHER_TABLE)
+
+    def _failed(self, error: Exception) -> MySqlFailure:
+        return MySqlFailure(f"Tables of MySQL at {self._database.place} cannot be read: {said(error)}.")
+
+    def _find_end(self, connection: Any, table: TableNote, low: Key | None) -> Key | None:
+        keys = ", ".join(quoted(k) for k in table.keys)
+        where, values = _between(table, low, None)
+        query = f"SELECT {keys} FROM {table.quoted}{where} ORDER BY {keys} LIMIT 1 OFFSET {self._rows - 1}"
+        rows = run(connection, query, values)
+        return tuple(rows[0]) if rows else None
+
+    def _take_snapshot(self, connection: Any, table: TableNote) -> SnapshotNote:
+        run(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        place = snapshot_place(connection)
+        assert place is not None
+        return SnapshotNote(BinlogSeen(place), place, int(time.time() * 1000))
+
+    def _read_rows(
+        self, connection: Any, table: TableNote, chunk: Chunk, snapshot: SnapshotNote
+    ) -> tuple[ChangesShare, Key | None] | None:
+        now = find_table(connection, table.schema, table.name)
+        if now is None:
+            return None
+        rows, high = self._select(connection, now, chunk, snapshot)
+        return ChangesShare(True, rows), high
+
+    def _select(
+        self, connection: Any, table: TableNote, chunk: Chunk, snapshot: SnapshotNote
+    ) -> tuple[list[Change], Key | None]:
+        """Return the rows of a chunk, and up to which key they go."""
+        from pymysql.cursors import SSCursor
+
+        names = tuple(c.name for c in table.columns)
+        converters = [(i, c) for i, column in enumerate(table.columns) if (c := from_table(column)) is not None]
+        keys = ", ".join(quoted(k) for k in table.keys)
+        where, values = _between(table, chunk.low, chunk.high)
+        source = {"file": snapshot.until.file, "pos": snapshot.until.position, "gtid": None}
+        ms, places = snapshot.ms, table.key_places
+        name = table.table
+        found: list[Change] = []
+        size = 0
+        with connection.cursor(SSCursor) as cursor:
+            columns = ", ".join(_selected(c) for c in table.columns)
+            cursor.execute(f"SELECT {columns} FROM {table.quoted}{where} ORDER BY {keys}", tuple(values))
+            while rows := cursor.fetchmany(_FETCH if size < CHUNK_BYTES else 0):
+                for values_ in rows:
+                    row = list(values_)
+                    for i, convert in converters:
+                        if row[i] is not None:
+                            row[i] = convert(row[i])
+                    size += sum(len(v) for v in row if isinstance(v, (str, bytes)))
+                    found.append(Change(ops.READ, name, names, places, None, row, True, ms, source, table.schema))
+                if size >= CHUNK_BYTES:
+                    break
+            else:
+                return found, chunk.high
+        last = found[-1].after
+        assert last is not None
+        return found, tuple(last[p] for p in places)

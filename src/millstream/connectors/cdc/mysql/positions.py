@@ -1,0 +1,102 @@
+"""Where the binlog of a MariaDB or MySQL server is, and what it still has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.connectors.cdc.mysql.connection import MySqlFailure, MySqlLost, library, run, said
+from millstream.connectors.cdc.mysql.gtids import Gtids
+from millstream.connectors.cdc.mysql.offsets import Place, place_of
+
+# Where the events of a file begin.
+_FIRST_EVENT = 4
+
+
+def snapshot_place(connection: Any) -> Place | None:
+    """Return where in the binlog the connection's snapshot is; None if the server does not tell."""
+    rows = run(connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'")
+    found = {name.lower(): value for name, value in rows}
+    if "binlog_snapshot_file" not in found:
+        return None
+    file = found["binlog_snapshot_file"]
+    return place_of(file, int(found["binlog_snapshot_position"])) if file else Place(0, 0)
+
+
+def log_status(connection: Any) -> list[Any]:
+    """Return the file of the binlog, the place in it, and the databases that alone are logged, or are not."""
+    for statement in ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"):
+        try:
+            rows = run(connection, statement)
+        except library().Error as e:
+            if e.args and e.args[0] in (1227, 1044):
+                raise MySqlFailure(
+                    f"The user may not ask where the binlog is: {said(e)}. Grant it REPLICATION CLIENT (BINLOG MONITOR "
+                    "in MariaDB) and REPLICATION SLAVE."
+                ) from e
+            continue
+        if rows:
+            return list(rows[0])
+    raise MySqlFailure("The server does not tell where its binlog is.")
+
+
+def current_place(connection: Any) -> Place:
+    """Return where the binlog ends."""
+    file, position = log_status(connection)[:2]
+    return place_of(file, int(position))
+
+
+def check_file(connection: Any, place: Place) -> None:
+    """Fail where the file of a place was purged."""
+    if place.prefix and place.file not in _files(connection):
+        raise MySqlLost(
+            f"The server no longer has {place.file} of its binlog, where the job left off: start the job without its "
+            "state, so that it reads the tables anew, and let the server keep its binlog for longer."
+        )
+
+
+def check_transaction(connection: Any, place: Place, gtid: str) -> None:
+    """Fail where the log up to a place does not have a transaction, as far as the server can tell."""
+    if not place.prefix or not gtid or not _is_mariadb(connection):
+        return
+    ((found,),) = run(connection, "SELECT binlog_gtid_pos(%s, %s)", (place.file, place.position))
+    if found is None or not Gtids.parse(found).has(gtid):
+        raise MySqlLost(
+            f"The binlog is another one than that the job has read up to {place.file}, {place.position} (GTID {gtid}): "
+            "somebody has reset it, or it is another server. Start the job without its state, so that it reads the "
+            "tables anew."
+        )
+
+
+def _is_mariadb(connection: Any) -> bool:
+    return "mariadb" in str(run(connection, "SELECT version()")[0][0]).lower()
+
+
+def bytes_behind(connection: Any, place: Place) -> int:
+    """Return how many bytes of the binlog are behind a place."""
+    sizes = {place_of(row[0], 0).number: int(row[1]) for row in run(connection, "SHOW BINARY LOGS")}
+    return max(0, sum(size for number, size in sizes.items() if number >= place.number) - place.position)
+
+
+def _files(connection: Any) -> list[str]:
+    return [str(row[0]) for row in run(connection, "SHOW BINARY LOGS")]
+
+
+def place_before(connection: Any, done: Gtids, text: str) -> Place:
+    """Return a place that no transaction is before but those of a set; fails if the server has deleted it."""
+    is_mariadb = _is_mariadb(connection)
+    ((now,),) = run(connection, f"SELECT @@global.{'gtid_binlog_pos' if is_mariadb else 'gtid_executed'}")
+    if not Gtids.parse(now).covers(done):
+        raise InvalidProgramError(f"MySqlSource: the server has not come to GTID {text!r} yet, its last are {now!r}.")
+    for file in reversed(_files(connection)):
+        if done.covers(Gtids.parse(_gtids_before(connection, file, is_mariadb))):
+            return place_of(file, _FIRST_EVENT)
+    raise MySqlLost(f"The server no longer has its binlog from GTID {text!r} on: begin with StartupOptions.initial().")
+
+
+def _gtids_before(connection: Any, file: str, is_mariadb: bool) -> str:
+    """Return the transactions that are not in a file of the binlog because they were before it."""
+    if is_mariadb:
+        return str(run(connection, "SELECT binlog_gtid_pos(%s, %s)", (file, _FIRST_EVENT))[0][0] or "")
+    events = run(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (file,))
+    return next((str(e[5]) for e in events if e[2] == "Previous_gtids"), "").replace("\n", "")

@@ -1,0 +1,162 @@
+"""What PostgreSQL's catalog says of tables and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.connectors.cdc.postgres.pgoutput import Column, Relation
+from millstream.connectors.cdc.postgres.values import TypeNote, is_known
+from millstream.connectors.cdc.table_names import check_named, is_wanted
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[Any]
+
+__all__ = ["KeyColumn", "TableNote"]
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of a primary key, with its type and collation as SQL writes them."""
+
+    name: str
+    type: str
+    collation: str | None
+
+
+@dataclass(frozen=True)
+class TableNote:
+    """A table.
+
+    Attributes:
+        identity: what the log has of a row from before: d (the key), f (all), i (the columns of an index), n (nothing).
+        is_partitioned: whether its rows are in other tables.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    identity: str
+    is_partitioned: bool
+    keys: tuple[KeyColumn, ...]
+
+    @property
+    def table(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    @property
+    def rows(self) -> str:
+        """What to SELECT from: tables that inherit from this one are tables of their own."""
+        return self.quoted if self.is_partitioned else f"ONLY {self.quoted}"
+
+
+def quoted(name: str) -> str:
+    """Write a name so that SQL takes it as it is."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Write text as SQL does."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'" if "\\" not in text else "E'" + escaped.replace("\\", "\\\\") + "'"
+
+
+_TABLES = """
+SELECT c.oid, n.nspname, c.relname, CASE WHEN c.relkind = 'r' THEN c.relreplident::text ELSE
+(SELECT coalesce(CASE WHEN count(DISTINCT l.relreplident) > 1 THEN 'mixed' ELSE min(l.relreplident::text) END, 'd')
+FROM pg_partition_tree(c.oid) t JOIN pg_class l ON l.oid = t.relid WHERE t.isleaf OR l.oid = c.oid) END,
+c.relkind = 'p', has_table_privilege(c.oid, 'SELECT')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
+AND n.nspname NOT LIKE 'pg\\_%%' AND n.nspname <> 'information_schema' ORDER BY 2, 3
+"""
+_KEYS = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), CASE WHEN a.attcollation <> 0 THEN
+(SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
+JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = a.attcollation) END
+FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k(attnum, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indrelid = %s AND i.indisprimary ORDER BY k.place
+"""
+_COLUMNS = """
+SELECT a.attname, a.atttypid, a.attnum = ANY(coalesce(
+(SELECT i.indkey::int2[] FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary), '{}'))
+FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+AND a.attgenerated = '' ORDER BY a.attnum
+"""
+_TYPES = """
+SELECT oid, typtype::text, typbasetype, typelem, typcategory::text, typdelim::text FROM pg_type WHERE oid = ANY(%s)
+"""
+
+
+def find_tables(connection: Connection, patterns: tuple[str, ...]) -> list[TableNote]:
+    """Return the tables that a list means; fails where it names one that is not there, or may not be read."""
+    found = []
+    for oid, schema, name, identity, is_partitioned, may_read in connection.execute(_TABLES).fetchall():
+        if is_wanted(f"{schema}.{name}", patterns):
+            keys = find_keys(connection, oid)
+            found.append(table := TableNote(oid, schema, name, identity, is_partitioned, keys))
+            if not may_read:
+                user = connection.info.user
+                raise InvalidProgramError(
+                    f"User {user!r} may not read table {table.table}: run  GRANT SELECT ON {table.quoted} TO "
+                    f"{quoted(user)}  (and  GRANT USAGE ON SCHEMA {quoted(schema)})."
+                )
+    check_named(patterns, [note.table for note in found], "PostgreSQL", "schema, as in 'public.orders'")
+    return found
+
+
+def find_keys(connection: Connection, oid: int) -> tuple[KeyColumn, ...]:
+    """Return the columns of a table's primary key, in the key's order."""
+    return tuple(KeyColumn(*row) for row in connection.execute(_KEYS, (oid,)).fetchall())
+
+
+def check_identity(table: str, identity: str) -> None:
+    """Refuse a table of whose rows the log does not have the key."""
+    if identity not in ("d", "f"):
+        what = {"n": "is NOTHING", "i": "is an index", "mixed": "is not that of all its partitions"}[identity]
+        raise InvalidProgramError(
+            f"The replica identity of table {table} {what}, so that the log does not tell which row was changed: run  "
+            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT  (the primary key) or FULL, and so for each partition."
+        )
+
+
+def find_columns(connection: Connection, table: TableNote) -> Relation | None:
+    """Return a table as it is now, None if it is gone."""
+    rows = connection.execute(_COLUMNS, (table.oid,)).fetchall()
+    columns = tuple(Column(*row) for row in rows)
+    return Relation(table.oid, table.schema, table.name, table.identity, columns) if columns else None
+
+
+def find_types(connection: Connection, oids: Iterable[int]) -> dict[int, TypeNote]:
+    """Return what is known of types that are not the commonest, and of those they are made of."""
+    notes: dict[int, TypeNote] = {}
+    wanted = [oid for oid in oids if not is_known(oid)]
+    while wanted:
+        rows = connection.execute(_TYPES, (wanted,)).fetchall()
+        wanted = []
+        for oid, kind, base, element, category, delimiter in rows:
+            is_array = category == "A" and element
+            notes[oid] = TypeNote(base if kind == "d" else None, element if is_array else None, delimiter)
+            more = base if kind == "d" else element if is_array else 0
+            if more and not is_known(more) and more not in notes:
+                wanted.append(more)
+    return notes
+
+
+def check_server(connection: Connection, place: str) -> None:
+    """Refuse a server that does not log what is needed."""
+    level = connection.execute("SHOW wal_level").fetchone()
+    if level is None or level[0] != "logical":
+        raise InvalidProgramError(
+            f"PostgreSQL at {place} does not log changes for others (wal_level is {level and level[0]}): set "
+            "wal_level = logical in postgresql.conf and start it again."
+        )

@@ -1,0 +1,269 @@
+"""Reads PostgreSQL's log as it is sent: in a thread of its own, a bounded amount ahead of the job."""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from millstream.common.tags import tagged
+from millstream.connectors.cdc.log_reader import LogPiece, LogThread
+from millstream.connectors.cdc.postgres import pgoutput
+from millstream.connectors.cdc.postgres.catalog import quoted
+from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, PostgresLost, library, said
+from millstream.connectors.cdc.postgres.pgoutput import Begin, Relation
+from millstream.connectors.cdc.postgres.replication_slot import lsn_text
+
+__all__ = ["Assembler", "LogReader", "Piece", "Place"]
+
+# A piece of a transaction has so many changes, or bytes, at most: larger ones are dealt out in several.
+PIECE_CHANGES = 1000
+PIECE_BYTES = 1 << 20
+# So often the server is told how far the job is, in seconds.
+_STATUS_SECONDS = 5.0
+# So long a slot may still be taken by a connection that is dying.
+_BUSY_SECONDS = 60.0
+_POLL = 0.1
+
+_HEADER = 25
+_KEEPALIVE = struct.Struct(">qqB")
+_STATUS = struct.Struct(">cqqqqB")
+_EPOCH_US = 946_684_800_000_000
+_DATA, _ALIVE = b"wk"
+
+
+@tagged("postgres-offset")
+class Place(NamedTuple):
+    """How far the log has been dealt out.
+
+    Attributes:
+        lsn: behind the last transaction that was dealt out as a whole.
+        transaction: where the commit is of one of which a part was dealt out; 0 for none.
+        changes: how many of its changes were.
+    """
+
+    lsn: int
+    transaction: int = 0
+    changes: int = 0
+
+
+@dataclass(kw_only=True)
+class Piece(LogPiece):
+    """Changes of one transaction, named by its number.
+
+    Attributes:
+        begin: the transaction; None where nothing of interest happened up to the place.
+        messages: changes, and tables as they are described from there on.
+    """
+
+    begin: Begin | None = None
+    messages: list[bytes | Relation] = field(default_factory=list)
+
+
+def _piece_of(begin: Begin) -> Piece:
+    return Piece(begin=begin, transaction=begin.xid)
+
+
+class Assembler:
+    """Makes pieces of transactions of messages. Pure.
+
+    Args:
+        place: what is before it is left out.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._begin: Begin | None = None
+        self._piece: Piece | None = None
+        self._changes = 0
+        self._skip = 0
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no transaction is open."""
+        return self._begin is None
+
+    def message(self, message: bytes) -> Piece | None:
+        """Take a message; return the piece that it completes."""
+        kind = message[0]
+        if kind == pgoutput.BEGIN:
+            self._open(pgoutput.begin(message))
+        elif kind == pgoutput.COMMIT:
+            return self._close(pgoutput.commit(message).end)
+        elif kind == pgoutput.RELATION:
+            if self._piece is not None:
+                self._piece.messages.append(pgoutput.relation(message))
+        elif kind in (pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE, pgoutput.TRUNCATE):
+            return self._change(message)
+        return None
+
+    def idle(self, lsn: int) -> Piece | None:
+        """All of the log up to a place has been sent."""
+        if self._begin is not None or lsn <= self._place.lsn:
+            return None
+        self._place = Place(lsn)
+        return Piece(after=self._place)
+
+    def _open(self, begin: Begin) -> None:
+        self._begin, self._changes = begin, 0
+        self._skip = self._place.changes if self._place.transaction == begin.lsn else 0
+        # Sent again, though it was done before: left out, but for tables that are described in it.
+        self._piece = _piece_of(begin)
+
+    def _change(self, message: bytes) -> Piece | None:
+        piece = self._piece
+        assert piece is not None and self._begin is not None
+        self._changes += 1
+        if self._changes <= self._skip or self._begin.lsn < self._place.lsn:
+            return None
+        piece.messages.append(message)
+        piece.count += 1
+        piece.size += len(message)
+        if piece.count < PIECE_CHANGES and piece.size < PIECE_BYTES:
+            return None
+        piece.after = self._place = Place(self._place.lsn, self._begin.lsn, self._changes)
+        self._piece = _piece_of(self._begin)
+        return piece
+
+    def _close(self, end: int) -> Piece:
+        piece = self._piece
+        assert piece is not None
+        self._begin = self._piece = None
+        if end > self._place.lsn:
+            self._place = Place(end)
+        piece.after = self._place
+        return piece
+
+
+class LogReader(LogThread[Piece]):
+    """The connection over which a slot's log comes, and the thread that reads it."""
+
+    def __init__(self, database: Database, slot: str, publication: str, place: Place, wake: Callable[[], None]) -> None:
+        super().__init__("millstream-cdc-log", wake)
+        self._database, self._slot, self._publication = database, slot, publication
+        self._assembler = Assembler(place)
+        self._confirmed = self._told = 0
+        # Whether the server is to answer, and whether it waits for an answer.
+        self._asks = self._owes = False
+        self._connection = self._start(place)
+        self._thread.start()
+
+    def _start(self, place: Place) -> Any:
+        connection = self._database.connect(replication=True)
+        names = quoted(self._publication).replace("'", "''")
+        command = (
+            f"START_REPLICATION SLOT {quoted(self._slot)} LOGICAL {lsn_text(place.lsn)} "
+            f"(proto_version '1', publication_names '{names}')"
+        )
+        end = time.monotonic() + _BUSY_SECONDS
+        while True:
+            result = connection.pgconn.exec_(command.encode())
+            if result.status == library().pq.ExecStatus.COPY_BOTH:
+                return connection
+            words = (result.error_message or b"").decode(errors="replace").strip().splitlines()[0]
+            if "is active" not in words or time.monotonic() > end:
+                connection.close()
+                raise self._refused(words.removeprefix("ERROR:").strip())
+            time.sleep(_POLL)
+
+    def _refused(self, words: str) -> PostgresFailure:
+        if "is active" in words:
+            return PostgresFailure(
+                f"Another reader has replication slot {self._slot!r}: {words}. Give every job a slot_name of its own."
+            )
+        if "does not exist" in words or "requested WAL segment" in words or "can no longer" in words:
+            return PostgresLost(
+                f"Replication slot {self._slot!r} cannot be read any more: {words}. Start the job without its state."
+            )
+        return PostgresFailure(f"Replication slot {self._slot!r} cannot be read: {words}.")
+
+    # --- for the job
+
+    def confirm(self, lsn: int) -> None:
+        """All up to a place has been processed for good: the server need not keep it."""
+        self._confirmed = max(self._confirmed, lsn)
+
+    def ask(self) -> None:
+        """Have the server say how far it is, though nothing has happened."""
+        self._asks = True
+
+    # --- the thread
+
+    def _failed(self, error: Exception) -> PostgresFailure:
+        return PostgresFailure(f"The connection to PostgreSQL at {self._database.place} is lost: {said(error)}.")
+
+    def _disconnect(self) -> None:
+        self._connection.close()
+
+    def _read(self) -> None:
+        connection = self._connection.pgconn
+        next_status = 0.0
+        while not self._closed:
+            now = time.monotonic()
+            if now >= next_status or self._asks or self._owes or self._confirmed > self._told:
+                self._tell(connection)
+                next_status = now + _STATUS_SECONDS
+            if self._is_full:
+                with self._lock:
+                    self._lock.wait(_POLL)
+                continue
+            if not self._take_all(connection):
+                ready, _, _ = select.select([connection.socket], [], [], _POLL)
+                if ready:
+                    connection.consume_input()
+        # So that the server knows at once.
+        self._tell(connection)
+
+    def _take_all(self, connection: Any) -> bool:
+        """Take what is there; tell whether there was anything."""
+        get, message = connection.get_copy_data, self._assembler.message
+        found: list[Piece] = []
+        size = taken = 0
+        while size < PIECE_BYTES:
+            length, data = get(1)
+            if length <= 0:
+                break
+            taken += 1
+            if data[0] == _DATA:
+                piece = message(bytes(data[_HEADER:]))
+            else:
+                end, _, reply = _KEEPALIVE.unpack_from(data, 1)
+                self._owes = self._owes or bool(reply)
+                piece = self._assembler.idle(end)
+            if piece is not None:
+                found.append(piece)
+                size += piece.size
+        if found:
+            self._put(*found)
+        if length == -1:
+            self._ended(connection)
+        elif length < -1:
+            raise PostgresFailure(
+                f"The log of PostgreSQL breaks off: {connection.error_message.decode(errors='replace').strip()}."
+            )
+        return taken > 0
+
+    def _ended(self, connection: Any) -> None:
+        result = connection.get_result()
+        words = "" if result is None else (result.error_message or b"").decode(errors="replace").strip()
+        first = words.splitlines()[0].removeprefix("ERROR:").removeprefix("FATAL:").strip() if words else "it has ended"
+        if "slot" in first and ("dropped" in first or "does not exist" in first):
+            raise PostgresLost(f"Replication slot {self._slot!r} is gone: {first}.")
+        if "publication" in first and "does not exist" in first:
+            raise PostgresFailure(
+                f"PostgreSQL no longer sends the log: {first}. Create the publication again, and start the job "
+                "without its state."
+            )
+        raise PostgresFailure(f"PostgreSQL no longer sends the log: {first}.")
+
+    def _tell(self, connection: Any) -> None:
+        told = self._confirmed
+        now = time.time_ns() // 1000 - _EPOCH_US
+        asks, self._asks, self._owes = self._asks, False, False
+        status = _STATUS.pack(b"r", told, told, told, now, asks)
+        connection.put_copy_data(status)
+        connection.flush()
+        self._told = told

@@ -1,0 +1,128 @@
+"""PostgreSQL's publications: which changes the server sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.connectors.cdc.postgres.catalog import TableNote, quoted
+from millstream.connectors.cdc.postgres.connection import PostgresFailure, PostgresLost, library, said
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[Any]
+
+__all__ = ["Publication"]
+
+_PUBLISHED = """
+SELECT t.schemaname, t.tablename, coalesce(r.oid, p.oid)::bigint,
+to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL
+FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
+JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid WHERE p.pubname = %s
+"""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A publication.
+
+    Attributes:
+        has_all: whether it has all kinds of changes.
+        via_root: whether changes of partitions are those of the table.
+        members: its tables by name; the number is another one when a table was taken out and added again.
+        partial: tables of which not all rows or columns are published.
+    """
+
+    has_all: bool
+    via_root: bool
+    members: dict[str, int]
+    partial: frozenset[str]
+
+
+def find_publication(connection: Connection, name: str) -> Publication | None:
+    """Return a publication, None if there is none."""
+    row = connection.execute(
+        "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot FROM pg_publication "
+        "WHERE pubname = %s",
+        (name,),
+    ).fetchone()
+    if row is None:
+        return None
+    listed = connection.execute(_PUBLISHED, (name,)).fetchall()
+    members = {f"{schema}.{table}": number for schema, table, number, _ in listed}
+    return Publication(row[0], row[1], members, frozenset(f"{s}.{t}" for s, t, _, part in listed if part))
+
+
+def ensure_publication(
+    connection: Connection, name: str, tables: list[TableNote], create: bool, reads_tables: bool
+) -> None:
+    """See that a publication has the tables; make it, or add them to it, if that is wanted."""
+    psycopg = library()
+    found = find_publication(connection, name)
+    if found is None and not create:
+        raise InvalidProgramError(
+            f"PostgreSQL has no publication {name!r}: run  CREATE PUBLICATION {quoted(name)} FOR TABLE "
+            f"{', '.join(t.quoted for t in tables)}  or leave publication(create=True)."
+        )
+    if found is not None:
+        _check_publication(found, name, tables, reads_tables)
+    missing = [t for t in tables if found is None or t.table not in found.members]
+    if not missing:
+        return
+    if found is not None and not create:
+        raise InvalidProgramError(
+            f"Publication {name!r} does not have table {missing[0].table}: run  ALTER PUBLICATION {quoted(name)} ADD "
+            f"TABLE {missing[0].quoted}."
+        )
+    names = ", ".join(t.quoted for t in missing)
+    statement = f"ALTER PUBLICATION {quoted(name)} ADD TABLE {names}"
+    if found is None:
+        statement = f"CREATE PUBLICATION {quoted(name)} FOR TABLE {names} WITH (publish_via_partition_root = true)"
+    try:
+        connection.execute(statement)
+    except psycopg.errors.DuplicateObject:
+        # Somebody else was as quick.
+        ensure_publication(connection, name, tables, False, reads_tables)
+    except psycopg.Error as e:
+        raise PostgresFailure(f"Publication {name!r} cannot be made ready: {said(e)}.") from e
+
+
+def _check_publication(found: Publication, name: str, tables: list[TableNote], reads_tables: bool) -> None:
+    """Refuse a publication that leaves out changes, of which nobody would hear."""
+    if not found.has_all:
+        raise InvalidProgramError(
+            f"Publication {name!r} does not have all changes: run  ALTER PUBLICATION {quoted(name)} SET (publish = "
+            "'insert, update, delete, truncate')."
+        )
+    for table in tables:
+        if table.is_partitioned and not found.via_root:
+            raise InvalidProgramError(
+                f"Publication {name!r} has changes of {table.table} under the names of its partitions: run  ALTER "
+                f"PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)."
+            )
+        if reads_tables and table.table in found.partial:
+            raise InvalidProgramError(
+                f"Publication {name!r} does not have all rows and columns of {table.table}, which are read from the "
+                "table: take a publication without WHERE and columns, or StartupOptions.latest()."
+            )
+
+
+def check_published(connection: Connection, name: str, tables: list[TableNote], known: dict[str, int]) -> None:
+    """Fail if tables that are being read have not been in a publication all the time.
+
+    Args:
+        known: the numbers of its members, as they were.
+    """
+    found = find_publication(connection, name)
+    for table in tables:
+        number = None if found is None else found.members.get(table.table)
+        if number is None or number != known.get(table.table, number):
+            raise PostgresLost(
+                f"Somebody has taken table {table.table} out of publication {name!r}, or dropped it: what changed in "
+                "between is lost; start the job without its state, so that it reads the tables anew."
+            )
+    if found is not None:
+        _check_publication(found, name, tables, False)

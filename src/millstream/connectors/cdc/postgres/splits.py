@@ -1,0 +1,161 @@
+"""What is dealt out of PostgreSQL's log and tables, and how subtasks make changes of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from millstream.common.tags import tagged
+from millstream.connectors.cdc import changes as ops
+from millstream.connectors.cdc.changes import Change
+from millstream.connectors.cdc.postgres import pgoutput
+from millstream.connectors.cdc.postgres.pgoutput import UNCHANGED, Begin, Relation
+from millstream.connectors.cdc.postgres.values import TypeNote, converter, copied_row
+
+__all__ = ["ChunkShare", "Described", "LogShare", "changes_of", "rows_of"]
+
+
+@tagged("postgres-schema")
+@dataclass(frozen=True)
+class Described:
+    """A table with all that is needed to read its rows.
+
+    Attributes:
+        types: what the catalog says of types that only this database has, by oid.
+        keys: the places of the primary key's columns.
+    """
+
+    relation: Relation
+    types: tuple[tuple[int, TypeNote], ...]
+    keys: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.relation.columns)
+
+    def converters(self) -> list[Callable[[bytes], Any]]:
+        notes = dict(self.types)
+        return [converter(column.type, notes) for column in self.relation.columns]
+
+
+@tagged("postgres-log-range")
+@dataclass(frozen=True)
+class LogShare:
+    """A stretch of the log: transactions, or parts of them, with the messages of their changes."""
+
+    tables: dict[int, Described] = field(default_factory=dict)
+    transactions: list[tuple[Begin, list[bytes]]] = field(default_factory=list)
+    of_table = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.transactions
+
+    def changes(self) -> Iterator[Change]:
+        return changes_of(self)
+
+
+@tagged("postgres-chunk-range")
+@dataclass(frozen=True)
+class ChunkShare:
+    """A chunk of a table, as COPY writes it.
+
+    Attributes:
+        lsn: where the log was when it was read.
+        ms: when that was.
+    """
+
+    table: Described
+    data: bytes
+    lsn: int
+    ms: int
+    of_table = True
+    is_empty = False
+
+    def changes(self) -> Iterator[Change]:
+        return rows_of(self)
+
+
+def rows_of(share: ChunkShare) -> Iterator[Change]:
+    """Yield the rows of a chunk."""
+    table = share.table
+    name, columns, keys = table.relation.table, table.names, table.keys
+    converters = table.converters()
+    source, schema = {"lsn": share.lsn, "txId": None}, table.relation.schema
+    ms = share.ms
+    for line in share.data.split(b"\n")[:-1]:
+        fields = copied_row(line)
+        row = [None if f is None else c(f) for c, f in zip(converters, fields, strict=True)]
+        yield Change(ops.READ, name, columns, keys, None, row, False, ms, source, schema)
+
+
+@lru_cache(maxsize=256)
+def _reader(table: Described) -> tuple[Callable[[bytes, int], tuple[list[Any], int]], str, tuple[str, ...]]:
+    return pgoutput.row_reader(table.converters()), table.relation.table, table.names
+
+
+def changes_of(share: LogShare) -> Iterator[Change]:
+    """Yield the changes of a stretch of the log, in order."""
+    tables = share.tables
+    readers = {oid: (*_reader(table), table.keys, table.relation.schema) for oid, table in tables.items()}
+    insert, truncate = pgoutput.INSERT, pgoutput.TRUNCATE
+    from_bytes = int.from_bytes
+    for begin, messages in share.transactions:
+        source = {"lsn": begin.lsn, "txId": begin.xid}
+        ms = begin.ms
+        for message in messages:
+            kind = message[0]
+            if kind == truncate:
+                for oid in pgoutput.truncated(message):
+                    if oid in tables:
+                        name, names, keys, schema = readers[oid][1:]
+                        yield Change(ops.TRUNCATE, name, names, keys, None, None, False, ms, source, schema)
+                continue
+            read, name, names, keys, schema = readers[from_bytes(message[1:5], "big")]
+            if kind == insert:
+                after, _ = read(message, 6)
+                if UNCHANGED in after:
+                    # Half of an UPDATE.
+                    _fill(after, None, False, keys)
+                yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source, schema)
+            else:
+                yield from _update_or_delete(message, read, name, names, keys, ms, source, schema)
+
+
+def _update_or_delete(
+    message: bytes,
+    read: Callable[[bytes, int], tuple[list[Any], int]],
+    name: str,
+    names: tuple[str, ...],
+    keys: tuple[int, ...],
+    ms: int,
+    source: dict[str, Any],
+    schema: str,
+) -> Iterator[Change]:
+    before: list[Any] | None = None
+    whole, at = False, 5
+    if message[5] != ord("N"):
+        whole = message[5] == ord("O")
+        before, at = read(message, 6)
+    if message[0] == pgoutput.DELETE:
+        yield Change(ops.DELETE, name, names, keys, before, None, whole, ms, source, schema)
+        return
+    after, _ = read(message, at + 1)
+    moved = before is not None and any(after[k] is not UNCHANGED and before[k] != after[k] for k in keys)
+    _fill(after, before, whole, keys)
+    if moved:
+        # Another key is another row.
+        yield Change(ops.DELETE, name, names, keys, before, None, whole, ms, source, schema)
+        yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source, schema)
+    else:
+        yield Change(ops.UPDATE, name, names, keys, before if whole else None, after, whole, ms, source, schema)
+
+
+def _fill(after: list[Any], before: list[Any] | None, whole: bool, keys: tuple[int, ...]) -> None:
+    """Put in large values that did not change, where the log has them from before."""
+    for i, value in enumerate(after):
+        if value is UNCHANGED:
+            known = before is not None and (whole or i in keys)
+            after[i] = before[i] if known and before is not None else ops.UNAVAILABLE

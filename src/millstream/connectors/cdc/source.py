@@ -1,0 +1,100 @@
+"""What the sources of changes are to the engine, whichever database they read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import Any, Protocol
+
+from millstream.connectors.base import Share, Source, SourceReader
+from millstream.connectors.cdc import startup
+from millstream.connectors.cdc.changes import (
+    BatchDeserializationSchema,
+    Change,
+    DebeziumDeserializationSchema,
+)
+from millstream.connectors.cdc.settings import CaptureSettings
+
+__all__ = ["CaptureShare", "CaptureSource"]
+
+_BATCH = 2048
+_LOG, _TABLES = "log", "tables"
+
+
+class CaptureShare(Protocol):
+    """A stretch of the log or a chunk of a table, as it is dealt out."""
+
+    @property
+    def of_table(self) -> bool:
+        """Whether it is a chunk of a table."""
+        ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in it."""
+        ...
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what is in it, in order."""
+        ...
+
+
+class _Reader(SourceReader):
+    def __init__(self, schema: DebeziumDeserializationSchema) -> None:
+        self._deserialize = schema.deserialize
+
+    def read(self, share: Share) -> Iterator[Collection[Any]]:
+        deserialize, changes = self._deserialize, share.changes()
+        # Rows of tables have no time of their own: they must not make what the log brings late.
+        of_table = share.of_table
+        while batch := list(islice(changes, _BATCH)):
+            yield [(record, 0 if of_table else change.ms) for change in batch for record in deserialize(change)]
+
+    def split_of(self, share: Share) -> str:
+        return _TABLES if share.of_table else _LOG
+
+    def ends_split(self, share: Share) -> bool:
+        return bool(share.of_table)
+
+
+class _BatchReader(_Reader):
+    """Makes a record of so many changes at once."""
+
+    def __init__(self, schema: BatchDeserializationSchema) -> None:
+        self._deserialize_all = schema.deserialize_all
+
+    def read(self, share: Share) -> Iterator[Collection[Any]]:
+        changes = share.changes()
+        while batch := list(islice(changes, _BATCH)):
+            yield [self._deserialize_all(batch)]
+
+
+class CaptureSource(Source[Any]):
+    """Reads tables and then their changes."""
+
+    timestamped = True
+
+    def __init__(self, settings: CaptureSettings) -> None:
+        self._settings = settings
+        self.timestamped = not isinstance(settings.schema, BatchDeserializationSchema)
+        self.name = f"{type(self).__name__}-{', '.join(settings.tables)}"
+
+    @property
+    def is_bounded(self) -> bool:
+        return self._settings.startup.mode == startup.SNAPSHOT
+
+    def check(self) -> None:
+        with self._settings.database.connect() as connection:
+            self._prepare(connection)
+
+    @abstractmethod
+    def _prepare(self, connection: Any) -> None:
+        """Fail where tables cannot be read."""
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        schema = self._settings.schema
+        return _BatchReader(schema) if isinstance(schema, BatchDeserializationSchema) else _Reader(schema)
+
+    def subtask_of(self, split: Any, parallelism: int) -> int:
+        return 0
