@@ -23,7 +23,7 @@ from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned, Traits
 from millstream.sql.row_kinds import ALL_CHANGES, Changes
 from millstream.sql.schema import Field, Fields
-from millstream.sql.translate import Translator
+from millstream.sql.translate import Translator, translation_of
 from millstream.sql.types import DataType
 from millstream.state.keyed import KeyedState
 from millstream.testing import CollectSink, LocalJob, TestingSource
@@ -132,8 +132,7 @@ class TestTranslator(Translator):
         operator = ScanOperator(TestingSource(batches))
         added = self._program.add("batches", operator, parallelism=1)
         added.uid = planned.uid
-        self._known[id(planned)] = [StreamEnd(added)]
-        self._planned.append(planned)
+        self.register(planned, [StreamEnd(added)])
 
 
 def given(columns: Fields, changes: frozenset[Changes] = ALL_CHANGES, uid: str = "input") -> Planned:
@@ -150,7 +149,7 @@ Inputs = Sequence[tuple[Planned, Sequence[Any]]]
 
 def add(env: StreamExecutionEnvironment, query: Planned, inputs: Inputs, session: Session | None = None) -> CollectSink:
     """Add a planned query over batches to a program; return the sink that gets what comes of it."""
-    translator = TestTranslator(env._program, session or Session())
+    translator = TestTranslator(env._program, session or Session(), translation_of)
     for node, batches in inputs:
         translator.put(node, batches)
     end = translator.translate(planned(nodes.Collected(query.node.fields, query.node), query, uid=f"{query.uid}-all"))

@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 
-from millstream.sql.translate.translator import MAKERS
+from millstream.sql.plan.nodes import Node
+from millstream.sql.translate.registry import TRANSLATIONS, translation_of
 
 _QUERY = """
 import sys
@@ -19,7 +19,16 @@ with t_env.execute_sql("SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t(x, y)").c
 print(*sorted(sys.modules), sep="\\n")
 """
 _OPERATORS = "millstream.sql.operators."
-_USED = {"base", "calc", "query_context", "sink", "source", "datastream_io", "watermark"}
+_USED = {
+    "base",
+    "io",
+    "io.calc",
+    "io.datastream_io",
+    "io.table_sink",
+    "io.table_source",
+    "io.watermark_assigner",
+    "query_context",
+}
 
 
 def test_a_query_of_values_loads_only_its_own_operators() -> None:
@@ -35,6 +44,8 @@ def test_a_query_of_values_loads_only_its_own_operators() -> None:
     assert not [m for m in loaded if m.startswith(others)]
 
 
-@pytest.mark.parametrize("module, name", sorted(set(MAKERS.values())))
-def test_every_kind_of_node_has_its_maker(module: str, name: str) -> None:
-    assert callable(getattr(import_module(f"millstream.sql.translate.{module}"), name))
+@pytest.mark.parametrize("kind", TRANSLATIONS, ids=lambda kind: kind.__name__)
+def test_translation_loads_for_node_kind(kind: type[Node]) -> None:
+    translation = translation_of(kind)
+
+    assert translation is not None and translation.__module__.startswith("millstream.sql.translate.")

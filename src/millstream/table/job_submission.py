@@ -19,7 +19,7 @@ from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
 from millstream.sql.plan.planner import plan
 from millstream.sql.plan.state_report import endless_state
 from millstream.sql.row_kinds import INSERTS
-from millstream.sql.translate import Translator
+from millstream.sql.translate import Translator, translation_of
 from millstream.table.table_config import TableConfig
 from millstream.table.table_result import JobResult, QueryResult, TableResult
 
@@ -68,7 +68,7 @@ class Runner:
             database=self._catalogs.current_database,
         )
         before = len(self._bridge.program.transformations)
-        translator = Translator(self._bridge.program, session)
+        translator = Translator(self._bridge.program, session, translation_of)
         for told in () if self.is_batch else endless_state(plans):
             log.warning("SQL: %s", told)
         found = [translator.translate(p) for p in plans]

@@ -1,4 +1,4 @@
-"""What slots load that run SQL: the daemon that they are forked from loads it once, so that each of them need not."""
+"""Imports the modules that slots of SQL jobs need: the daemon that forks them imports this once for all."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from importlib import import_module
 
 import millstream.connectors.files.table_reader  # noqa: F401
 from millstream.sql.functions.table import functions
-from millstream.sql.translate.translator import MAKERS
+from millstream.sql.translate.registry import TRANSLATIONS
 
-for _name in ("pyarrow.compute", "pyarrow.parquet"):
+for _name in ("pyarrow.compute", "pyarrow.parquet", "millstream.sql.operators.rank.match_recognize"):
     import_module(_name)
-# Arrow looks for it when it is given numbers, and loads it if it is there.
+# Arrow imports pandas, if it is installed, when it converts numbers.
 with contextlib.suppress(ImportError):
     import_module("pandas")
 
-# The functions of the language, and the operators.
 functions()
-for _module in sorted({module for module, _ in MAKERS.values()}):
-    import_module(f"millstream.sql.translate.{_module}")
+for _load in TRANSLATIONS.values():
+    _load()

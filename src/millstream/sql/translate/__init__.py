@@ -1,9 +1,10 @@
-"""From what is planned to operators: adds to a program what runs a query.
+"""Translation of a plan into operators of a program.
 
-What one kind of node needs is in a module of its own, which is loaded when a plan has such a node: a query begins
-without the operators that it does not use.
+Each family of nodes has a module, imported when a plan first has one of its nodes: a query starts without the operators
+that it does not use.
 """
 
-from millstream.sql.translate.translator import Translator, kinds_of
+from millstream.sql.translate.registry import translation_of
+from millstream.sql.translate.translator import Translator, arrow_types
 
-__all__ = ["Translator", "kinds_of"]
+__all__ = ["Translator", "arrow_types", "translation_of"]

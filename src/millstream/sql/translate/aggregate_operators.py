@@ -22,7 +22,7 @@ from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.plan.partial_aggregates import can_be_split
 from millstream.sql.row_kinds import Changes
-from millstream.sql.translate.translator import Translator, kinds_of, spread_like
+from millstream.sql.translate.translator import Translator, arrow_types, copy_parallelism
 
 MINI_BATCH = "table.exec.mini-batch.enabled"
 MINI_BATCH_SIZE = "table.exec.mini-batch.size"
@@ -42,32 +42,32 @@ def aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     operator = GroupAggregateOperator(
         node.keys,
         calls,
-        kinds_of(before),
+        arrow_types(before),
         retracts=retracts,
         pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
         mini_batch=to.session.flag(MINI_BATCH),
         final_only=to.session.batch,
         ttl=planned.traits.state_ttl,
     )
-    return to.one(planned, operator, to.by_key(before, node.keys), single=not node.keys)
+    return to.add_after(planned, operator, to.by_key(before, node.keys), single=not node.keys)
 
 
 def _in_batch(to: Translator, planned: Planned, calls: tuple[AggregateCall, ...]) -> list[StreamEnd]:
     """Add an aggregate of rows that all come: in two phases, where nobody can tell."""
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Aggregate)
-    kinds = kinds_of(before)
+    kinds = arrow_types(before)
     if not _can_be_split(calls, kinds):
         operator = BatchGroupAggregateOperator(node.keys, calls, kinds)
-        return to.one(planned, operator, to.by_key(before, node.keys), single=not node.keys)
+        return to.add_after(planned, operator, to.by_key(before, node.keys), single=not node.keys)
     ends = to.ends(before)
     local = to.add(planned, LocalGroupAggregateOperator(node.keys, calls, kinds, False), ends, suffix="-local")
-    spread_like(local, ends)
+    copy_parallelism(local, ends)
     local.name = f"Local{planned.name}"
     keys = tuple(range(len(node.keys)))
     partitioner: Partitioner = ColumnKeyPartitioner(keys) if keys else GlobalPartitioner()
     second = BatchGlobalGroupAggregateOperator(node.keys, calls, kinds)
-    return to.one(planned, second, [StreamEnd(local, partitioner)], single=not node.keys)
+    return to.add_after(planned, second, [StreamEnd(local, partitioner)], single=not node.keys)
 
 
 def _can_be_split(calls: tuple[AggregateCall, ...], kinds: list[pa.DataType]) -> bool:
@@ -82,19 +82,19 @@ def table_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     operator = TableAggregateOperator(
         node.keys,
         call,
-        kinds_of(before),
+        arrow_types(before),
         final_only=to.session.batch,
         ttl=planned.traits.state_ttl,
     )
-    return to.one(planned, operator, to.by_key(before, node.keys), single=not node.keys)
+    return to.add_after(planned, operator, to.by_key(before, node.keys), single=not node.keys)
 
 
 def local_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.LocalAggregate)
     most = to.session.whole(MINI_BATCH_SIZE, MOST_ROWS)
-    operator = LocalGroupAggregateOperator(node.keys, node.calls, kinds_of(before), node.retracts, most)
-    return to.behind(planned, operator)
+    operator = LocalGroupAggregateOperator(node.keys, node.calls, arrow_types(before), node.retracts, most)
+    return to.add_forward(planned, operator)
 
 
 def global_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -103,10 +103,10 @@ def global_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     operator = GlobalGroupAggregateOperator(
         node.local.keys,
         node.calls,
-        kinds_of(local.inputs[0]),
+        arrow_types(local.inputs[0]),
         retracts=node.retracts,
         pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
         mini_batch=True,
         ttl=planned.traits.state_ttl,
     )
-    return to.one(planned, operator, to.by_key(local, node.keys), single=not node.keys)
+    return to.add_after(planned, operator, to.by_key(local, node.keys), single=not node.keys)

@@ -13,13 +13,13 @@ from millstream.sql.operators.join.set_operation import BatchSetOperationOperato
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.translate.translator import Translator, kinds_of
+from millstream.sql.translate.translator import Translator, arrow_types
 
 
 def expand(to: Translator, planned: Planned) -> list[StreamEnd]:
     node = planned.node
     assert isinstance(node, nodes.Expand)
-    return to.behind(planned, ExpandOperator(node.sets, kinds_of(planned), to.session))
+    return to.add_forward(planned, ExpandOperator(node.sets, arrow_types(planned), to.session))
 
 
 def correlate(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -34,7 +34,7 @@ def correlate(to: Translator, planned: Planned) -> list[StreamEnd]:
         condition=node.condition,
         ordinality=node.ordinality,
     )
-    return to.behind(planned, operator)
+    return to.add_forward(planned, operator)
 
 
 def set_operation(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -46,16 +46,16 @@ def set_operation(to: Translator, planned: Planned) -> list[StreamEnd]:
         return _forgetting(to, planned, ends)
     operator: Operator
     if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
-        operator = BatchSetOperationOperator(node.operator, node.all, kinds_of(planned))
+        operator = BatchSetOperationOperator(node.operator, node.all, arrow_types(planned))
     else:
         batch = to.session.batch
-        operator = SetOperationOperator(node.operator, node.all, kinds_of(planned), batch, 0 if batch else ttl)
-    return to.one(planned, operator, ends)
+        operator = SetOperationOperator(node.operator, node.all, arrow_types(planned), batch, 0 if batch else ttl)
+    return to.add_after(planned, operator, ends)
 
 
 def _forgetting(to: Translator, planned: Planned, ends: list[StreamEnd]) -> list[StreamEnd]:
     """Add a set operation whose rows live for a time: as in Flink a join, whose sides forget, then distinct rows."""
-    node, ttl, kinds = planned.node, planned.traits.state_ttl, kinds_of(planned)
+    node, ttl, kinds = planned.node, planned.traits.state_ttl, arrow_types(planned)
     assert isinstance(node, nodes.SetOperation)
     keys = tuple(range(len(kinds)))
     kind = nodes.JoinKind.SEMI if node.operator.upper() == "INTERSECT" else nodes.JoinKind.ANTI
@@ -64,4 +64,4 @@ def _forgetting(to: Translator, planned: Planned, ends: list[StreamEnd]) -> list
     joined = to.add(planned, join, ends, suffix="-join")
     pairs = Changes.UPDATE_BEFORE in planned.traits.changes
     distinct = GroupAggregateOperator(keys, (), kinds, retracts=True, pairs=pairs, ttl=ttl)
-    return to.one(planned, distinct, [StreamEnd(joined, ColumnKeyPartitioner(keys))])
+    return to.add_after(planned, distinct, [StreamEnd(joined, ColumnKeyPartitioner(keys))])

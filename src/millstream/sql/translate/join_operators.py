@@ -7,12 +7,14 @@ from millstream.sql.errors import TableException
 from millstream.sql.operators.batch.batch_join import BatchJoinOperator
 from millstream.sql.operators.batch.merge_join import SortMergeJoinOperator
 from millstream.sql.operators.join.interval_join import IntervalJoinOperator
+from millstream.sql.operators.join.lookup_join import LookupJoinOperator, Retrying
+from millstream.sql.operators.join.materialized_lookup_join import MaterializedLookupJoinOperator
 from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.join.temporal_join import TemporalJoinOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.translate.translator import Translator, kinds_of
+from millstream.sql.translate.translator import Translator, arrow_types
 
 STATE_TTL = "table.exec.state.ttl"
 
@@ -25,14 +27,14 @@ def join(to: Translator, planned: Planned) -> list[StreamEnd]:
     setting = None if node.state_ttl is None else to.session.milliseconds(STATE_TTL, 0)
     ttls = [setting if ttl is None else ttl for ttl in node.side_ttls]
     left, right = (
-        JoinSide(tuple(kinds_of(p)), k, unique=_is_upsert(p, k), ttl=ttl)
+        JoinSide(tuple(arrow_types(p)), k, unique=_is_upsert(p, k), ttl=ttl)
         for p, k, ttl in zip(planned.inputs, keys, ttls, strict=True)
     )
     ends = [e for i, p in enumerate(planned.inputs) for e in to.by_key(p, keys[i], i)]
     if to.session.batch and all(p.traits.changes <= INSERTS for p in planned.inputs):
         join_in_batch = SortMergeJoinOperator if node.join_strategy is nodes.JoinStrategy.MERGE else BatchJoinOperator
         in_batch = join_in_batch(node.kind, left, right, node.null_safe, node.condition, to.session)
-        return to.one(planned, in_batch, ends, single=not node.left_keys)
+        return to.add_after(planned, in_batch, ends, single=not node.left_keys)
     inner = node.kind is nodes.JoinKind.INNER
     operator = JoinOperator(
         node.kind,
@@ -44,7 +46,7 @@ def join(to: Translator, planned: Planned) -> list[StreamEnd]:
         waits=to.session.batch and not inner,
         ttl=planned.traits.state_ttl,
     )
-    return to.one(planned, operator, ends, single=not node.left_keys)
+    return to.add_after(planned, operator, ends, single=not node.left_keys)
 
 
 def interval_join(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -55,7 +57,7 @@ def interval_join(to: Translator, planned: Planned) -> list[StreamEnd]:
     operator = IntervalJoinOperator(
         node.kind, left, right, times, node.lower, node.upper, node.null_safe, node.condition, to.session
     )
-    return to.joined(planned, operator)
+    return to.add_join(planned, operator)
 
 
 def temporal_join(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -81,13 +83,13 @@ def temporal_join(to: Translator, planned: Planned) -> list[StreamEnd]:
         to.session,
         planned.traits.state_ttl,
     )
-    return to.joined(planned, operator)
+    return to.add_join(planned, operator)
 
 
 def _sides(to: Translator, planned: Planned) -> tuple[JoinSide, JoinSide]:
     node, (left, right) = planned.node, planned.inputs
     assert isinstance(node, nodes.Join)
-    return JoinSide(tuple(kinds_of(left)), node.left_keys), JoinSide(tuple(kinds_of(right)), node.right_keys)
+    return JoinSide(tuple(arrow_types(left)), node.left_keys), JoinSide(tuple(arrow_types(right)), node.right_keys)
 
 
 def _is_upsert(planned: Planned, keys: tuple[int, ...]) -> bool:
@@ -96,3 +98,31 @@ def _is_upsert(planned: Planned, keys: tuple[int, ...]) -> bool:
     if Changes.UPDATE_AFTER not in changes or Changes.UPDATE_BEFORE in changes:
         return False
     return frozenset(keys) in planned.traits.upsert_keys
+
+
+def lookup_join(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.LookupJoin)
+    scan = node.scan
+    lookup = scan.source.lookup([scan.columns[k] for k in node.lookup_keys], scan.columns, node.at_once)
+    assert lookup is not None
+    if node.retry is not None:
+        lookup = Retrying(lookup, node.retry.attempts, node.retry.seconds)
+    types = before.node.fields.types
+    keys = [(k, types[k]) for k in node.left_keys]
+    keeps_all = node.kind is nodes.JoinKind.LEFT
+    found = node.expressions, node.filter, node.condition
+    if not isinstance(node, nodes.MaterializedLookupJoin):
+        return to.add_forward(planned, LookupJoinOperator(lookup, keys, *found, keeps_all, to.session))
+    operator = MaterializedLookupJoinOperator(
+        lookup,
+        keys,
+        *found,
+        keeps_all,
+        to.session,
+        kinds=arrow_types(before),
+        state_key=node.state_key,
+        replaces=node.replaces,
+        ttl=planned.traits.state_ttl,
+    )
+    return to.add_after(planned, operator, to.by_key(before, node.state_key))

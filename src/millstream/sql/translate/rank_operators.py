@@ -7,6 +7,7 @@ from millstream.operators.base import Operator
 from millstream.sql.operators.batch.batch_sort import BatchSortOperator
 from millstream.sql.operators.batch.batch_top_n import BatchTopNOperator
 from millstream.sql.operators.io.changelog_normalize import FilteredLastRowOperator
+from millstream.sql.operators.io.changelog_rows import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.operators.rank.append_only_top_n import MOST_PLACES, InsertTopNOperator
 from millstream.sql.operators.rank.deduplicate import (
     EarliestRowOperator,
@@ -21,13 +22,13 @@ from millstream.sql.plan.changelog import RETRACT, UPDATE_FAST
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.schema import TimeAttribute
-from millstream.sql.translate.translator import Translator, kinds_of
+from millstream.sql.translate.translator import Translator, arrow_types
 
 
 def sort(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Sort)
-    kinds, last = kinds_of(before), None if node.limit is None else node.offset + node.limit
+    kinds, last = arrow_types(before), None if node.limit is None else node.offset + node.limit
     retracts = bool(before.traits.changes - INSERTS)
     operator: Operator
     if node.order and to.session.batch and not retracts:
@@ -43,7 +44,7 @@ def sort(to: Translator, planned: Planned) -> list[StreamEnd]:
         operator = SortOperator(node.order, kinds, rowtime=node.order[0][0])
     else:
         operator = _top_n(to, planned, (), node.order, node.offset + 1, last, False)
-    return to.one(planned, operator, to.by_key(before, ()), single=True)
+    return to.add_after(planned, operator, to.by_key(before, ()), single=True)
 
 
 def rank(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -51,11 +52,11 @@ def rank(to: Translator, planned: Planned) -> list[StreamEnd]:
     assert isinstance(node, nodes.Rank)
     operator: Operator
     if to.session.batch and not before.traits.changes - INSERTS:
-        kinds = kinds_of(before)
+        kinds = arrow_types(before)
         operator = BatchTopNOperator(node.partition, node.order, kinds, node.first, node.last, node.shows_rank)
     else:
         operator = _top_n(to, planned, node.partition, node.order, node.first, node.last, node.shows_rank)
-    return to.one(planned, operator, to.by_key(before, node.partition), single=not node.partition)
+    return to.add_after(planned, operator, to.by_key(before, node.partition), single=not node.partition)
 
 
 def _top_n(
@@ -75,7 +76,9 @@ def _top_n(
         unique = min((sorted(key) for key in before.traits.upsert_keys if set(partition) <= key), key=len, default=None)
     if first == last == 1 and not shows_rank and node.strategy != RETRACT:
         batch = to.session.batch
-        return TopOneOperator(partition, order, kinds_of(before), unique=unique, pairs=pairs, final_only=batch, ttl=ttl)
+        return TopOneOperator(
+            partition, order, arrow_types(before), unique=unique, pairs=pairs, final_only=batch, ttl=ttl
+        )
     if (
         partition
         and last is not None
@@ -83,11 +86,11 @@ def _top_n(
         and not changes - INSERTS
         and not (ttl or to.session.batch)
     ):
-        return InsertTopNOperator(partition, order, kinds_of(before), first, last, shows_rank, pairs=pairs)
+        return InsertTopNOperator(partition, order, arrow_types(before), first, last, shows_rank, pairs=pairs)
     return TopNOperator(
         partition,
         order,
-        kinds_of(before),
+        arrow_types(before),
         first,
         last,
         shows_rank,
@@ -102,7 +105,7 @@ def _top_n(
 def deduplicate(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Deduplicate)
-    kinds, batch = kinds_of(before), to.session.batch
+    kinds, batch = arrow_types(before), to.session.batch
     operator: Operator
     if node.keeps_last:
         operator = LastRowOperator(
@@ -118,7 +121,7 @@ def deduplicate(to: Translator, planned: Planned) -> list[StreamEnd]:
         operator = EarliestRowOperator(node.keys, kinds, node.time, planned.traits.state_ttl)
     else:
         operator = FirstRowOperator(node.keys, kinds, planned.traits.state_ttl)
-    return to.one(planned, operator, to.by_key(before, node.keys), single=not node.keys)
+    return to.add_after(planned, operator, to.by_key(before, node.keys), single=not node.keys)
 
 
 def normalize(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -130,7 +133,7 @@ def normalize(to: Translator, planned: Planned) -> list[StreamEnd]:
         # What stands between passes on what the source says.
         (source,) = source.inputs
     pairs, both = (Changes.UPDATE_BEFORE in p.traits.changes for p in (planned, source))
-    keys, kinds = node.keys, kinds_of(before)
+    keys, kinds = node.keys, arrow_types(before)
     operator: Operator
     if node.condition is None:
         operator = LastRowOperator(keys, kinds, pairs=pairs, says_equal=ttl > 0, ttl=ttl, drops_old_halves=both)
@@ -138,4 +141,26 @@ def normalize(to: Translator, planned: Planned) -> list[StreamEnd]:
         operator = FilteredLastRowOperator(
             keys, kinds, node.condition, to.session, pairs=pairs, says_equal=ttl > 0, ttl=ttl, drops_old_halves=both
         )
-    return to.one(planned, operator, to.by_key(before, keys))
+    return to.add_after(planned, operator, to.by_key(before, keys))
+
+
+def to_changelog(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.ToChangelog)
+    return to.add_forward(planned, ToChangelogOperator(node.codes))
+
+
+def from_changelog(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.FromChangelog)
+    return to.add_forward(planned, FromChangelogOperator(node.op, node.codes))
+
+
+def match(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.Match)
+    # Deferred: cep costs as much start-up time as all other operators of this module.
+    from millstream.sql.operators.rank.match_recognize import MatchOperator
+
+    operator = MatchOperator(node, arrow_types(before), arrow_types(planned), to.session)
+    return to.add_after(planned, operator, to.by_key(before, node.partition), single=not node.partition)

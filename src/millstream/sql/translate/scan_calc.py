@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from millstream.graph.transformations import StreamEnd
-from millstream.operators.runtime.partitioners import GlobalPartitioner
+from millstream.operators.runtime.partitioners import ForwardElse, GlobalPartitioner, OrderedPartitioner
 from millstream.sql.connectors import TableSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.operators.io.calc import CalcOperator
+from millstream.sql.operators.io.datastream_io import StreamScanOperator, ToRowsOperator
 from millstream.sql.operators.io.table_source import ScanOperator, ValuesSource, values_batch
 from millstream.sql.operators.io.watermark_assigner import OnEventWatermarkOperator, RowWatermarkOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.translate.translator import Translator
+from millstream.sql.translate.translator import Translator, copy_parallelism
 
 WATERMARK_INTERVAL = "pipeline.auto-watermark-interval"
 IDLE_TIMEOUT = "table.exec.source.idle-timeout"
@@ -29,7 +30,7 @@ def values(to: Translator, planned: Planned) -> list[StreamEnd]:
     node = planned.node
     assert isinstance(node, nodes.Values)
     operator = ScanOperator(ValuesSource(values_batch(node.rows, node.fields.types)))
-    return to.one(planned, operator, [], single=True)
+    return to.add_after(planned, operator, [], single=True)
 
 
 def calc(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -43,7 +44,7 @@ def calc(to: Translator, planned: Planned) -> list[StreamEnd]:
         assert isinstance(node, (nodes.Calc, nodes.Project))
         expressions = node.expressions
         condition = node.condition if isinstance(node, nodes.Calc) else None
-    return to.behind(planned, CalcOperator(expressions, condition, to.session))
+    return to.add_forward(planned, CalcOperator(expressions, condition, to.session))
 
 
 def union(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -58,7 +59,7 @@ def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
         from millstream.sql.operators.io.split_watermark import SplitWatermarkOperator
 
         idle = to.session.milliseconds(IDLE_TIMEOUT, 0)
-        return to.behind(planned, SplitWatermarkOperator(node.column, node.strategy, to.session, idle))
+        return to.add_forward(planned, SplitWatermarkOperator(node.column, node.strategy, to.session, idle))
     on_event = source is not None and source.watermarks_on_event
     operator = (OnEventWatermarkOperator if on_event else RowWatermarkOperator)(
         node.column,
@@ -67,7 +68,7 @@ def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
         to.session.milliseconds(WATERMARK_INTERVAL, 200),
         to.session.milliseconds(IDLE_TIMEOUT, 0),
     )
-    return to.behind(planned, operator)
+    return to.add_forward(planned, operator)
 
 
 def _source_of(planned: Planned) -> TableSource | None:
@@ -81,4 +82,23 @@ def collected(to: Translator, planned: Planned) -> list[StreamEnd]:
     (before,) = planned.inputs
     expressions = tuple(Column(f.type, i) for i, f in enumerate(before.node.fields.fields))
     ends = [StreamEnd(e.source, GlobalPartitioner(), e.tag) for e in to.ends(before)]
-    return to.one(planned, CalcOperator(expressions, None, to.session), ends, single=True)
+    return to.add_after(planned, CalcOperator(expressions, None, to.session), ends, single=True)
+
+
+def stream_scan(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.StreamScan)
+    operator = StreamScanOperator(node.stream, node.fields, node.event_time, node.changelog, to.session.time_zone)
+    ends = list(node.stream.ends)
+    if node.changelog:
+        way = ForwardElse(OrderedPartitioner())
+        ends = [e if e.partitioner else StreamEnd(e.source, way, e.tag) for e in ends]
+    added = to.add(planned, operator, ends)
+    copy_parallelism(added, ends)
+    return [StreamEnd(added)]
+
+
+def to_stream(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.ToStream)
+    return to.add_forward(planned, ToRowsOperator(before.node.fields, node.event_time))

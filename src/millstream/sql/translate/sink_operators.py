@@ -16,7 +16,7 @@ from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.plan.sinks import DETECTING
 from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.translate.translator import Translator, in_order, kinds_of, spread_like
+from millstream.sql.translate.translator import Translator, arrow_types, copy_parallelism, preserve_order
 
 STATE_TTL = "table.exec.state.ttl"
 KEYED_SHUFFLE = "table.exec.sink.keyed-shuffle"
@@ -29,15 +29,15 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
     ends = _checked(to, planned, node, to.ends(before))
     if node.materialize is not None:
         ttl = to.session.milliseconds(STATE_TTL, 0)
-        operator = _materializing(node, kinds_of(before), ttl)
+        operator = _materializing(node, arrow_types(before), ttl)
         by_key = _by_columns(ends, node.materialize)
         added = to.add(planned, operator, by_key, suffix="-materialize", parallelism=parallelism)
         added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
         ends = [StreamEnd(added)]
     elif Changes.UPDATE_BEFORE in before.traits.changes - node.sink.changes:
         added = to.add(planned, ByKeyOperator(Changes.DELETE in node.sink.changes), ends, suffix="-by-key")
-        spread_like(added, ends)
-        ends = in_order([StreamEnd(added)], before)
+        copy_parallelism(added, ends)
+        ends = preserve_order([StreamEnd(added)], before)
     columns = [c.metadata_key or c.name for c in node.table.persisted]
     sink = (node.sink.overwriting() if node.overwrite else node.sink).sink(columns)
     if node.sink.distribution():
@@ -46,7 +46,7 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
         ends = _keyed(to, node, ends, before.traits.changes == INSERTS)
     added = to.add(planned, TableSinkOperator(sink), ends, parallelism=parallelism)
     if parallelism is None:
-        spread_like(added, ends)
+        copy_parallelism(added, ends)
     return [StreamEnd(added)]
 
 
@@ -64,9 +64,9 @@ def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[Stre
         return ends
     operator = ConstraintOperator(constraints)
     added = to.add(planned, operator, ends, suffix="-constraints")
-    spread_like(added, ends)
+    copy_parallelism(added, ends)
     added.name = str(operator)
-    return in_order([StreamEnd(added)], planned.inputs[0])
+    return preserve_order([StreamEnd(added)], planned.inputs[0])
 
 
 def _keyed(to: Translator, node: nodes.Sink, ends: list[StreamEnd], inserts: bool) -> list[StreamEnd]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from millstream.graph.transformations import StreamEnd
@@ -9,6 +11,10 @@ from millstream.operators.base import Operator
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.operators.aggregate.local_aggregate import LocalWindowAggregateOperator
 from millstream.sql.operators.aggregate.user_accumulators import in_session
+from millstream.sql.operators.over.over_batch import BatchOverOperator
+from millstream.sql.operators.over.over_non_time import ColumnOverOperator, streamed
+from millstream.sql.operators.over.over_time import OverOperator
+from millstream.sql.operators.window.buffered_window import KeptInput
 from millstream.sql.operators.window.count_session_windows import (
     CountWindowOperator,
     SessionTableOperator,
@@ -22,12 +28,16 @@ from millstream.sql.operators.window.window_aggregate import (
     WindowAggregateOperator,
     WindowTimes,
 )
+from millstream.sql.operators.window.window_join import WindowJoinOperator
+from millstream.sql.operators.window.window_rank import WindowRankOperator
 from millstream.sql.operators.window.window_table import WindowTableOperator
 from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan import nodes
+from millstream.sql.plan.changelog import is_over_time
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.translate.translator import Translator, kinds_of
+from millstream.sql.schema import TimeAttribute
+from millstream.sql.translate.translator import Translator, arrow_types
 
 _RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})
 
@@ -36,7 +46,7 @@ def window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.WindowAggregate)
     spec, batch = node.window, to.session.batch
-    kinds, calls = kinds_of(before), in_session(node.calls, to.session)
+    kinds, calls = arrow_types(before), in_session(node.calls, to.session)
     properties = _properties(node)
     times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone, node.has_window)
     partition = node.keys
@@ -75,7 +85,7 @@ def window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
             retracts=bool(before.traits.changes & _RETRACTIONS),
             batch=batch,
         )
-    return to.one(planned, operator, to.by_key(before, partition), single=not partition)
+    return to.add_after(planned, operator, to.by_key(before, partition), single=not partition)
 
 
 def local_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -84,9 +94,9 @@ def local_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     spec = node.window
     times = WindowTimes(spec.time, True, to.session.time_zone, node.has_window)
     operator = LocalWindowAggregateOperator(
-        Windowing.of(spec), times, node.keys, node.calls, kinds_of(before), node.retracts
+        Windowing.of(spec), times, node.keys, node.calls, arrow_types(before), node.retracts
     )
-    return to.behind(planned, operator)
+    return to.add_forward(planned, operator)
 
 
 def global_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -98,11 +108,11 @@ def global_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]
         WindowTimes(spec.time, True, to.session.time_zone, node.has_window),
         node.local.keys,
         node.calls,
-        kinds_of(local.inputs[0]),
+        arrow_types(local.inputs[0]),
         _properties(node),
         retracts=node.retracts,
     )
-    return to.one(planned, operator, to.by_key(local, node.keys), single=not node.keys)
+    return to.add_after(planned, operator, to.by_key(local, node.keys), single=not node.keys)
 
 
 def window_table(to: Translator, planned: Planned) -> list[StreamEnd]:
@@ -113,21 +123,78 @@ def window_table(to: Translator, planned: Planned) -> list[StreamEnd]:
         return _session_table(to, planned, spec)
     times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone)
     if spec.is_event_time:
-        times.are_points = kinds_of(before)[spec.time].tz is not None
-    return to.behind(planned, WindowTableOperator(Windowing.of(spec), times, kinds_of(planned)[-3:]))
+        times.are_points = arrow_types(before)[spec.time].tz is not None
+    return to.add_forward(planned, WindowTableOperator(Windowing.of(spec), times, arrow_types(planned)[-3:]))
 
 
 def _session_table(to: Translator, planned: Planned, spec: nodes.WindowSpec) -> list[StreamEnd]:
     (before,) = planned.inputs
     names = ("start", "end", "rowtime" if spec.is_event_time else "proctime")
-    properties = list(zip(names, kinds_of(planned)[-3:], strict=True))
+    properties = list(zip(names, arrow_types(planned)[-3:], strict=True))
     times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone)
-    kinds, batch = kinds_of(before), to.session.batch
+    kinds, batch = arrow_types(before), to.session.batch
     operator = SessionTableOperator(spec.size, times, spec.partition, (), (), kinds, properties, batch)
-    return to.one(planned, operator, to.by_key(before, spec.partition), single=not spec.partition)
+    return to.add_after(planned, operator, to.by_key(before, spec.partition), single=not spec.partition)
 
 
 def _properties(node: nodes.WindowAggregate) -> list[tuple[str, pa.DataType]]:
     """Return the properties of windows that are its last columns, with their types."""
     types = [arrow_type(f.type) for f in node.fields.fields[len(node.keys) + len(node.calls) :]]
     return list(zip(node.properties, types, strict=True))
+
+
+def window_rank(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.WindowRank)
+    operator = WindowRankOperator(
+        _given_windows(to, node.window, node.has_window),
+        node.has_window[1],
+        node.partition,
+        node.order,
+        arrow_types(before),
+        node.first,
+        node.last,
+        node.shows_rank,
+        last_wins=node.is_deduplicate and node.order[0][1],
+    )
+    return to.add_after(planned, operator, to.by_key(before, node.partition))
+
+
+def window_join(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (left, right) = planned.node, planned.inputs
+    assert isinstance(node, nodes.WindowJoin)
+    operator = WindowJoinOperator(
+        node.kind,
+        _given_windows(to, node.window, node.left_window),
+        KeptInput(arrow_types(left), node.left_keys, node.left_window[1]),
+        KeptInput(arrow_types(right), node.right_keys, node.right_window[1]),
+        node.null_safe,
+        node.condition,
+        to.session,
+    )
+    return to.add_join(planned, operator)
+
+
+def _given_windows(to: Translator, spec: nodes.WindowSpec, has_window: tuple[int, int]) -> WindowTimes:
+    """Return when windows end that rows have been given."""
+    times = WindowTimes(has_window[1], spec.is_event_time, to.session.time_zone, has_window)
+    times.are_points = spec.are_points or not spec.is_event_time
+    return times
+
+
+def over(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.Over)
+    over, kinds = replace(node.over, calls=in_session(node.over.calls, to.session)), arrow_types(before)
+    operator: Operator
+    if to.session.batch:
+        operator = BatchOverOperator(over, kinds)
+    elif is_over_time(node):
+        time = over.order[0][0]
+        rowtime = time if before.node.fields[time].time is TimeAttribute.ROWTIME else None
+        preceding = None if over.start is None else -over.start
+        calls = streamed(over).calls
+        operator = OverOperator(over.partition, rowtime, over.rows, preceding, calls, kinds, planned.traits.state_ttl)
+    else:
+        operator = ColumnOverOperator(streamed(over), kinds, planned.traits.state_ttl)
+    return to.add_after(planned, operator, to.by_key(before, over.partition), single=not over.partition)
