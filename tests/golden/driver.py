@@ -21,7 +21,6 @@ from millstream.common import Configuration
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import JobCancelledError
 from millstream.graph.job_graph import build_job_graph
-from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.local import LocalEpochs
 from millstream.jobmaster.machine.events import Event
@@ -29,7 +28,7 @@ from millstream.jobmaster.machine.flow import EpochSizer
 from millstream.jobmaster.machine.job_machine import JobMachine
 from millstream.jobmaster.machine.options import JobOptions
 from millstream.jobmaster.machine.requests import Request
-from millstream.jobmaster.mailbox import ThreadInbox
+from millstream.jobmaster.mailbox import JobClock, ThreadInbox
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 from millstream.operators.runtime.vertex import JobSettings
 from millstream.testing import CollectSink, ManualClock

@@ -10,7 +10,6 @@ from typing import Any
 from millstream.checkpoint.manifest import NAME
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine import events as e
@@ -18,11 +17,10 @@ from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine.coordinator import CheckpointStatus
 from millstream.jobmaster.machine.job_machine import JobMachine
 from millstream.jobmaster.machine.options import JobOptions
-from millstream.jobmaster.machine.regions import operators_in
+from millstream.jobmaster.machine.recovery_state import operators_in
 from millstream.jobmaster.machine.view import JobView
-from millstream.jobmaster.mailbox import Inbox
-from millstream.jobmaster.slot_monitor import SlotWatch
-from millstream.jobmaster.watchdog import EpochWatchdog
+from millstream.jobmaster.mailbox import Inbox, JobClock
+from millstream.jobmaster.monitors import EpochWatchdog, SlotWatch
 from millstream.operators.runtime.messages import JobPlan
 
 from .scene import Scene

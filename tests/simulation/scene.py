@@ -10,8 +10,8 @@ from random import Random
 
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.checkpointing_mode import CheckpointingMode, ExternalizedCheckpointRetention
+from millstream.jobmaster.machine.options import ScalingOptions
 from millstream.jobmaster.machine.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
-from millstream.jobmaster.machine.scaling_options import ScalingOptions
 
 from .external import External
 from .program import Input, make_input

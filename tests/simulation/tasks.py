@@ -10,8 +10,7 @@ from typing import Any
 
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import DamagedStateError, StateLostError
-from millstream.jobmaster.engine import EpochFailed
-from millstream.jobmaster.machine.flow import QUICK
+from millstream.jobmaster.engine import QUICK, EpochFailed
 from millstream.operators.async_io import REQUESTS
 from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, Frame, Layout
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport, SubtaskReport

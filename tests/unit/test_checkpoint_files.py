@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 from test_restore import environment, process
 
-from millstream.checkpoint.directory_owner import is_alive, this_process
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.restore_location import LATEST, PATH, delete_origin, find_origin, verify
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.checkpoint.storage import DirectoryStorage, open_storage
-from millstream.checkpoint.store import CheckpointStore, latest_checkpoints, open_checkpoint
+from millstream.checkpoint.store import CheckpointStore, is_alive, latest_checkpoints, open_checkpoint, this_process
 from millstream.common import Configuration, Types
 from millstream.common.errors import DamagedStateError, DeposedError, InvalidProgramError, MillstreamError
 from millstream.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 from ha_runs import Managers, managers, wanted, written
 
-from millstream.checkpoint.directory_owner import this_process
 from millstream.checkpoint.storage import open_storage
+from millstream.checkpoint.store import this_process
 from millstream.common.errors import DeposedError, InvalidProgramError
 from millstream.common.job_status import JobStatus
 from millstream.common.run_ids import is_earlier
 from millstream.leader import drivers as module
+from millstream.leader.cas_cells import StorageCell
 from millstream.leader.drivers import Drivers, Hold, owner_file, program_ended
 from millstream.leader.fence import Fence, JobRecord
-from millstream.leader.file_cells import StorageCell
 
 HERE = this_process("job")
 # A process that nobody here can see.

@@ -26,14 +26,13 @@ from millstream.exchange.acceptor import MOST_UNPROVED
 from millstream.exchange.addresses import Address, accept, address_of, connect, listen
 from millstream.exchange.channels import CREDIT_BYTES
 from millstream.exchange.connection import Link
-from millstream.exchange.credentials import Credentials
+from millstream.exchange.credentials import CertificateError, Credentials, Identity, make_identity
 from millstream.exchange.driver import Exchange, ExchangeFailed
 from millstream.exchange.exchange_machine import CancelAsked, Cause, Trouble
 from millstream.exchange.frames import HEAD, Frame, Kind
 from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
 from millstream.exchange.poller import Poller
 from millstream.exchange.slot_loop import Slot
-from millstream.exchange.tls import CertificateError, Identity, make_identity
 from millstream.operators.diagnostics.io_metrics import SlotTraffic, SubtaskTraffic
 from millstream.operators.runtime.messages import LevelTask
 

@@ -16,9 +16,8 @@ from object_store import BUCKET, object_store
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DeposedError, InvalidProgramError
-from millstream.leader.cas_cells import Cell, Cells, OvertakenError
+from millstream.leader.cas_cells import Cell, Cells, OvertakenError, StorageCells
 from millstream.leader.fence import Fence
-from millstream.leader.file_cells import StorageCells
 from millstream.leader.kubernetes import Access, KubernetesCells
 
 JOB = "0123456789abcdef0123456789abcdef"

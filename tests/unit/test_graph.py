@@ -11,8 +11,8 @@ from millstream.common.job_status import JobStatus
 from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.graph.job_graph import build_job_graph
+from millstream.graph.plan import draw
 from millstream.graph.stream_graph import StreamGraph
-from millstream.graph.svg import draw
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.runtime.vertex import Vertex
 from millstream.testing import CollectSink

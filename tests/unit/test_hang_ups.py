@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from millstream.exchange.disconnect_watcher import HangUps
+from millstream.exchange.keepalive import HangUps
 
 
 def watchers() -> int:

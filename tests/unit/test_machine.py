@@ -15,13 +15,12 @@ from millstream.common.errors import InvalidProgramError, JobCancelledError, Job
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobmaster.engine import EpochFailed, EpochOverdue
+from millstream.jobmaster.engine import QUICK, SHUFFLED, EpochFailed, EpochOverdue
 from millstream.jobmaster.machine import events as e
 from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine.coordinator import CheckpointStatus
-from millstream.jobmaster.machine.flow import QUICK, SHUFFLED
 from millstream.jobmaster.machine.job_machine import JobMachine
-from millstream.jobmaster.machine.options import JobOptions
+from millstream.jobmaster.machine.options import JobOptions, ScalingOptions
 from millstream.jobmaster.machine.parallelism_bounds import Bounds
 from millstream.jobmaster.machine.requests import (
     CheckpointRequest,
@@ -31,7 +30,6 @@ from millstream.jobmaster.machine.requests import (
     SavepointRequest,
 )
 from millstream.jobmaster.machine.restart import FixedDelay
-from millstream.jobmaster.machine.scaling_options import ScalingOptions
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.operators.runtime.runtime_snapshot import encode
 from millstream.service.diagnosis import explanations

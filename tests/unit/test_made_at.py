@@ -12,7 +12,7 @@ from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.graph.job_graph import build_job_graph
-from millstream.graph.svg import draw
+from millstream.graph.plan import draw
 from millstream.testing import LocalEnvironment
 
 

@@ -79,7 +79,7 @@ for name, at in (("1.json", owner), ("2.json", None)):
 
 
 def _plant(shared: Path, victim: Path) -> None:
-    from millstream.checkpoint.directory_owner import this_process
+    from millstream.checkpoint.store import this_process
 
     where = shared / f"millstream-run-{os.geteuid()}"
     run_as_nobody(_PLANT, str(where), "http://127.0.0.1:9", str(victim), json.dumps(this_process("service")))

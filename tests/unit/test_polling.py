@@ -15,7 +15,7 @@ import pytest
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.jobmaster.machine.polling import LATEST, SOONEST, BackOff
+from millstream.jobmaster.machine.flow import LATEST, SOONEST, BackOff
 from millstream.testing import CollectSink, LocalEnvironment
 
 

@@ -13,8 +13,8 @@ from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobmaster.machine import scheduler as s
+from millstream.jobmaster.machine.options import ScalingOptions
 from millstream.jobmaster.machine.parallelism_bounds import Bounds, Requirements, spread
-from millstream.jobmaster.machine.scaling_options import ScalingOptions
 from millstream.operators.runtime.messages import JobPlan
 from millstream.testing import CollectSink, LocalJob
 

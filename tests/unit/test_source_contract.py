@@ -21,7 +21,7 @@ from millstream.datastream import ProcessFunction
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.jobmaster.machine.polling import RateLimit
+from millstream.jobmaster.machine.flow import RateLimit
 from millstream.testing import CollectSink, LocalEnvironment, ManualClock
 
 DOCS = Path(__file__).parents[2] / "docs" / "connectors.md"

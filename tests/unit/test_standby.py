@@ -18,10 +18,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from millstream.checkpoint.storage import open_storage
-from millstream.leader.cas_cells import Cells
+from millstream.leader.cas_cells import Cells, StorageCells
 from millstream.leader.election import Lease
 from millstream.leader.election_runner import LEADER
-from millstream.leader.file_cells import StorageCells
 from millstream.service.client import LeaderClient, cluster_of, mean_leader
 from millstream.service.standby import Standby
 

@@ -10,8 +10,7 @@ import pytest
 from state_programs import build
 
 from millstream.cep import CEP, Pattern
-from millstream.checkpoint.compatibility import UpgradeReport, check_upgrade
-from millstream.checkpoint.declared import declared_states
+from millstream.checkpoint.compatibility import UpgradeReport, check_upgrade, declared_states
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.restore import restore
 from millstream.common import Time, Types, WatermarkStrategy

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
@@ -21,6 +22,7 @@ from millstream.checkpoint.store import Found, list_checkpoints, open_checkpoint
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
 from millstream.common.restricted_pickles import load_restricted
 from millstream.state.changelog import Loads, Section
+from millstream.state.columns import jsonable, text_of
 from millstream.state.kinds import COLUMNS, kind_named
 from millstream.state.restored import StoredState, apply, chain_files, stored_sections
 from millstream.state.savepoint_part import index_part
@@ -315,3 +317,45 @@ def find_operator(operators: Iterable[OperatorSnapshot], name: str, where: str) 
             raise InvalidProgramError(f"Several operators of {where} are called {name!r}: give the id of one ({ids}).")
     known = ", ".join(repr(o.uid or o.name) for o in candidates)
     raise InvalidProgramError(f"There is no operator {name!r} in {where} (there are {known}).")
+
+
+def is_key(key: Any, wanted: str) -> bool:
+    """Tell whether a key is the one that somebody has typed: as it is shown, or as plain text."""
+    return wanted in (str(key), repr(key), text_of(key))
+
+
+def row_as_json(row: StateRow) -> dict[str, Any]:
+    """Return a row as plain values."""
+    return {"key": jsonable(row.key), "namespace": jsonable(row.namespace), "value": jsonable(row.value)}
+
+
+def states_as_json(inspection: Inspection) -> list[dict[str, Any]]:
+    """Return which operators have which states, with how much they hold."""
+    return [
+        {
+            "operator": operator.id,
+            "uid": operator.uid,
+            "name": operator.name,
+            "states": [{"name": s.name, "kind": s.kind, "type": s.type, "rows": s.rows} for s in operator.states],
+        }
+        for operator in inspection.operators()
+        if operator.states
+    ]
+
+
+def rows_as_json(inspection: Inspection, operator: str, state: str, key: str | None, most: int) -> dict[str, Any]:
+    """Return the rows of a state, of one key or of all.
+
+    Args:
+        inspection: the checkpoint.
+        operator: its uid, id or name.
+        state: the state's name.
+        key: only rows of this key, as it is shown or as plain text; None for all.
+        most: so many rows at most.
+    """
+    owner = inspection.operator(operator)
+    found = inspection.state(owner, state)
+    rows = (row for row in inspection.rows(owner, found) if key is None or is_key(row.key, key))
+    some = list(islice(rows, most + 1))
+    about = {"operator": owner.id, "uid": owner.uid, "state": found.name, "kind": found.kind}
+    return {**about, "rows": [row_as_json(row) for row in some[:most]], "complete": len(some) <= most}

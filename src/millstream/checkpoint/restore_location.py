@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
-from millstream.checkpoint.directory_owner import is_alive
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.signing import SigningKeys, signing_keys
@@ -16,6 +15,7 @@ from millstream.checkpoint.store import (
     Found,
     clear_former,
     clear_home,
+    is_alive,
     latest_checkpoints,
     list_checkpoints,
     open_checkpoint,

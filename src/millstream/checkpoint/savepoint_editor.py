@@ -7,6 +7,7 @@ savepoint's, without a class of the user's program.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
@@ -15,7 +16,7 @@ from typing import Any
 
 from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo, find_operator
 from millstream.checkpoint.manifest import NAME, Manifest, encode_manifest
-from millstream.checkpoint.signing import SigningKeys
+from millstream.checkpoint.signing import SIGNING_KEY_FILE, SigningKeys, signing_keys
 from millstream.checkpoint.snapshot import (
     Snapshot,
     SubtaskSnapshot,
@@ -24,7 +25,10 @@ from millstream.checkpoint.snapshot import (
     state_id_of,
 )
 from millstream.checkpoint.state_rows import Address, Flat, Layout, StateRow
-from millstream.checkpoint.storage import Storage, open_storage
+from millstream.checkpoint.storage import Storage, open_storage, storage_options
+from millstream.checkpoint.store import open_checkpoint
+from millstream.common.checksums import checksum_of
+from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, MissingClassError
 from millstream.common.pickles import load, naming_missing_classes
 from millstream.graph.stream_graph import operator_id_of
@@ -296,3 +300,51 @@ def _which(state: StateInfo) -> str:
 def _sections(tables: dict[str, StateTable]) -> Iterator[Section]:
     for name, table in tables.items():
         yield from sections(name, table.kind, table.address, table.rows())
+
+
+# What attempts that failed may have left in a savepoint's directory.
+_PART = re.compile(r"[0-9a-f]{32}(\.operator)?-\d+-.+\.parquet")
+
+
+def dispose_savepoint(inspection: Inspection) -> list[str]:
+    """Delete a savepoint; return the files in its directory that are not its own, and stay."""
+    if inspection.manifest.kind != "savepoint":
+        raise InvalidProgramError(
+            f"{inspection.location} is a checkpoint, which belongs to its job and may share files with others: it is "
+            "not deleted."
+        )
+    storage = open_storage(inspection.location, inspection.options)
+    parts = set(inspection.snapshot.parts())
+    # First what makes it a savepoint: half of one must not look like one.
+    storage.delete(NAME)
+    for name in storage.list(""):
+        if name in parts or _PART.fullmatch(name):
+            storage.delete(name)
+    left = list(storage.list(""))
+    if not left:
+        storage.delete("")
+    return left
+
+
+def sign_savepoint(location: str, config: Configuration) -> str:
+    """Write a savepoint's manifest anew, with the digests of its files and a signature; return where it is.
+
+    Nothing in it is unpickled.
+    """
+    keys, options = signing_keys(config), storage_options(config)
+    if keys is None:
+        raise InvalidProgramError(f"There is no key to sign {location} with: set {SIGNING_KEY_FILE.key}.")
+    found = open_checkpoint(location, options)
+    if found.manifest.kind != "savepoint":
+        raise InvalidProgramError(
+            f"{found.location} is a checkpoint, which is its job's: write it as a savepoint with "
+            "millstream.state_processor, and sign that."
+        )
+    storage = open_storage(found.location, options)
+    for subtask in (s for v in found.manifest.snapshot.vertices.values() for s in v.subtasks):
+        for state_id, part in subtask.parts.items():
+            data = storage.read(part.file)
+            check_part(part.file, data, part.checksum)
+            subtask.parts[state_id] = StoredState(part.file, checksum_of(data, digest=True))
+    storage.publish(NAME, encode_manifest(found.manifest, keys))
+    return found.location

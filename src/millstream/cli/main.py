@@ -18,7 +18,7 @@ from millstream.common import pyflink_names
 from millstream.common.error_rendering import tell_any
 from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.datastream.launch_context import end_on_signals, watch_jobs
-from millstream.graph.svg import draw
+from millstream.graph.plan import draw
 
 # What the exit codes mean, besides 0; see docs/cli.md.
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

@@ -8,11 +8,9 @@ import sys
 
 import click
 
-from millstream.checkpoint.compatibility import Finding, Match, UpgradeReport, check_upgrade
-from millstream.checkpoint.declared import declared_states
-from millstream.checkpoint.dispose import dispose_savepoint
+from millstream.checkpoint.compatibility import Finding, Match, UpgradeReport, check_upgrade, declared_states
 from millstream.checkpoint.inspect import Inspection
-from millstream.checkpoint.sign import sign_savepoint
+from millstream.checkpoint.savepoint_editor import dispose_savepoint, sign_savepoint
 from millstream.cli.job_commands import at_service, take_savepoint
 from millstream.cli.output import JSON, print_json, table, tell
 from millstream.cli.program import load_plan

@@ -14,8 +14,7 @@ from typing import Any
 import click
 
 from millstream.checkpoint.checkpoint_diff import RowDifference, StateDifference, differences
-from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo
-from millstream.checkpoint.query import is_key, row_as_json
+from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo, is_key, row_as_json
 from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.state_rows import StateRow
 from millstream.checkpoint.storage import is_remote, local_path, storage_options

@@ -64,9 +64,8 @@ from millstream.datastream.state_backend import StateBackend, configured_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
 from millstream.formats.file_format import StreamFormat
 from millstream.graph.job_graph import JobGraph, build_job_graph
-from millstream.graph.plan import execution_plan
+from millstream.graph.plan import draw, execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
-from millstream.graph.svg import draw
 from millstream.graph.transformations import (
     Program,
     StreamEnd,

@@ -20,8 +20,8 @@ from millstream.exchange.acceptor import Door
 from millstream.exchange.addresses import Address
 from millstream.exchange.connection import Link
 from millstream.exchange.credentials import Credentials
-from millstream.exchange.disconnect_watcher import HangUps
 from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError
+from millstream.exchange.keepalive import HangUps
 from millstream.exchange.poller import Poller
 
 log = logging.getLogger("millstream")

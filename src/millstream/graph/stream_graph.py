@@ -11,13 +11,25 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from millstream.common.errors import InvalidProgramError
-from millstream.graph.operator_selection import physical
 from millstream.graph.transformations import DEFAULT_SLOT_GROUP, ChainingStrategy, Transformation
 from millstream.operators.base import Operator
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.runtime.partitioners import ForwardElse, Partitioner, RebalancePartitioner
+from millstream.operators.windows import panes, sessions
+from millstream.operators.windows.window_operator import WindowOperator
 from millstream.state.backend import Backend
 from millstream.state.key_groups import UPPER_BOUND_MAX_PARALLELISM, default_max_parallelism
+
+
+def physical(operator: Operator, backend: Backend) -> Operator:
+    """Return the operator that runs, where state is kept in a backend: the given one, or one of its quick forms."""
+    # These read and write a pane, or a key's sessions, as a whole, which only memory can afford.
+    if type(operator) is not WindowOperator or backend is not Backend.HASHMAP:
+        return operator
+    if panes.fits(operator):
+        return panes.PaneOperator.like(operator)
+    return sessions.SessionOperator.like(operator) if sessions.fits(operator) else operator
+
 
 # Between operators of which the program does not say how records get from one to the other.
 _DEFAULT = ForwardElse(RebalancePartitioner())

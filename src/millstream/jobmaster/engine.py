@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from millstream.common.error_rendering import with_source_lines
 from millstream.common.errors import JobExecutionError
-from millstream.jobmaster.machine.flow import Slices
 from millstream.operators.diagnostics.failures import Failure
 from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine, SlotReport
+
+
+class Slices(NamedTuple):
+    """How long epochs should be on an engine, in seconds.
+
+    Attributes:
+        shortest: what is long beside the cost of an epoch itself.
+        longest: for as long time, other inputs and checkpoints can wait.
+    """
+
+    shortest: float
+    longest: float
+
+
+# Where an epoch costs a millisecond, and where it is a Spark job, which costs 20 to 50.
+QUICK = Slices(0.02, 0.2)
+SHUFFLED = Slices(0.25, 1.0)
 
 
 class EpochFailed(JobExecutionError):

@@ -14,16 +14,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millstream.checkpoint.directory_owner import is_alive
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restore_location import delete_origin
 from millstream.checkpoint.storage import absolute_url
-from millstream.checkpoint.store import CheckpointStore
+from millstream.checkpoint.store import CheckpointStore, is_alive
 from millstream.common.errors import DeposedError, JobCancelledError, JobExecutionError
 from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.jobmaster import output_listeners
-from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine, EpochOverdue, EpochRunner
 from millstream.jobmaster.leases import CheckpointLeases, Lease
 from millstream.jobmaster.machine import events as e
@@ -31,11 +29,10 @@ from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine.job_machine import JobMachine
 from millstream.jobmaster.machine.requests import Request, RequestFailedError, SavepointRequest
 from millstream.jobmaster.machine.view import JobView
-from millstream.jobmaster.mailbox import Inbox, ThreadInbox, patience
+from millstream.jobmaster.mailbox import Inbox, JobClock, ThreadInbox, patience
+from millstream.jobmaster.monitors import EpochWatchdog, SlotWatch
 from millstream.jobmaster.sink_committers import Output
-from millstream.jobmaster.slot_monitor import SlotWatch
 from millstream.jobmaster.source_coordinators import Sources
-from millstream.jobmaster.watchdog import EpochWatchdog
 from millstream.operators.diagnostics.logs import pass_on
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 

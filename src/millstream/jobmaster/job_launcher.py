@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from millstream.checkpoint.directory_owner import is_alive, this_process
 from millstream.checkpoint.manifest import SHARED, Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.restore import restore
@@ -29,7 +28,7 @@ from millstream.checkpoint.restore_location import (
 )
 from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
-from millstream.checkpoint.store import CheckpointStore
+from millstream.checkpoint.store import CheckpointStore, is_alive, this_process
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.execution_config import global_job_parameters
@@ -41,16 +40,15 @@ from millstream.common.private_files import scratch
 from millstream.common.run_ids import new_run_id, run_id
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
 from millstream.graph.job_graph import JobGraph
-from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.failure_reports import directory_of, keep
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine.flow import EpochSizer
 from millstream.jobmaster.machine.instructions import KeepFailure
 from millstream.jobmaster.machine.job_machine import JobMachine
-from millstream.jobmaster.machine.options import Ended, JobOptions, fails_whole
+from millstream.jobmaster.machine.options import Ended, JobOptions, ScalingOptions, fails_whole
 from millstream.jobmaster.machine.restart import restart_strategy
-from millstream.jobmaster.machine.scaling_options import ScalingOptions
+from millstream.jobmaster.mailbox import JobClock
 from millstream.leader.drivers import Drivers, Hold, owner_file
 from millstream.leader.fence import Fence, JobRecord
 from millstream.leader.leadership import Leadership, leadership_of

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from millstream.common.errors import JobCancelledError
 from millstream.common.pipeline_options import cores_here
-from millstream.jobmaster.engine import EpochFailed
-from millstream.jobmaster.machine.flow import QUICK
+from millstream.jobmaster.engine import QUICK, EpochFailed
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed

@@ -11,7 +11,7 @@ from millstream.checkpoint.snapshot import pack, unpack
 from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
 from millstream.common.fast_dataclass import record
 from millstream.jobmaster.machine.execution import Positions
-from millstream.jobmaster.machine.polling import BackOff, RateLimit
+from millstream.jobmaster.machine.flow import BackOff, RateLimit
 from millstream.operators.runtime.messages import JobPlan, Shares
 from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.source import Lags, Source, SourceOperator, SplitEnumerator

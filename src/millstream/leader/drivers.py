@@ -21,15 +21,13 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from millstream.checkpoint.directory_owner import is_alive, is_here
 from millstream.checkpoint.storage import Storage, creates_exclusively, open_storage
-from millstream.checkpoint.store import RECORD, read_owner
+from millstream.checkpoint.store import RECORD, is_alive, is_here, read_owner
 from millstream.common.errors import DeposedError, InvalidProgramError
 from millstream.common.job_status import JobStatus
 from millstream.common.run_ids import new_run_id
-from millstream.leader.cas_cells import NEVER_WRITTEN, OvertakenError
+from millstream.leader.cas_cells import NEVER_WRITTEN, OvertakenError, StorageCell
 from millstream.leader.fence import Fence, JobRecord
-from millstream.leader.file_cells import StorageCell
 
 log = logging.getLogger("millstream")
 

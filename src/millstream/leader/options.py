@@ -9,9 +9,8 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
 from millstream.common.setting import ChoiceSetting, DurationSetting, TextSetting, at_least, in_words
-from millstream.leader.cas_cells import Cells
+from millstream.leader.cas_cells import Cells, StorageCells
 from millstream.leader.election import Timing
-from millstream.leader.file_cells import StorageCells
 
 
 class HaType(Enum):

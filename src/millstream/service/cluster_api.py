@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from millstream.checkpoint.dispose import dispose_savepoint
 from millstream.checkpoint.inspect import Inspection
+from millstream.checkpoint.savepoint_editor import dispose_savepoint
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.service.http import Refused, an_id, answer, body_of, names_of, shows

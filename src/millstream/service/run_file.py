@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from millstream.checkpoint.directory_owner import is_alive, this_process
+from millstream.checkpoint.store import is_alive, this_process
 from millstream.common.private_files import (
     NotPrivateError,
     check_private,

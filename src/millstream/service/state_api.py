@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.checkpoint.inspect import Inspection
-from millstream.checkpoint.query import rows_as_json, states_as_json
+from millstream.checkpoint.inspect import Inspection, rows_as_json, states_as_json
 from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration

@@ -9,7 +9,7 @@ from typing import TypeVar
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.setting import DurationSetting, at_least
-from millstream.exchange.tls import CertificateError, Identity, make_identity
+from millstream.exchange.credentials import CertificateError, Identity, make_identity
 from millstream.spark.heartbeat import HeartbeatSettings
 
 EXCHANGE = "millstream.exchange"

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from millstream.jobmaster.engine import EpochFailed, EpochRunner
-from millstream.jobmaster.machine.flow import QUICK
+from millstream.jobmaster.engine import QUICK, EpochFailed, EpochRunner
 from millstream.operators.runtime.messages import LevelTask, SlotReport
 from millstream.spark.resident_epochs import SlotsMissing
 

@@ -16,8 +16,7 @@ from millstream.common.pickles import dump
 from millstream.exchange import exchange_machine as p
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
-from millstream.jobmaster.engine import EpochFailed
-from millstream.jobmaster.machine.flow import QUICK
+from millstream.jobmaster.engine import QUICK, EpochFailed
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 from millstream.operators.runtime.slot_tasks import SlotTaskSplitter
 from millstream.spark import errors

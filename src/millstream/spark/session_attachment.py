@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from millstream.common.errors import JobCancelledError
-from millstream.jobmaster.engine import EpochRunner
-from millstream.jobmaster.machine.flow import QUICK, Slices
+from millstream.jobmaster.engine import QUICK, EpochRunner, Slices
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.util import _load_from_socket
 
-from millstream.jobmaster.engine import EpochFailed
-from millstream.jobmaster.machine.flow import SHUFFLED
+from millstream.jobmaster.engine import SHUFFLED, EpochFailed
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 from millstream.spark import control
 from millstream.spark.daemon import HEARTBEAT_PROPERTY, JOB_PROPERTY, LOADS_PROPERTY, RELEASE_PROPERTY

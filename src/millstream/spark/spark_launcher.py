@@ -23,7 +23,7 @@ from millstream.jobmaster.dependencies import Dependencies, bring
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.job_launcher import Home, Launch, Prepared, prepare, start
-from millstream.jobmaster.machine.scaling_options import ScalingOptions
+from millstream.jobmaster.machine.options import ScalingOptions
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.runtime.messages import JobPlan
 from millstream.spark import control, job_files

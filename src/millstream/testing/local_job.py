@@ -15,10 +15,10 @@ from millstream.checkpoint.snapshot import Snapshot
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.transformations import Transformation
+from millstream.jobmaster.engine import QUICK
 from millstream.jobmaster.job_launcher import settings_of, slice_of
 from millstream.jobmaster.local import LocalSlots
 from millstream.jobmaster.machine.execution import Execution, merged
-from millstream.jobmaster.machine.flow import QUICK
 from millstream.jobmaster.machine.progress import Progress
 from millstream.jobmaster.sink_committers import Output
 from millstream.jobmaster.source_coordinators import Sources

@@ -6,8 +6,8 @@ from dataclasses import field
 from typing import Any
 
 from millstream.common.fast_dataclass import record
+from millstream.jobmaster.engine import Slices
 from millstream.jobmaster.machine.execution import Positions
-from millstream.jobmaster.machine.flow import Slices
 from millstream.jobmaster.machine.requests import Request
 from millstream.operators.runtime.messages import JobPlan, Shares, SlotReport
 from millstream.operators.source import Lags

@@ -47,16 +47,15 @@ from millstream.common.errors import (
     MillstreamError,
 )
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.engine import EpochFailed, EpochOverdue
+from millstream.jobmaster.engine import QUICK, EpochFailed, EpochOverdue, Slices
 from millstream.jobmaster.machine import events as e
 from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine import scheduler as s
 from millstream.jobmaster.machine.coordinator import Checkpoint
 from millstream.jobmaster.machine.execution import merged
-from millstream.jobmaster.machine.flow import QUICK, Slices
+from millstream.jobmaster.machine.flow import Gathering
 from millstream.jobmaster.machine.job_phases import Epoch, Step, Why
 from millstream.jobmaster.machine.options import Ended, JobOptions
-from millstream.jobmaster.machine.polling import Gathering
 from millstream.jobmaster.machine.recovery_state import Instructions, Ledger
 from millstream.jobmaster.machine.requests import (
     CheckpointRequest,
@@ -67,7 +66,7 @@ from millstream.jobmaster.machine.requests import (
     SavepointRequest,
     SpreadRequest,
 )
-from millstream.jobmaster.machine.scaling import Scaling
+from millstream.jobmaster.machine.scheduler import Scaling
 from millstream.jobmaster.machine.shutdown import LAST_PATIENCE, Ending, Last
 from millstream.jobmaster.machine.status_recorder import Chronicle
 from millstream.jobmaster.machine.view import ALIKE_MEANS_STUCK, JobView

@@ -22,13 +22,15 @@ Where the job waits for slots it need not wait for a checkpoint, nor cool down.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, ClassVar, NamedTuple
 
+from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
-from millstream.jobmaster.machine.parallelism_bounds import Parallelisms, Requirements
-from millstream.jobmaster.machine.scaling_options import ScalingOptions
+from millstream.jobmaster.machine.options import ScalingOptions
+from millstream.jobmaster.machine.parallelism_bounds import Bounds, Parallelisms, Requirements, spread
+from millstream.operators.runtime.messages import JobPlan
 
 
 class State(Enum):
@@ -349,3 +351,78 @@ class Scheduler:
         JobEnded: _job_ended,
         TimePassed: _time_passed,
     }
+
+
+class Scaling:
+    """What the job machine asks about numbers of subtasks."""
+
+    def __init__(self, plan: JobPlan, options: ScalingOptions) -> None:
+        self._plan = plan
+        self._options = options
+        self._scheduler = Scheduler(options, Requirements.of(plan, options.reactive))
+        # What it has decided, and the job has not got to yet.
+        self._decision: Decision | None = None
+        # A plan is pickled and sent once, however often the job comes back to it.
+        self._plans: dict[tuple[int, ...], JobPlan] = {}
+
+    @property
+    def deadline(self) -> float:
+        """When to look again; at once when something is decided."""
+        return -float("inf") if self._decision is not None else self._scheduler.deadline
+
+    @property
+    def wanted(self) -> int:
+        """How many slots the job would use."""
+        return self._scheduler.requirements.desired
+
+    @property
+    def bounds(self) -> Mapping[int, Bounds]:
+        """How many subtasks each vertex may have."""
+        return self._scheduler.requirements.bounds
+
+    def tell(self, event: Event, now: float) -> None:
+        """Something has happened."""
+        if isinstance(event, (ExecutionFailed, JobEnded, Deployed)):
+            self._decision = None
+        self._decision = self._scheduler.handle(event, now) or self._decision
+
+    def deployed(self, plan: JobPlan, now: float) -> None:
+        """The job runs with a plan."""
+        self.tell(Deployed(parallelisms={v.id: v.parallelism for v in plan.vertices}), now)
+
+    def start(self, now: float) -> JobPlan | GiveUp | None:
+        """The job waits for slots: return the plan to start with, or why to give up; None to wait on."""
+        is_new = self._scheduler.state not in (State.WAITING_FOR_RESOURCES, State.CREATING_EXECUTION_GRAPH)
+        decision = self._decide(ResourcesWanted() if is_new else TimePassed(), now)
+        assert not isinstance(decision, Rescale)
+        return self.plan_for(decision.parallelisms) if isinstance(decision, Start) else decision
+
+    def rescale(self, now: float) -> Parallelisms | None:
+        """The job runs, and nothing is under way: return with how many subtasks it is to go on, if with others."""
+        decision = self._decide(TimePassed(), now)
+        return decision.parallelisms if isinstance(decision, Rescale) else None
+
+    def _decide(self, event: Event, now: float) -> Decision | None:
+        self.tell(event, now)
+        decision, self._decision = self._decision, None
+        return decision
+
+    def plan_for(self, parallelisms: Parallelisms) -> JobPlan:
+        """Return the plan with so many subtasks."""
+        key = tuple(parallelisms[v.id] for v in self._plan.vertices)
+        if key not in self._plans:
+            self._plans[key] = spread(self._plan, parallelisms)
+        return self._plans[key]
+
+    def require(self, bounds: Mapping[str, Bounds], now: float) -> None:
+        """Run within other bounds from now on.
+
+        Raises:
+            InvalidProgramError: these cannot be.
+        """
+        if self._options.reactive:
+            raise InvalidProgramError(
+                "Cannot change the parallelism of a job running in reactive mode: it takes the slots there are."
+            )
+        changed = self._scheduler.requirements.changed(self._plan, bounds)
+        self.tell(RequirementsChanged(requirements=changed), now)
