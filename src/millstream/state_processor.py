@@ -34,7 +34,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.pickles import load
 
 if TYPE_CHECKING:
-    from millstream.spark.state_frame import DataFrame, SparkSession
+    from millstream.spark.dataframes import DataFrame, SparkSession
 
 __all__ = ["OperatorInfo", "Savepoint", "SourceInfo", "StateInfo", "StateRow"]
 
@@ -148,7 +148,7 @@ class Savepoint:
             name: the state, keyed or not.
             spark: the session to use; without one, that of this program.
         """
-        from millstream.spark.state_frame import state_frame
+        from millstream.spark.dataframes import state_frame
 
         rows = ((row.key, row.namespace, row.value) for row in self._rows(uid, name, None))
         return state_frame(rows, spark, self._config)

@@ -16,7 +16,7 @@ from millstream.datastream.launch_context import end_signals
 # The signal comes with the first thing that `ignore` does, which is when a host ends slots that are about to go.
 PROGRAM = """
 import os, signal
-from millstream.spark import termination
+from millstream.spark import processes
 
 real = signal.setitimer
 
@@ -26,14 +26,14 @@ def told_just_now(*arguments):
     return real(*arguments)
 
 signal.setitimer = told_just_now
-termination.expect()
+processes.exit_on_sigterm()
 try:
     raise SystemExit(0)
 except SystemExit:
     pass
 finally:
-    termination.ignore()
-    print("closed", termination.is_asked())
+    processes.ignore_sigterm()
+    print("closed", processes.is_termination_requested())
 """
 
 

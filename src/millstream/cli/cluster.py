@@ -229,7 +229,7 @@ def _for_programs(config: Configuration) -> dict[str, str]:
 
 def _see_to(config: Configuration, job_id: str, archive: Archive | None) -> None:
     """End what a job has left running whose process is gone, and archive it."""
-    from millstream.spark.orphan_cleanup import end_work_of
+    from millstream.spark.shuffle_epochs import end_work_of
 
     end_work_of(job_id)
     directory = DIRECTORY.read(config)

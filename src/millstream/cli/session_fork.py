@@ -22,6 +22,7 @@ from typing import Any
 from millstream.cli import session_program
 from millstream.common.private_files import SCRATCH_VARIABLE
 from millstream.spark.processes import children_told, drain, name_process
+from millstream.spark.session import preload_converters
 
 # Modules that the process of every program loads sooner or later.
 _LOADED_LATER = (
@@ -30,7 +31,6 @@ _LOADED_LATER = (
     "millstream.jobmaster.job_launcher",
     "millstream.spark.resident_epochs",
     "millstream.spark.spark_launcher",
-    "millstream.spark.preloaded",
 )
 _LARGEST_REQUEST = 1 << 16
 _DESCRIPTORS = 3
@@ -119,6 +119,7 @@ def main(descriptor: int) -> int:
     """Serve a cluster; in a forked process, run the program. Returns the exit code."""
     for name in _LOADED_LATER:
         importlib.import_module(name)
+    preload_converters()
     gc.collect()
     # No collection writes to what is shared.
     gc.freeze()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,8 +15,10 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.spark.session import get_context
+from millstream.state.columns import column
 
-__all__ = ["DataFrame", "SparkSession", "StagedQuery", "frame_of", "row_type", "session_of", "stage"]
+__all__ = ["DataFrame", "SparkSession", "StagedQuery", "frame_of", "row_type", "session_of", "stage", "state_frame"]
+
 
 # What is being written: readers skip names that begin with this.
 _HIDDEN = "_"
@@ -112,3 +115,20 @@ class StagedQuery:
 def delete_staged(directory: str) -> None:
     """Delete what was read for good, or what an earlier job has left."""
     shutil.rmtree(directory, ignore_errors=True)
+
+
+COLUMNS = ("key", "namespace", "value")
+
+
+def state_frame(rows: Iterable[tuple[Any, Any, Any]], session: SparkSession | None, config: Configuration) -> DataFrame:
+    """Return rows (key, namespace, value) as a DataFrame with these columns.
+
+    Args:
+        rows: all of them are read here, on the driver.
+        session: the Spark to use; without one, the program's own, started if there is none.
+        config: the settings of a Spark that has to be started.
+    """
+    spark = session or SparkSession(get_context(config))
+    all_rows = list(rows)
+    table = pa.table({name: column(row[i] for row in all_rows) for i, name in enumerate(COLUMNS)})
+    return spark.createDataFrame(table)

@@ -1,18 +1,22 @@
-"""What the driver saves of a job for its workers, and how they find it."""
+"""A job's plan and files as the driver saves them, and how workers load them."""
 
 from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import socket
+import tarfile
+import tempfile
 from dataclasses import dataclass, replace
+
+from pyspark import SparkContext, SparkFiles
 
 from millstream.checkpoint.storage import StateLocation, Storage
 from millstream.common import pyflink_names
 from millstream.common.errors import DamagedStateError, StateNotSharedError
 from millstream.jobmaster.dependencies import Dependencies
 from millstream.operators.diagnostics.logs import levels
-from millstream.spark.job_files import unpacked
 
 # Where a job's state is: the driver leaves a sign there, by which workers know that they see the same place.
 _MARK = "driver"
@@ -73,7 +77,7 @@ def save_plan(
 def find_plan(job: JobRef) -> SavedPlan:
     """Read what the driver has saved, from its own disk or from what Spark has carried here."""
     home = os.path.dirname(job.directory)
-    here = home if job.parcel is None else unpacked(job.parcel)
+    here = home if job.parcel is None else unpack_job_files(job.parcel)
     with open(os.path.join(here, os.path.basename(job.directory), "plan"), "rb") as f:
         saved: SavedPlan = pickle.load(f)
     if here == home:
@@ -104,3 +108,37 @@ def check_shared(state: StateLocation, run: str) -> None:
 def _beside(state: StateLocation) -> Storage:
     # What is in the place itself and belongs to no checkpoint is deleted now and then.
     return replace(state, url=state.url.rpartition("/")[0]).open()
+
+
+# What of a job's directory is not the driver's alone.
+_CARRIED = ("files", "archives", "packages")
+
+
+def send_job_files(context: SparkContext, directory: str, plan: str, name: str) -> str:
+    """Let Spark carry a plan's directory, and what the program brought along; return the parcel's name."""
+    name = f"millstream-{name}.tar"
+    path = os.path.join(directory, name)
+    with tarfile.open(path, "w") as parcel:
+        for part in (os.path.basename(plan), *_CARRIED):
+            if os.path.exists(os.path.join(directory, part)):
+                parcel.add(os.path.join(directory, part), part)
+    context.addFile(path)
+    return name
+
+
+def unpack_job_files(name: str) -> str:
+    """Return the directory on this machine that a parcel is unpack_job_files in."""
+    root = SparkFiles.getRootDirectory()
+    target = os.path.join(root, name + ".d")
+    if not os.path.isdir(target):
+        fresh = tempfile.mkdtemp(prefix="millstream-parcel-", dir=root)
+        with tarfile.open(SparkFiles.get(name)) as parcel:
+            if hasattr(tarfile, "fully_trusted_filter"):
+                parcel.extraction_filter = tarfile.fully_trusted_filter
+            parcel.extractall(fresh)
+        try:
+            os.rename(fresh, target)
+        except OSError:
+            # Another process of this executor was first.
+            shutil.rmtree(fresh)
+    return target

@@ -330,3 +330,12 @@ def stop_context() -> None:
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
         _settings.clear()
+
+
+def preload_converters() -> None:
+    """Import what PySpark imports with its first call of Java, so that forked processes share it.
+
+    PySpark's converter of numpy values asks this module whether numpy is installed; pandas, unittest and protobuf come
+    along.
+    """
+    import pyspark.testing.utils  # noqa: F401

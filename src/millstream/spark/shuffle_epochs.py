@@ -6,9 +6,11 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.util import _load_from_socket
 
+from millstream.common.errors import MillstreamError
 from millstream.jobmaster.engine import SHUFFLED, EpochFailed
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 from millstream.spark import control
@@ -121,3 +123,15 @@ def release_slots(context: SparkContext, key: str, name: str) -> None:
 
 def _identity(value: Any) -> Any:
     return value
+
+
+def end_work_of(job_id: str) -> None:
+    """End the Spark jobs and slot processes of a job."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return
+    try:
+        context.cancelJobsWithTag(job_id)
+        release_slots(context, job_id, job_id)
+    except (Py4JError, OSError) as e:
+        raise MillstreamError(f"What job {job_id} has left running could not be ended: {e}") from None

@@ -30,10 +30,20 @@ from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.runtime.messages import LevelTask
 from millstream.operators.runtime.slot_runner import SlotRunner
-from millstream.spark import termination, worker
-from millstream.spark.gc_schedule import Collector
+from millstream.spark import worker
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
-from millstream.spark.processes import children_told, die_with_parent, drain, kill, name_process, run_child
+from millstream.spark.processes import (
+    Collector,
+    children_told,
+    die_with_parent,
+    drain,
+    exit_on_sigterm,
+    ignore_sigterm,
+    is_termination_requested,
+    kill,
+    name_process,
+    run_child,
+)
 from millstream.spark.saved_plan import JobRef
 from millstream.spark.worker import Printed
 
@@ -150,7 +160,7 @@ class Host:
 
 def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: Heartbeat) -> None:
     """Be a slot, until the driver or a signal ends it."""
-    termination.expect()
+    exit_on_sigterm()
     heartbeat.start()
     work = SlotWork(function.job, number, task_attempt)
     try:
@@ -161,7 +171,7 @@ def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: He
         # The driver has gone before this slot called.
         traceback.print_exc()
     finally:
-        termination.ignore()
+        ignore_sigterm()
         worker.close_all()
 
 
@@ -189,7 +199,7 @@ class SlotWork:
         try:
             yield from self._runtime.run(task, f"{self._attempt}.{task.epoch:x}", messages)
         except SystemExit as e:
-            if termination.is_asked():
+            if is_termination_requested():
                 raise
             raise RuntimeError(f"user code has ended its process: {e!r}") from e
 

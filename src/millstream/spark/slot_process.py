@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 
 import pyspark.worker
 
-from millstream.spark import termination, worker
-from millstream.spark.gc_schedule import Collector
+from millstream.spark import worker
 from millstream.spark.heartbeat import Heartbeat
+from millstream.spark.processes import Collector, exit_on_sigterm, ignore_sigterm, is_termination_requested
 
 
 class ReplayedStream(io.RawIOBase):
@@ -51,7 +51,7 @@ class ReplayedStream(io.RawIOBase):
 
 def serve(listener: socket.socket, heartbeat: Heartbeat) -> None:
     """Run the tasks that relays pass on, until the process is told to end."""
-    termination.expect()
+    exit_on_sigterm()
     heartbeat.start()
     collector = Collector()
     try:
@@ -62,7 +62,7 @@ def serve(listener: socket.socket, heartbeat: Heartbeat) -> None:
     except SystemExit:
         pass
     finally:
-        termination.ignore()
+        ignore_sigterm()
         worker.close_all()
 
 
@@ -117,7 +117,7 @@ def _run(head: bytes, fd: int) -> bool:
         pyspark.worker.main(infile, outfile)
         outfile.flush()
     except SystemExit as e:
-        if termination.is_asked():
+        if is_termination_requested():
             raise
         with contextlib.suppress(OSError):
             outfile.flush()

@@ -26,15 +26,14 @@ from millstream.jobmaster.job_launcher import Home, Launch, Prepared, prepare, s
 from millstream.jobmaster.machine.options import ScalingOptions
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.runtime.messages import JobPlan
-from millstream.spark import control, job_files
+from millstream.spark import control
 from millstream.spark.control import is_embedded
 from millstream.spark.cores import allot, executions_that_hold, free_cores, is_local, may_grow, slots_of
 from millstream.spark.errors import keep_bridge_quiet
 from millstream.spark.exchange_settings import TLS_ENABLED, ExchangeChoice, ExchangeSettings
-from millstream.spark.fallback import FallbackEpochs
 from millstream.spark.master import check_settings, master_of
-from millstream.spark.resident_epochs import ExchangeEpochs
-from millstream.spark.saved_plan import JobRef, mark_shared, save_plan
+from millstream.spark.resident_epochs import ExchangeEpochs, FallbackEpochs
+from millstream.spark.saved_plan import JobRef, mark_shared, save_plan, send_job_files
 from millstream.spark.session import SPARE_CORES, get_context, is_ours
 from millstream.spark.session_attachment import attachment, with_allotment
 from millstream.spark.shuffle_epochs import SparkEpochs
@@ -179,7 +178,7 @@ class SparkEngine:
         if key not in self._sent:
             directory = self._saved[plan]
             mark_shared(self.state, self._run)
-            self._sent[key] = job_files.send(context, self.directory, directory, f"{self._run}-{len(self._sent)}")
+            self._sent[key] = send_job_files(context, self.directory, directory, f"{self._run}-{len(self._sent)}")
         return self._sent[key]
 
     def _fall_back(self, spark: Callable[[], EpochRunner], context: SparkContext) -> EpochRunner:

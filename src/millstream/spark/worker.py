@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import json
 import os
 import pickle
+import socket
 import struct
 import sys
 from collections import deque
@@ -23,11 +25,10 @@ from millstream.common.pickles import adopt_main_classes, dump
 from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.diagnostics.logs import Logged
-from millstream.operators.runtime.messages import JobPlan, LevelTask
+from millstream.operators.runtime.messages import JobPlan, LevelTask, Place
 from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.runtime_services import requests, resident, stopwatch, timer_lag, wall_clock
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
-from millstream.spark.worker_location import this_place
 from millstream.stack_sampler import StackSampler
 
 # How the JVM side of a Python shuffle wants its keys.
@@ -161,3 +162,33 @@ class Printed(io.TextIOBase):
 
 # What is printed in the residents of slots.
 _printed = Printed()
+
+# The executor of a Spark on this machine, which is in the driver's own Java.
+DRIVER = "driver"
+
+
+@functools.cache
+def this_place() -> Place:
+    """Return where this worker process is; forked ones ask for themselves."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Place(_executor(), socket.gethostname(), memory)
+
+
+def _executor() -> str:
+    """Return the id of the executor that has started this process: its Java was told it on its command line."""
+    told = os.environ.get("SPARK_EXECUTOR_ID")
+    if told:
+        return told
+    process = os.getppid()
+    while process > 1:
+        try:
+            with open(f"/proc/{process}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")
+            with open(f"/proc/{process}/stat") as file:
+                parent = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            break
+        if "--executor-id" in words:
+            return words[words.index("--executor-id") + 1]
+        process = parent
+    return DRIVER
