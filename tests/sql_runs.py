@@ -16,8 +16,7 @@ from millstream.operators.functions.metrics import MetricGroup
 from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.operators.io.table_sink import TableSinkOperator
-from millstream.sql.operators.io.table_source import ScanOperator
+from millstream.sql.operators.io.table_io import ScanOperator, TableSinkOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned, Traits

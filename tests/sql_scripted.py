@@ -15,8 +15,7 @@ from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import GlobalPartitioner
 from millstream.sql.columns.batch import Batch
 from millstream.sql.operators.base import BatchOperator
-from millstream.sql.operators.io.table_sink import TableSinkOperator
-from millstream.sql.operators.io.table_source import ScanOperator
+from millstream.sql.operators.io.table_io import ScanOperator, TableSinkOperator
 from millstream.testing import CollectSink, TestingSource
 
 # A step: which input its rows are of, and the rows; or a watermark.

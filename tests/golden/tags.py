@@ -38,7 +38,7 @@ from millstream.formats.file_format import FileShare
 from millstream.operators.watermarks import BoundedOutOfOrderness, _NoWatermarks
 from millstream.operators.windows.windows import CountWindow, GlobalWindow, TimeWindow
 from millstream.sql.columns.batch import Batch
-from millstream.sql.operators.io.split_watermark import _Highest
+from millstream.sql.operators.io.watermark_assigner import _Highest
 from millstream.state.column_table import RowChange
 from millstream.state.key_groups import FrozenDict, FrozenList, FrozenNaN
 from millstream.state.table import REMOVED, Extra, Patch

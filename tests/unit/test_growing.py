@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.sql.columns import appendable_column
-from millstream.sql.columns.appendable_column import GrowingColumn
+from millstream.sql.columns.append_buffer import GrowingColumn
 from millstream.state.changelog import LEAST_FILE, MAX_CHAIN, Chain, FileRef
 
 _VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {

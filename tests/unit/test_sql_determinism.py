@@ -18,7 +18,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Column
-from millstream.sql.operators.join.materialized_lookup_join import MaterializedLookupJoinOperator
+from millstream.sql.operators.join.lookup_join import MaterializedLookupJoinOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.row_kinds import Changes
 from millstream.table import ChangelogMode, DataTypes, StreamTableEnvironment

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.sql.columns.constants import constants
 from millstream.sql.columns.index import first_rows, index_for
 from millstream.sql.columns.keys import hashes
-from millstream.sql.columns.numpy_arrays import from_python
+from millstream.sql.columns.numpy_arrays import constants, from_python
 from millstream.state.key_groups import stable_hash
 
 _SHORT = ["", "a", "a\0", "é", "日本語", "fifteen bytes!!", None]

@@ -24,8 +24,7 @@ _USED = {
     "io",
     "io.calc",
     "io.datastream_io",
-    "io.table_sink",
-    "io.table_source",
+    "io.table_io",
     "io.watermark_assigner",
     "query_context",
 }

@@ -26,8 +26,7 @@ from millstream.sql.columns.keyed_columns import Kept, read, written
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.base import ColumnKeyPartitioner
-from millstream.sql.operators.io.table_sink import TableSinkOperator
-from millstream.sql.operators.io.table_source import ScanOperator
+from millstream.sql.operators.io.table_io import ScanOperator, TableSinkOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.types import DataTypes

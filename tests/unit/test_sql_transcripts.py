@@ -18,10 +18,9 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
 from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
-from millstream.sql.operators.io.calc import CalcOperator
+from millstream.sql.operators.io.calc import CalcOperator, ExpandOperator
 from millstream.sql.operators.io.changelog_rows import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.operators.io.constraints import ConstraintOperator, NotNull
-from millstream.sql.operators.io.expand import ExpandOperator
 from millstream.sql.operators.io.upsert_materializer import MaterializeOperator
 from millstream.sql.operators.io.watermark_assigner import OnEventWatermarkOperator, RowWatermarkOperator
 from millstream.sql.operators.join.correlate import CorrelateOperator

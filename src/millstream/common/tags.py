@@ -80,7 +80,7 @@ MODULES: dict[str, str] = {
     "global-window": "millstream.operators.windows.windows",
     "time-window": "millstream.operators.windows.windows",
     "batch": "millstream.sql.columns.batch",
-    "highest-watermark": "millstream.sql.operators.io.split_watermark",
+    "highest-watermark": "millstream.sql.operators.io.watermark_assigner",
     "changed-rows": "millstream.state.column_table",
     "frozen-dict": "millstream.state.key_groups",
     "frozen-list": "millstream.state.key_groups",

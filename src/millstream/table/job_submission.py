@@ -13,7 +13,7 @@ from millstream.operators.runtime.partitioners import ForwardElse, OrderedPartit
 from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.errors import TableException
 from millstream.sql.language.statements import Client, Delete, Truncate, Update
-from millstream.sql.operators.io.table_sink import TableSinkOperator
+from millstream.sql.operators.io.table_io import TableSinkOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
 from millstream.sql.plan.planner import plan

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.sql.columns.append_buffer import Growing
-from millstream.sql.columns.appendable_column import GrowingColumn
+from millstream.sql.columns.append_buffer import Growing, GrowingColumn
 from millstream.sql.columns.index import Slots, first_rows, index_for
 from millstream.sql.columns.keyed_columns import Kept, filled
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from millstream.common.fast_dataclass import record
-from millstream.sql.columns.append_buffer import Growing
-from millstream.sql.columns.appendable_column import GrowingColumn
+from millstream.sql.columns.append_buffer import Growing, GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
 from millstream.sql.columns.ttl_index import Expiring

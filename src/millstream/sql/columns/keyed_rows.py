@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.sql.columns.append_buffer import Growing
-from millstream.sql.columns.appendable_column import GrowingColumn, take_all
+from millstream.sql.columns.append_buffer import Growing, GrowingColumn, take_all
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import index_for
 from millstream.sql.columns.keys import hashes, stable_order

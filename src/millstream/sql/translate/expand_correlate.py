@@ -6,7 +6,7 @@ from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
 from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.base import ColumnKeyPartitioner
-from millstream.sql.operators.io.expand import ExpandOperator
+from millstream.sql.operators.io.calc import ExpandOperator
 from millstream.sql.operators.join.correlate import CorrelateOperator
 from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.join.set_operation import BatchSetOperationOperator, SetOperationOperator

@@ -7,8 +7,7 @@ from millstream.sql.errors import TableException
 from millstream.sql.operators.batch.batch_join import BatchJoinOperator
 from millstream.sql.operators.batch.merge_join import SortMergeJoinOperator
 from millstream.sql.operators.join.interval_join import IntervalJoinOperator
-from millstream.sql.operators.join.lookup_join import LookupJoinOperator, Retrying
-from millstream.sql.operators.join.materialized_lookup_join import MaterializedLookupJoinOperator
+from millstream.sql.operators.join.lookup_join import LookupJoinOperator, MaterializedLookupJoinOperator, Retrying
 from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.join.temporal_join import TemporalJoinOperator
 from millstream.sql.plan import nodes

@@ -6,11 +6,11 @@ from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
 from millstream.sql.operators.batch.batch_sort import BatchSortOperator
 from millstream.sql.operators.batch.batch_top_n import BatchTopNOperator
-from millstream.sql.operators.io.changelog_normalize import FilteredLastRowOperator
 from millstream.sql.operators.io.changelog_rows import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.operators.rank.append_only_top_n import MOST_PLACES, InsertTopNOperator
 from millstream.sql.operators.rank.deduplicate import (
     EarliestRowOperator,
+    FilteredLastRowOperator,
     FirstRowOperator,
     LastRowOperator,
     TopOneOperator,

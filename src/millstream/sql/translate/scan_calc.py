@@ -8,8 +8,12 @@ from millstream.sql.connectors import TableSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.operators.io.calc import CalcOperator
 from millstream.sql.operators.io.datastream_io import StreamScanOperator, ToRowsOperator
-from millstream.sql.operators.io.table_source import ScanOperator, ValuesSource, values_batch
-from millstream.sql.operators.io.watermark_assigner import OnEventWatermarkOperator, RowWatermarkOperator
+from millstream.sql.operators.io.table_io import ScanOperator, ValuesSource, values_batch
+from millstream.sql.operators.io.watermark_assigner import (
+    OnEventWatermarkOperator,
+    RowWatermarkOperator,
+    SplitWatermarkOperator,
+)
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.translate.translator import Translator, copy_parallelism
@@ -56,8 +60,6 @@ def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
     assert isinstance(node, nodes.Watermark)
     source = _source_of(planned)
     if source is not None and source.watermarks_by_split and not to.session.batch:
-        from millstream.sql.operators.io.split_watermark import SplitWatermarkOperator
-
         idle = to.session.milliseconds(IDLE_TIMEOUT, 0)
         return to.add_forward(planned, SplitWatermarkOperator(node.column, node.strategy, to.session, idle))
     on_event = source is not None and source.watermarks_on_event

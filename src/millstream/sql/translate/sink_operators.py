@@ -8,10 +8,9 @@ from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import ForwardElse
 from millstream.sql.operators.base import ColumnKeyPartitioner
-from millstream.sql.operators.io.conflicts import ConflictOperator
 from millstream.sql.operators.io.constraints import ConstraintOperator, constraints_of
-from millstream.sql.operators.io.table_sink import ByKeyOperator, TableSinkOperator
-from millstream.sql.operators.io.upsert_materializer import MaterializeOperator
+from millstream.sql.operators.io.table_io import ByKeyOperator, TableSinkOperator
+from millstream.sql.operators.io.upsert_materializer import ConflictOperator, MaterializeOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.plan.sinks import DETECTING

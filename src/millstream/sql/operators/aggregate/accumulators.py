@@ -16,8 +16,7 @@ from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import Columns, Kept, read, written
 from millstream.sql.columns.numpy_arrays import Valid, decimals, from_plain, is_number_like, plain, unscaled, valid_of
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.running_aggregates import Running, RunningNumbers
-from millstream.sql.operators.aggregate.segments import Segments
+from millstream.sql.operators.aggregate.segments import Running, RunningNumbers, Segments
 
 # Which rows count for an aggregate: in the order of segments; None for all.
 Counted = NDArray[np.bool_] | None

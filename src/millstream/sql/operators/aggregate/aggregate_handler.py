@@ -17,8 +17,7 @@ from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import Accumulator, vector_accumulator
 from millstream.sql.operators.aggregate.object_accumulators import object_accumulator
-from millstream.sql.operators.aggregate.running_aggregates import Running
-from millstream.sql.operators.aggregate.segments import Ints, Segments
+from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
 from millstream.sql.operators.aggregate.user_accumulators import UserAccumulator
 
 # The time at which a key was last touched, for those that live for a time only.

@@ -14,8 +14,7 @@ from millstream.sql.columns.keyed_columns import Columns, Kept
 from millstream.sql.columns.numpy_arrays import Valid, from_python, python_values, valid_of
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import Accumulator, Counted, both, differing
-from millstream.sql.operators.aggregate.running_aggregates import Running
-from millstream.sql.operators.aggregate.segments import Ints, Segments
+from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
 
 
 class FirstOrLastEver(Accumulator):

@@ -21,8 +21,7 @@ from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import differing
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, Aggregates, signs_of
-from millstream.sql.operators.aggregate.running_aggregates import Running
-from millstream.sql.operators.aggregate.segments import Ints, Segments
+from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 from millstream.sql.operators.changelog import Changelog
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from importlib import import_module
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ from millstream.sql.columns.keyed_columns import Columns, Kept
 from millstream.sql.columns.numpy_arrays import Valid, from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
+from millstream.sql.functions.json_path import quoted
 from millstream.sql.operators.aggregate.accumulators import Accumulator, Counted
 from millstream.sql.operators.aggregate.first_last import FirstOrLastEver
-from millstream.sql.operators.aggregate.running_aggregates import Running, RunningNumbers, RunningObjects
-from millstream.sql.operators.aggregate.segments import Segments
+from millstream.sql.operators.aggregate.segments import Running, RunningNumbers, RunningObjects, Segments
 
 _TEXT = pa.string()
 
@@ -317,12 +317,125 @@ class Collect(ObjectAccumulator):
         return list(kept.items())
 
 
-# Those that few queries have, with the module that is loaded for one.
-_OF_THEIR_OWN = {
-    "PERCENTILE": ("percentile", "Percentile"),
-    "JSON_ARRAYAGG": ("json_accumulators", "JsonArray"),
-    "JSON_OBJECTAGG": ("json_accumulators", "JsonObject"),
-}
+class Percentile(ObjectAccumulator):
+    """Of a value, a share or several, and how often the value counts."""
+
+    def begin(self) -> Any:
+        # How often each value is there, less than never where it was taken back first; those that are, in order; how
+        # many there are in all; and the share, which is a constant.
+        return [{}, [], 0, None]
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        return self._counted(kept, values, 1)
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        return self._counted(kept, values, -1)
+
+    def _counted(self, kept: Any, values: tuple[Any, ...], sign: int) -> Any:
+        value, share, times = values if len(values) == 3 else (*values, 1)
+        if value is None or times is None or times <= 0:
+            return kept
+        counts, ordered, total, _ = kept
+        value = float(value) if not isinstance(value, float) else value
+        before = counts.get(value, 0)
+        after = before + sign * int(times)
+        if before <= 0 < after:
+            insort(ordered, value)
+        elif after <= 0 < before:
+            del ordered[bisect_left(ordered, value)]
+        if after:
+            counts[value] = after
+        else:
+            del counts[value]
+        kept[2] = total + max(after, 0) - max(before, 0)
+        kept[3] = share
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        counts, ordered, total, share = kept
+        if not total or share is None:
+            return None
+        if isinstance(share, list):
+            return [self._at(counts, ordered, total, s) for s in share]
+        return self._at(counts, ordered, total, share)
+
+    def _at(self, counts: dict[float, int], ordered: list[float], total: int, share: float) -> float:
+        if not 0 <= share <= 1:
+            raise TableException(f"Percentage of PERCENTILE should be between [0.0, 1.0], but was '{share}'.")
+        place = (total - 1) * share
+        low, high = floor(place), ceil(place)
+        if total == len(ordered):
+            below, above = ordered[low], ordered[high]
+        else:
+            below, above = self._counting(counts, ordered, low), self._counting(counts, ordered, high)
+        return below if low == high or below == above else below + (above - below) * (place - low)
+
+    @staticmethod
+    def _counting(counts: dict[float, int], ordered: list[float], place: int) -> float:
+        """Return the value at a place, where each counts as often as it is there."""
+        for value in ordered:
+            place -= counts[value]
+            if place < 0:
+                return value
+        return ordered[-1]
+
+
+def _keeps_nulls(call: AggregateCall, otherwise: bool) -> bool:
+    """Tell what the words NULL ON NULL or ABSENT ON NULL say; without them, what is usual."""
+    return "NULL" in call.options or (otherwise and "ABSENT" not in call.options)
+
+
+class JsonArray(ObjectAccumulator):
+    """JSON_ARRAYAGG: values in the order of arrival."""
+
+    def begin(self) -> Any:
+        return []
+
+    def _shown(self, values: tuple[Any, ...]) -> str | None:
+        (value,) = values
+        return "null" if value is None and _keeps_nulls(self.call, False) else value
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        shown = self._shown(values)
+        if shown is not None:
+            kept.append(shown)
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        shown = self._shown(values)
+        if shown in kept:
+            kept.remove(shown)
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        return f"[{','.join(kept)}]"
+
+
+class JsonObject(ObjectAccumulator):
+    """JSON_OBJECTAGG: a member for each key, in the order of their names."""
+
+    def begin(self) -> Any:
+        return {}
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        key, value = values
+        if key is None:
+            raise TableException("A key of JSON_OBJECTAGG is null: leave such rows out with FILTER or WHERE.")
+        if key in kept:
+            raise TableException(
+                f"Key '{key}' is already present. Duplicate keys are not allowed in JSON_OBJECTAGG. Please ensure that "
+                "keys are unique."
+            )
+        if value is not None or _keeps_nulls(self.call, True):
+            kept[key] = "null" if value is None else value
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        kept.pop(values[0], None)
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        return "{" + ",".join(f"{quoted(key)}:{kept[key]}" for key in sorted(kept)) + "}"
 
 
 def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumulator:
@@ -335,13 +448,12 @@ def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumu
     simple: dict[str, type[ObjectAccumulator]] = {
         "ARRAY_AGG": ArrayOf,
         "COLLECT": Collect,
+        "JSON_ARRAYAGG": JsonArray,
+        "JSON_OBJECTAGG": JsonObject,
         "LISTAGG": Listed,
+        "PERCENTILE": Percentile,
         "SINGLE_VALUE": SingleValue,
     }
-    if function in _OF_THEIR_OWN:
-        module, maker = _OF_THEIR_OWN[function]
-        found: Accumulator = getattr(import_module(f"millstream.sql.operators.{module}"), maker)(call, name)
-        return found
     if function not in simple:
         raise TableException(f"The aggregate {call.function} cannot be computed over a stream of rows.")
     return simple[function](call, name)

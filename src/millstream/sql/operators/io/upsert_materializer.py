@@ -12,8 +12,11 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
 from millstream.sql.columns.numpy_arrays import from_python, python_values
+from millstream.sql.errors import TableException
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
-from millstream.sql.operators.base import KeyedBatchOperator
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+
+_Row = tuple[Any, ...]
 
 
 class MaterializeOperator(KeyedBatchOperator):
@@ -71,3 +74,128 @@ class MaterializeOperator(KeyedBatchOperator):
                 changes.append((DELETE, row))
             elif was_last:
                 changes.append((UPDATE_AFTER, there[-1]))
+
+
+class ConflictOperator(KeyedBatchOperator):
+    """Keeps changes until the watermark moves on, so that their order does not matter, and then writes one row.
+
+    As in Flink, changes of one row that come between two watermarks cancel each other out first.
+    """
+
+    emits_later = True
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        names: Sequence[str],
+        upsert_key: Sequence[int],
+        kinds: Sequence[pa.DataType],
+        fails: bool,
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the primary key.
+            names: those of all columns.
+            upsert_key: the columns that tell the input's rows apart; none where all of them do.
+            kinds: the Arrow types of the columns.
+            fails: whether a second row of a primary key is an error, or is left out.
+            ttl: how long a row lives that is not changed, in milliseconds; 0 for ever.
+        """
+        self.keys = tuple(keys)
+        self.names = tuple(names)
+        self.compared = tuple(upsert_key) or tuple(range(len(kinds)))
+        self.replaces = bool(upsert_key)
+        self.kinds = list(kinds)
+        self.fails = fails
+        self.ttl = ttl
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        kinds = [self.kinds[k] for k in self.keys]
+        # Changes that wait: (whether it adds, row). And the row that was written, if there is one.
+        self._waiting: KeyedColumns = self.keeps("pending", KeyedColumns(kinds, [Kept("changes", object, list)]))
+        written = KeyedColumns(kinds, [Kept("rows", object, list), Kept(TOUCHED, np.int64)])
+        self._written: KeyedColumns = self.keeps("written", written)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        waiting = self._waiting
+        slots, _ = waiting.find_or_add([batch.columns[k] for k in self.keys], len(batch))
+        changes = waiting.column("changes")
+        rows = zip(*map(python_values, batch.columns), strict=True)
+        for row, kind, slot in zip(rows, batch.all_kinds().tolist(), slots.tolist(), strict=True):
+            _add_or_cancel(changes[slot], kind in (INSERT, UPDATE_AFTER), row)
+        waiting.changed(np.unique(slots))
+        return ()
+
+    def on_watermark(self, watermark: int) -> int | None:
+        if watermark > self.watermark and len(self._waiting):
+            self._write()
+        self.watermark = watermark
+        return watermark
+
+    def _write(self) -> None:
+        """Take all changes that wait."""
+        now = self.setup.clock()
+        waiting, written = self._waiting, self._written
+        written.compact()
+        if self.ttl:
+            written.expire(TOUCHED, now - self.ttl)
+        due = waiting.slots()
+        slots, _ = written.find_or_add(waiting.keys_at(due), len(due))
+        changes, rows = waiting.column("changes"), written.column("rows")
+        out: list[tuple[int, _Row]] = []
+        for one, slot in zip(due.tolist(), slots.tolist(), strict=True):
+            rows[slot] = self._resolved(rows[slot], changes[one], out)
+        written.column(TOUCHED)[slots] = now
+        written.changed(slots)
+        written.remove(slots[np.fromiter((not rows[s] for s in slots.tolist()), np.bool_, len(slots))])
+        waiting.remove(due)
+        waiting.compact()
+        kinds = np.fromiter((kind for kind, _ in out), np.int8, len(out))
+        columns = [from_python([row[i] for _, row in out], kind) for i, kind in enumerate(self.kinds)]
+        self.emit(pieces(columns, len(out), kinds if kinds.any() else None))
+
+    def _resolved(
+        self, before: list[_Row], changes: list[tuple[bool, _Row]], out: list[tuple[int, _Row]]
+    ) -> list[_Row]:
+        """Return the row that is there after changes, as a list of one or none; what is written is added to `out`."""
+        rows = list(before)
+        for adds, row in changes:
+            place = self._place(rows, row)
+            if not adds:
+                if place is not None:
+                    del rows[place]
+            elif place is not None and self.replaces:
+                rows[place] = row
+            else:
+                rows.append(row)
+        if len(rows) > 1:
+            if self.fails:
+                raise TableException(self._conflict(rows[0]))
+            rows = before or rows[:1]
+        if rows != before:
+            out.append((DELETE, before[0]) if not rows else (UPDATE_AFTER if before else INSERT, rows[0]))
+        return rows
+
+    def _place(self, rows: list[_Row], row: _Row) -> int | None:
+        """Return where the row stands that has the same upsert key."""
+        wanted = [row[c] for c in self.compared]
+        return next((i for i, one in enumerate(rows) if [one[c] for c in self.compared] == wanted), None)
+
+    def _conflict(self, row: _Row) -> str:
+        key = ", ".join(f"{self.names[k]}={'null' if row[k] is None else row[k]}" for k in self.keys)
+        return (
+            "Primary key constraint violation: multiple distinct records with the same primary key detected. "
+            f"Conflicting key: [{key}]. Use ON CONFLICT DO NOTHING to keep the first record."
+        )
+
+
+def _add_or_cancel(changes: list[tuple[bool, _Row]], adds: bool, row: _Row) -> None:
+    """Add a change, or take the opposite one away."""
+    opposite = (not adds, row)
+    if opposite in changes:
+        changes.remove(opposite)
+    else:
+        changes.append((adds, row))

@@ -8,15 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
-from millstream.sql.columns.batch import UPDATE_BEFORE, Batch
+from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
 from millstream.sql.columns.keyed_rows import KeyedRows, Mask, equal_values
 from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.columns.row_order import Order, sorted_rows
+from millstream.sql.expressions import Expression
+from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
 from millstream.sql.operators.aggregate.segments import Ints, Segments
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
 from millstream.sql.operators.changelog import Changelog
+from millstream.sql.operators.query_context import Session
 
 
 class LastRowOperator(KeyedBatchOperator):
@@ -324,3 +327,41 @@ class EarliestRowOperator(KeyedBatchOperator):
             self._rows.remove(due)
         self.watermark = watermark
         return watermark
+
+
+class FilteredLastRowOperator(Evaluating, LastRowOperator):
+    """Keeps the last row of each key that passes a condition; one that fails it takes the row of its key away."""
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        kinds: Sequence[pa.DataType],
+        passes: Expression,
+        session: Session,
+        *,
+        pairs: bool = True,
+        says_equal: bool = False,
+        ttl: int = 0,
+        drops_old_halves: bool = False,
+    ) -> None:
+        """Make one.
+
+        Args:
+            passes: the condition.
+            session: what the query was made in.
+            keys, kinds, pairs, says_equal, ttl, drops_old_halves: see `LastRowOperator`.
+        """
+        super().__init__(keys, kinds, pairs=pairs, says_equal=says_equal, ttl=ttl, drops_old_halves=drops_old_halves)
+        self.passes = passes
+        self.session = session
+
+    def open(self) -> None:
+        super().open()
+        self._passes = condition(self.passes, self.context)
+
+    def process(self, batch: Batch) -> Iterator[Batch]:
+        if self.drops_old_halves:
+            batch = self.without_old_halves(batch)
+        if len(batch):
+            kinds = np.where(self._passes(batch), batch.all_kinds(), np.int8(DELETE)).astype(np.int8)
+            yield from super().process(Batch(batch.columns, kinds if kinds.any() else None, len(batch)))
