@@ -26,7 +26,7 @@ _PATTERN = (
 )
 
 
-def _operator(order: str = "ts", skip: str = "PAST LAST ROW", within: str = "") -> tuple[MatchOperator, list[Any]]:
+def _operator(order: str = "ts", skip: str = "PAST LAST ROW", within: str = "") -> tuple[MatchOperator, dict[str, Any]]:
     planning = Planning()
     planning.run(_DECLARED)
     (planned,) = planning.planned(_PATTERN.format(order, skip, within))
@@ -34,15 +34,15 @@ def _operator(order: str = "ts", skip: str = "PAST LAST ROW", within: str = "") 
     while not isinstance(match.node, nodes.Match):
         (match,) = match.inputs
     kinds = kinds_of(match.inputs[0])
-    return MatchOperator(match.node, kinds, kinds_of(match), Session()), kinds
+    operator = MatchOperator(match.node.spec, kinds, kinds_of(match), Session())
+    return operator, dict(zip(match.node.input.fields.names, kinds, strict=True))
 
 
-def _batch(rows: list[tuple[Any, ...]], operator: MatchOperator, kinds: list[Any]) -> Any:
-    names = operator.match.input.fields.names
+def _batch(rows: list[tuple[Any, ...]], kinds: dict[str, Any]) -> Any:
     values = [{"k": k, "v": v, "ts": t}.get for k, v, t in rows]
-    plain = [pa.int64() if pa.types.is_timestamp(kind) else kind for kind in kinds]
-    batch = batch_of([("+I", *(get(name) for name in names)) for get in values], plain)
-    return batch.with_columns([c.view(kind) for c, kind in zip(batch.columns, kinds, strict=True)])
+    plain = [pa.int64() if pa.types.is_timestamp(kind) else kind for kind in kinds.values()]
+    batch = batch_of([("+I", *(get(name) for name in kinds)) for get in values], plain)
+    return batch.with_columns([c.view(kind) for c, kind in zip(batch.columns, kinds.values(), strict=True)])
 
 
 @pytest.mark.parametrize("within", ["", "WITHIN INTERVAL '0.006' SECOND"])
@@ -59,13 +59,13 @@ def test_matches_do_not_depend_on_batches_and_restarts(seed: int, skip: str, wit
             pending.append((r.choice("ab"), r.randint(0, 12), time + r.choice([0, 0, 1, -1])))
             watermark = r.random() < 0.3
             if cut or watermark:
-                bare.take(_batch(pending, operator, kinds))
+                bare.take(_batch(pending, kinds))
                 pending = []
             if cut:
                 bare.restart()
             if watermark:
                 operator.on_watermark(time - 2)
-        bare.take(_batch(pending, operator, kinds)) if pending else None
+        bare.take(_batch(pending, kinds)) if pending else None
         operator.on_watermark((1 << 63) - 1)
         return sorted(bare.changes(), key=repr)
 
@@ -77,10 +77,10 @@ def test_matches_do_not_depend_on_batches_and_restarts(seed: int, skip: str, wit
 def test_a_match_is_told_when_the_watermark_has_passed_it_and_late_rows_are_not_seen() -> None:
     operator, kinds = _operator()
     bare = Bare(operator)
-    bare.take(_batch([("a", 11, 3), ("a", 5, 4), ("a", 9, 6), ("a", 4, 5)], operator, kinds))
+    bare.take(_batch([("a", 11, 3), ("a", 5, 4), ("a", 9, 6), ("a", 4, 5)], kinds))
     operator.on_watermark(5)
     assert bare.changes() == []
-    bare.take(_batch([("a", 1, 5)], operator, kinds))
+    bare.take(_batch([("a", 1, 5)], kinds))
     operator.on_watermark(6)
     assert bare.changes() == [("+I", "a", 5, 4, 9, 9)]
 
@@ -88,7 +88,7 @@ def test_a_match_is_told_when_the_watermark_has_passed_it_and_late_rows_are_not_
 def test_what_takes_too_long_is_forgotten() -> None:
     operator, kinds = _operator(within="WITHIN INTERVAL '0.010' SECOND")
     bare = Bare(operator)
-    bare.take(_batch([("a", 11, 1), ("a", 5, 2)], operator, kinds))
+    bare.take(_batch([("a", 11, 1), ("a", 5, 2)], kinds))
     operator.on_watermark(5)
     assert len(operator._keys) == 1
     operator.on_watermark(20)
@@ -99,11 +99,11 @@ def test_rows_are_taken_as_they_come_by_processing_time() -> None:
     now = [100]
     operator, kinds = _operator("p", within="WITHIN INTERVAL '0.010' SECOND")
     bare = Bare(operator, clock=lambda: now[0])
-    bare.take(_batch([("a", 11, None), ("a", 5, None)], operator, kinds))
+    bare.take(_batch([("a", 11, None), ("a", 5, None)], kinds))
     now[0] = 105
-    bare.take(_batch([("a", 7, None)], operator, kinds))
+    bare.take(_batch([("a", 7, None)], kinds))
     assert bare.changes() == [("+I", "a", 5, 5, 5, 7)]
-    bare.take(_batch([("b", 11, None), ("b", 5, None)], operator, kinds))
+    bare.take(_batch([("b", 11, None), ("b", 5, None)], kinds))
     assert operator.next_wake() is not None
     now[0] = 117
     operator.on_processing_time()

@@ -162,5 +162,5 @@ def match(to: Translator, planned: Planned) -> list[StreamEnd]:
     # Deferred: cep costs as much start-up time as all other operators of this module.
     from millstream.sql.operators.rank.match_recognize import MatchOperator
 
-    operator = MatchOperator(node, arrow_types(before), arrow_types(planned), to.session)
+    operator = MatchOperator(node.spec, arrow_types(before), arrow_types(planned), to.session)
     return to.add_after(planned, operator, to.by_key(before, node.partition), single=not node.partition)

@@ -23,7 +23,7 @@ from millstream.sql.operators.base import EmitsStepByStep, Evaluating
 from millstream.sql.operators.join.pairing import side_by_side
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.query_context import Session
-from millstream.sql.plan.nodes import JoinKind
+from millstream.sql.plan.specs import JoinKind
 
 _LEFT, _RIGHT = 0, 1
 # So many pairs are looked at, and handed on, at once.

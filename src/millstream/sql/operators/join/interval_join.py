@@ -23,7 +23,7 @@ from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.query_context import Session
-from millstream.sql.plan.nodes import JoinKind
+from millstream.sql.plan.specs import JoinKind
 
 _LEFT, _RIGHT = 0, 1
 _EMITTED = 1

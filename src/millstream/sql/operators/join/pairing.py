@@ -11,7 +11,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_rows import Ints, Mask
 from millstream.sql.columns.keys import grouped, stable_order
 from millstream.sql.columns.matches import can_match
-from millstream.sql.plan.nodes import JoinKind
+from millstream.sql.plan.specs import JoinKind
 
 Holds = Callable[[Batch], Mask]
 # So many pairs are looked at at once.

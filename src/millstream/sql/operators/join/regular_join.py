@@ -21,7 +21,7 @@ from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import narrow_condition
 from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
 from millstream.sql.operators.query_context import Session
-from millstream.sql.plan.nodes import JoinKind
+from millstream.sql.plan.specs import JoinKind
 
 _LEFT, _RIGHT = 0, 1
 # The output of one batch is handed on in parts of about so many pairs.

@@ -35,7 +35,7 @@ from millstream.sql.operators.over.over_frames import (
     starts_of,
 )
 from millstream.sql.operators.over.over_time import lag_of
-from millstream.sql.plan.nodes import OverSpec
+from millstream.sql.plan.specs import OverSpec
 
 # So many rows of frames are looked at at once.
 _AT_ONCE = 1 << 20

@@ -19,7 +19,7 @@ from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import VARIANCES
 from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.sql.operators.over.over_batch import OF_PARTITION, Partitions
-from millstream.sql.plan.nodes import OverSpec
+from millstream.sql.plan.specs import OverSpec
 from millstream.sql.types import DataTypes
 
 _COUNTS = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK"])

@@ -7,7 +7,6 @@ before are asked for each run, as they must be. Measures are computed for all ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.aggregate.aggregate_handler import Aggregates
 from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
 from millstream.sql.operators.query_context import Session
-from millstream.sql.plan.nodes import Definition, Match, MatchStep, Node, Reference
+from millstream.sql.plan.specs import Definition, MatchSpec, MatchStep, Reference
 
 # A row: its values, and which of the conditions on the row alone it fulfils.
 Event = tuple[tuple[Any, ...], tuple[bool, ...]]
@@ -47,7 +46,7 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
     emits_later = True
 
     def __init__(
-        self, match: Match, kinds: Sequence[pa.DataType], out: Sequence[pa.DataType], session: Session
+        self, match: MatchSpec, kinds: Sequence[pa.DataType], out: Sequence[pa.DataType], session: Session
     ) -> None:
         """Make one.
 
@@ -57,8 +56,7 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
             out: the Arrow types of its own columns.
             session: what the query was made in.
         """
-        # Of its input the operator need not carry more about than its columns.
-        self.match = replace(match, input=Node(match.input.fields))
+        self.match = match
         self.kinds = list(kinds)
         self.out = list(out)
         self.session = session
@@ -298,7 +296,7 @@ def _is_of_row(definition: Definition, reference: Reference) -> bool:
     return is_last and reference.variable in (None, definition.variable)
 
 
-def _pattern(match: Match, condition_of: Callable[[str], Callable[..., bool] | None]) -> Pattern:
+def _pattern(match: MatchSpec, condition_of: Callable[[str], Callable[..., bool] | None]) -> Pattern:
     pattern: Pattern | None = None
     for step in match.steps:
         made = Pattern.begin(step.variable, _skip(match.skip)) if pattern is None else pattern.next(step.variable)

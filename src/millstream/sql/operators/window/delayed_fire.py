@@ -18,7 +18,7 @@ from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask, equal_value
 from millstream.sql.operators.base import pieces
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.window.early_late_fire import END, SAID, FiringWindowOperator, Placed
-from millstream.sql.plan.nodes import PeriodicFires
+from millstream.sql.plan.specs import PeriodicFires
 
 # When a window is told next by the clock, whether it was there when it ended, and whether it has changed since it was
 # told: then the other table has what was told.

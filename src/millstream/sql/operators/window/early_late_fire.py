@@ -24,7 +24,7 @@ from millstream.sql.operators.base import KeyedBatchOperator, pieces
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
 from millstream.sql.operators.window.windowing import Times, Windowing
-from millstream.sql.plan.nodes import Fires
+from millstream.sql.plan.specs import Fires
 
 # The end of a slot's window, whether it has been told, and how many rows it has, where rows may be taken back.
 END, SAID, _ROWS = "end", "fired", "rows"

@@ -12,7 +12,7 @@ from millstream.sql.operators.join.pairing import joined
 from millstream.sql.operators.query_context import Session
 from millstream.sql.operators.window.buffered_window import KeptInput, WindowRowsOperator, by_trigger
 from millstream.sql.operators.window.window_aggregate import WindowTimes
-from millstream.sql.plan.nodes import JoinKind
+from millstream.sql.plan.specs import JoinKind
 
 
 class WindowJoinOperator(Evaluating, WindowRowsOperator):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import record
 from millstream.sql.columns.zones import arrow_zone, is_utc, zone_named
-from millstream.sql.plan.nodes import WindowKind, WindowSpec
+from millstream.sql.plan.specs import WindowKind, WindowSpec
 
 Times = NDArray[np.int64]
 
