@@ -11,9 +11,9 @@ from sql_runs import Inputs, batch_of, fields, given, kinds_of, planned
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall, Column
+from millstream.sql.optimizer.rules.two_phase_aggregate import split_aggregate
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.plan.rules.two_phase_aggregate import split_aggregate
 from millstream.sql.row_kinds import INSERTS
 from millstream.sql.schema import Fields
 from millstream.sql.types import DataTypes

@@ -35,7 +35,7 @@ from millstream.sql.language.reader import Reader
 from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.language.statements import QueryStatement
 from millstream.sql.language.type_grammar import read_type
-from millstream.sql.plan.rules.folding import simplified
+from millstream.sql.optimizer.rules.folding import simplified
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import (
     CharType,

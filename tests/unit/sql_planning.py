@@ -7,14 +7,14 @@ from typing import Any
 
 from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.language import LanguageFunctions
-from millstream.sql.catalog.ddl import Ddl, Result
 from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.connectors import TableContext, TableSink, TableSource
+from millstream.sql.ddl.executor import Ddl, Result
 from millstream.sql.language.statement_grammar import read_statement, read_statements
 from millstream.sql.language.statements import Explain, Insert, QueryStatement
-from millstream.sql.plan.explain import explained
+from millstream.sql.optimizer.explain import explained
+from millstream.sql.optimizer.planner import plan
 from millstream.sql.plan.nodes import Collected, Node, Planned, Sink
-from millstream.sql.plan.planner import plan
 from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, UPSERTS
 from millstream.sql.types import DataType, DataTypes
 

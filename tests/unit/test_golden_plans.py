@@ -11,8 +11,9 @@ import pytest
 from golden.plans import FILE, NOT_COMPILED, environment, plans
 
 from millstream.common.fast_dataclass import record
+from millstream.sql.optimizer import planner
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan import planner, records
+from millstream.sql.plan import records
 from millstream.sql.plan.records import RECORDS
 from millstream.table import PlanReference
 

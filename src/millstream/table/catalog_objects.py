@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.sql.bind.binder import Binder
-from millstream.sql.catalog.declarations import declared
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind
+from millstream.sql.ddl.declarations import declared
 from millstream.sql.language import statements as s
 from millstream.table.texts import read_expression
 

@@ -80,7 +80,7 @@ class CompiledPlan:
 
     def explain(self, *extra_details: int) -> str:
         """Return how it is run."""
-        from millstream.sql.plan.explain import execution_text
+        from millstream.sql.optimizer.explain import execution_text
 
         return execution_text(self._plans)
 

@@ -15,9 +15,9 @@ from millstream.sql.errors import TableException
 from millstream.sql.language.statements import Client, Delete, Truncate, Update
 from millstream.sql.operators.io.table_io import TableSinkOperator
 from millstream.sql.operators.query_context import Session
+from millstream.sql.optimizer.planner import plan
+from millstream.sql.optimizer.state_report import endless_state
 from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
-from millstream.sql.plan.planner import plan
-from millstream.sql.plan.state_report import endless_state
 from millstream.sql.row_kinds import INSERTS
 from millstream.sql.translate import Translator, translation_of
 from millstream.table.table_config import TableConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from millstream.common.errors import JobCancelledError
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE
-from millstream.sql.plan.state_report import ends
+from millstream.sql.optimizer.state_report import ends
 from millstream.sql.schema import Fields
 from millstream.table.result_printer import texts_of
 

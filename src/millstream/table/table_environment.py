@@ -16,8 +16,8 @@ from millstream.datastream.table_bridge import Bridge
 from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.language import LanguageFunctions
 from millstream.sql.catalog import memory
-from millstream.sql.catalog.ddl import Ddl, Result
 from millstream.sql.catalog.manager import CatalogManager, InlineView
+from millstream.sql.ddl.executor import Ddl, Result
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.language import statements as s
 from millstream.sql.language import syntax
@@ -163,7 +163,7 @@ class TableEnvironment:
         return path
 
     def _explained(self, ends: Sequence[Any], details: Sequence[int]) -> str:
-        from millstream.sql.plan.explain import explained
+        from millstream.sql.optimizer.explain import explained
 
         words = [_DETAILS[d] for d in details]
         text = explained(list(ends), self._runner.settings(), self._runner.is_batch, words)

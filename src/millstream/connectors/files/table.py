@@ -23,7 +23,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource, TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression, columns_of
-from millstream.sql.plan.rewrite import moved
+from millstream.sql.optimizer.rewrite import moved
 from millstream.sql.row_kinds import INSERTS
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType, DataTypes

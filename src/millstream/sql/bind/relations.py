@@ -15,8 +15,8 @@ from millstream.sql.bind.scope import Scope, Source
 from millstream.sql.bind.temporal import temporal_join
 from millstream.sql.expressions import Column, Expression, conjunction
 from millstream.sql.language import syntax
+from millstream.sql.optimizer.rules.lookups import check_hint
 from millstream.sql.plan.nodes import Apply, Correlate, Join, JoinKind, Node
-from millstream.sql.plan.rules.lookups import check_hint
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import ArrayType, IntType, MapType, MultisetType, RowType
 

@@ -18,9 +18,9 @@ from millstream.sql.operators.batch.batch_aggregate import (
     BatchGlobalGroupAggregateOperator,
     BatchGroupAggregateOperator,
 )
+from millstream.sql.optimizer.partial_aggregates import can_be_split
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.plan.partial_aggregates import can_be_split
 from millstream.sql.row_kinds import Changes
 from millstream.sql.translate.translator import Translator, arrow_types, copy_parallelism
 

@@ -17,8 +17,8 @@ from millstream.sql.operators.rank.deduplicate import (
 )
 from millstream.sql.operators.rank.sort import LimitOperator, SortOperator
 from millstream.sql.operators.rank.top_n import TopNOperator
+from millstream.sql.optimizer.changelog import RETRACT, UPDATE_FAST
 from millstream.sql.plan import nodes
-from millstream.sql.plan.changelog import RETRACT, UPDATE_FAST
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.schema import TimeAttribute

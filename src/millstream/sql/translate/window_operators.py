@@ -32,8 +32,8 @@ from millstream.sql.operators.window.window_join import WindowJoinOperator
 from millstream.sql.operators.window.window_rank import WindowRankOperator
 from millstream.sql.operators.window.window_table import WindowTableOperator
 from millstream.sql.operators.window.windowing import Windowing
+from millstream.sql.optimizer.changelog import is_over_time
 from millstream.sql.plan import nodes
-from millstream.sql.plan.changelog import is_over_time
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.row_kinds import INSERTS, Changes
 from millstream.sql.schema import TimeAttribute

@@ -1,0 +1,189 @@
+"""Which kinds of changes rows can say at each node, and whether an update is a pair or its new half alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from millstream.sql.expressions import columns_of, conjuncts
+from millstream.sql.optimizer.upsert_keys import Keys, finds_one
+from millstream.sql.plan import nodes as n
+from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, Changes
+from millstream.sql.schema import TimeAttribute
+
+Kinds = frozenset[Changes]
+# In which of Flink's ways a Top-N works: of inserts alone, of rows that are updated by key and never fall back, of all.
+APPEND_FAST, UPDATE_FAST, RETRACT = "AppendFastStrategy", "UpdateFastStrategy", "RetractStrategy"
+_UPDATE = frozenset([Changes.UPDATE_BEFORE, Changes.UPDATE_AFTER])
+_ROW_BY_ROW = (
+    n.MiniBatch,
+    n.Calc,
+    n.Project,
+    n.Filter,
+    n.Watermark,
+    n.Correlate,
+    n.Expand,
+    n.WindowTable,
+    n.LookupJoin,
+)
+
+
+class Updates(Enum):
+    """How updates are asked for."""
+
+    PAIRS = "pairs"
+    AFTER = "after"
+
+
+def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds:
+    """Return what the rows of a node can say, with updates as pairs.
+
+    Args:
+        node: the node.
+        inputs: what the rows of its inputs can say.
+        forgets: whether what it keeps lives for some time only: then a row that has not changed is said again, so
+            that it lives longer downstream, too.
+    """
+    if isinstance(node, n.Scan):
+        return full(node.source.changes)
+    if isinstance(node, n.StreamScan):
+        return full(node.changes) if node.changelog else INSERTS
+    if isinstance(node, n.FromChangelog):
+        return frozenset(Changes[kind] for _, kind in node.codes)
+    if isinstance(node, (n.Values, n.ToChangelog)) or (isinstance(node, n.WindowTable) and node.is_session):
+        return INSERTS
+    if isinstance(node, n.MaterializedLookupJoin):
+        # As in Flink, what is retracted is deleted.
+        return inputs[0] | {Changes.DELETE}
+    if isinstance(node, (*_ROW_BY_ROW, n.Union)):
+        return frozenset().union(*inputs) if inputs else INSERTS
+    if isinstance(node, n.Aggregate):
+        return _of_aggregate(node, inputs[0], forgets)
+    if isinstance(node, n.TableAggregate):
+        return INSERTS | {Changes.DELETE}
+    if isinstance(node, n.WindowAggregate) and node.fires is not None:
+        return INSERTS | _UPDATE
+    if isinstance(node, (n.LocalAggregate, n.LocalWindowAggregate)):
+        return INSERTS
+    if isinstance(node, (n.WindowAggregate, n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match)):
+        return INSERTS
+    if isinstance(node, n.TemporalJoin):
+        return inputs[0]
+    if isinstance(node, n.Over):
+        return INSERTS if is_over_time(node) else ALL_CHANGES
+    if isinstance(node, n.Deduplicate):
+        return _of_deduplicate(node, inputs[0])
+    if isinstance(node, n.Rank):
+        return ALL_CHANGES
+    if isinstance(node, n.Sort):
+        return _of_sort(node, inputs[0])
+    if isinstance(node, n.Join):
+        if node.kind in (n.JoinKind.INNER, n.JoinKind.SEMI):
+            return inputs[0] | inputs[1]
+        return ALL_CHANGES
+    if isinstance(node, n.SetOperation):
+        return ALL_CHANGES
+    if isinstance(node, n.ChangelogNormalize):
+        return ALL_CHANGES
+    assert isinstance(node, (n.Sink, n.Collected, n.ToStream))
+    return inputs[0]
+
+
+def takes_inserts_alone(node: n.Node) -> bool:
+    """Tell whether a node cannot take back what it was given."""
+    if isinstance(node, n.Over):
+        return is_over_time(node)
+    if isinstance(node, n.Sort):
+        return bool(node.order) and node.limit is None and not node.offset
+    return isinstance(node, (n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match, n.FromChangelog))
+
+
+def full(kinds: Kinds) -> Kinds:
+    """Return kinds with both halves of an update where there is one."""
+    return kinds | _UPDATE if kinds & _UPDATE else kinds
+
+
+def is_over_time(node: n.Over) -> bool:
+    """Tell whether an OVER goes by time, and so each row is known for good."""
+    order = node.over.order
+    return len(order) == 1 and not order[0][1] and node.fields[order[0][0]].time is not None
+
+
+def _of_deduplicate(node: n.Deduplicate, below: Kinds) -> Kinds:
+    if below != INSERTS:
+        return ALL_CHANGES
+    return INSERTS | _UPDATE if node.keeps_last else INSERTS
+
+
+def _of_aggregate(node: n.Aggregate, below: Kinds, forgets: bool) -> Kinds:
+    updates = _UPDATE if node.calls or forgets else frozenset()
+    retracts = node.retracts if isinstance(node, n.GlobalAggregate) else below != INSERTS
+    deletes = {Changes.DELETE} if retracts else set()
+    return frozenset({Changes.INSERT, *updates, *deletes})
+
+
+def _of_sort(node: n.Sort, below: Kinds) -> Kinds:
+    if not node.order:
+        return INSERTS if below == INSERTS else ALL_CHANGES
+    if node.limit is None and not node.offset:
+        first = node.fields[node.order[0][0]]
+        return INSERTS if first.time is TimeAttribute.ROWTIME or first.time is TimeAttribute.PROCTIME else below
+    return ALL_CHANGES
+
+
+def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[Keys]) -> list[Updates] | None:
+    """Return how a node asks its inputs for updates so that it can give them as wanted; None if it cannot.
+
+    Args:
+        node: the node.
+        wanted: how its updates are wanted.
+        inputs: what its inputs' rows can say.
+        keys: the upsert keys of its inputs.
+    """
+    if isinstance(node, n.ChangelogNormalize):
+        return [Updates.AFTER]
+    if isinstance(node, (n.Calc, n.Filter)):
+        if wanted is Updates.AFTER and node.condition is not None and not _filters_by_key(node, keys[0]):
+            return None
+        return [wanted]
+    if isinstance(node, n.FromChangelog):
+        # Its rows say both halves of an update.
+        return [wanted] if wanted is Updates.PAIRS else None
+    if isinstance(node, n.WindowTable) and node.is_session:
+        # What is taken back before the session ends is not told.
+        return [Updates.PAIRS]
+    if isinstance(node, n.LookupJoin) and wanted is Updates.AFTER and not _keeps_rows(node):
+        return None
+    if isinstance(node, (*_ROW_BY_ROW, n.Union)):
+        return [wanted] * len(inputs)
+    if isinstance(node, n.TemporalJoin):
+        return [wanted, Updates.AFTER]
+    if isinstance(node, n.Join) and not isinstance(node, (n.IntervalJoin, n.WindowJoin)):
+        return [wanted] * 2 if wanted is Updates.PAIRS or _joins_by_key(node, inputs, keys) else None
+    if isinstance(node, (n.Rank, n.Sort)) and node.strategy == UPDATE_FAST:
+        return [Updates.AFTER]
+    return [Updates.PAIRS] * len(inputs)
+
+
+def _keeps_rows(node: n.LookupJoin) -> bool:
+    """Tell whether there is one row for each of the input's: else the new half of an update may leave an old row."""
+    return node.kind is n.JoinKind.LEFT and finds_one(node)
+
+
+def _joins_by_key(node: n.Join, inputs: Sequence[Kinds], keys: Sequence[Keys]) -> bool:
+    """Tell whether the new half of an update replaces the pairs of the old one: a row keeps its partners."""
+    if node.kind is not n.JoinKind.INNER or node.condition is not None:
+        # A row may lose its partners by an update, and the partners of another must be counted.
+        return False
+    sides = zip(inputs, keys, (node.left_keys, node.right_keys), strict=True)
+    return all(Changes.UPDATE_AFTER not in kinds or frozenset(on) in unique for kinds, unique, on in sides)
+
+
+def _filters_by_key(node: n.Calc | n.Filter, keys: Keys) -> bool:
+    used = {c for test in conjuncts(node.condition) for c in columns_of(test)}
+    return any(used <= key for key in keys)
+
+
+def as_wanted(kinds: Kinds, wanted: Updates) -> Kinds:
+    """Return what rows can say when updates are given as wanted."""
+    return kinds - {Changes.UPDATE_BEFORE} if wanted is Updates.AFTER else kinds

@@ -1,0 +1,303 @@
+"""Plans: rules make better nodes of what was bound, then each node gets its traits, name and id.
+
+A `Planned` stands for one operator: where two places of a plan, or two sinks, need the same rows of the same nodes, it
+is the same object, and is to be translated once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from millstream.common.configuration import parse_duration_ms
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.optimizer.changelog import (
+    APPEND_FAST,
+    RETRACT,
+    UPDATE_FAST,
+    Kinds,
+    Updates,
+    as_wanted,
+    asks,
+    gives,
+    takes_inserts_alone,
+)
+from millstream.sql.optimizer.determinism import STRATEGY, Determinism
+from millstream.sql.optimizer.monotonic import is_ordered_by, monotonic
+from millstream.sql.optimizer.names import name_of
+from millstream.sql.optimizer.optimize import optimized, shared
+from millstream.sql.optimizer.refused_settings import check_settings
+from millstream.sql.optimizer.rewrite import bottom_up
+from millstream.sql.optimizer.rules.mini_batch import assign_mini_batches
+from millstream.sql.optimizer.rules.two_phase_aggregate import split_aggregate
+from millstream.sql.optimizer.sinks import prepared, takes_new_halves
+from millstream.sql.optimizer.upsert_keys import Keys, keys_of
+from millstream.sql.plan import nodes as n
+from millstream.sql.plan.records import INPUTS, RecordEncoder, tag_of
+from millstream.sql.row_kinds import INSERTS, Changes
+from millstream.sql.schema import TimeAttribute
+
+_WINDOWED = (
+    n.WindowAggregate,
+    n.LocalWindowAggregate,
+    n.LocalAggregate,
+    n.WindowTable,
+    n.WindowRank,
+    n.WindowJoin,
+    n.IntervalJoin,
+    n.Watermark,
+    n.MiniBatch,
+    n.Calc,
+    n.Scan,
+    n.Values,
+    n.Union,
+)
+
+
+def plan(
+    ends: Sequence[n.Sink | n.Collected | n.ToStream], settings: Mapping[str, str], batch: bool = False
+) -> list[n.Planned]:
+    """Return a plan for each end, with what they share planned once."""
+    check_settings(settings)
+    planner = Planner(settings, batch)
+    plans = shared([optimized(end, settings, batch) for end in ends])
+    return [planner.planned(p if batch else assign_mini_batches(p, settings)) for p in plans]
+
+
+class Planner:
+    """Plans the ends of one job."""
+
+    def __init__(self, settings: Mapping[str, str], batch: bool) -> None:
+        self._settings = settings
+        self._batch = batch
+        self._known: dict[int, tuple[n.Node, Kinds, Keys]] = {}
+        self._planned: dict[str, list[n.Planned]] = {}
+        self._ends: dict[str, int] = {}
+
+    def planned(self, end: n.Node) -> n.Planned:
+        """Return the plan of an end."""
+        end = self._with_strategies(end)
+        assert isinstance(end, n.Single)
+        kinds, keys = self._known_of(end.input)
+        end = prepared(end, kinds, keys, self._settings, self._batch)
+        if not self._batch and self._settings.get(STRATEGY, "IGNORE").strip().upper() == "TRY_RESOLVE":
+            end = Determinism(self._known_of).resolved(end)
+            kinds, keys = self._known_of(end.input)
+        self._refuse(end, kinds)
+        # Where new halves are not enough it is given pairs, and old halves are rows that go.
+        after = takes_new_halves(end, keys) and self._can(end.input, Updates.AFTER)
+        return self._end(end, self._plan(end.input, Updates.AFTER if after else Updates.PAIRS))
+
+    # --- what is known of nodes, inputs first
+
+    def _known_of(self, node: n.Node) -> tuple[Kinds, Keys]:
+        found = self._known.get(id(node))
+        if found is None:
+            below = [self._known_of(i) for i in node.inputs]
+            kinds = INSERTS if self._batch else gives(node, [k for k, _ in below], self._state_ttl(node) > 0)
+            if not self._batch:
+                self._refuse_updates(node)
+                _check_versions(node, below)
+            keys = keys_of(node, [u for _, u in below])
+            # The node is kept, so that its id stays its own.
+            found = (node, kinds, keys)
+            self._known[id(node)] = found
+        return found[1], found[2]
+
+    def _with_strategies(self, node: n.Node) -> n.Node:
+        def choose(one: n.Node) -> n.Node:
+            if isinstance(one, (n.Rank, n.Sort)):
+                return one if isinstance(one, n.WindowRank) else replace(one, strategy=self._strategy(one))
+            if not isinstance(one, (n.Aggregate, n.WindowAggregate)) or self._batch:
+                return one
+            return split_aggregate(one, self._known_of(one.input)[0] != INSERTS, self._settings)
+
+        return bottom_up(node, choose)
+
+    def _strategy(self, node: n.Rank | n.Sort) -> str:
+        """Return in which of Flink's ways a Top-N works."""
+        kinds, keys = self._known_of(node.input)
+        if kinds == INSERTS:
+            return APPEND_FAST
+        partition = frozenset(node.partition) if isinstance(node, n.Rank) else frozenset()
+        unique = [key for key in keys if partition <= key]
+        if Changes.DELETE in kinds or not unique or not self._can(node.input, Updates.AFTER):
+            return RETRACT
+        goes = monotonic(node.input, lambda below: self._known_of(below)[0])
+        if is_ordered_by(node.order, goes, node.input.fields):
+            return UPDATE_FAST
+        return RETRACT
+
+    # --- how updates are given
+
+    def _can(self, node: n.Node, wanted: Updates) -> bool:
+        asked = self._asked(node, wanted)
+        return asked is not None and all(self._can(i, a) for i, a in zip(node.inputs, asked, strict=True))
+
+    def _asked(self, node: n.Node, wanted: Updates) -> list[Updates] | None:
+        """Return how a node asks its inputs for updates; None if it cannot give them as wanted."""
+        below = [self._known_of(i) for i in node.inputs]
+        if not _has_updates(self._known_of(node)[0]):
+            # Then it does not matter how they are wanted.
+            wanted = Updates.PAIRS
+        asked = asks(node, wanted, [k for k, _ in below], [u for _, u in below])
+        if asked is not None and isinstance(node, n.TemporalJoin) and not self._can(node.right, Updates.AFTER):
+            # Of versions it takes new halves, and leaves old ones out where they come.
+            return [asked[0], Updates.PAIRS]
+        return asked
+
+    def _plan(self, node: n.Node, wanted: Updates) -> n.Planned:
+        kinds, keys = self._known_of(node)
+        if not _has_updates(kinds):
+            wanted = Updates.PAIRS
+        asked = self._asked(node, wanted)
+        assert asked is not None
+        inputs = tuple(self._plan(i, a) for i, a in zip(node.inputs, asked, strict=True))
+        if isinstance(node, n.Scan):
+            wanted = Updates.PAIRS if Changes.UPDATE_BEFORE in node.source.changes else Updates.AFTER
+        traits = n.Traits(as_wanted(kinds, wanted), keys, self._state_ttl(node))
+        name = name_of(node, [i.traits for i in inputs])
+        uid = _uid(node, inputs)
+        alike = self._planned.setdefault(uid, [])
+        for known in alike:
+            same = known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True))
+            if same and _is_same(known.node, node):
+                return known
+        made = n.Planned(node, inputs, traits, name, f"{uid}-{len(alike)}" if alike else uid)
+        alike.append(made)
+        return made
+
+    def _end(self, end: n.Single, below: n.Planned) -> n.Planned:
+        name = name_of(end, [below.traits])
+        uid = _uid(end, (below,))
+        again = self._ends.get(uid, 0)
+        self._ends[uid] = again + 1
+        return n.Planned(end, (below,), below.traits, name, f"{uid}-{again}" if again else uid)
+
+    def _state_ttl(self, node: n.Node) -> int:
+        if isinstance(node, _WINDOWED):
+            return 0
+        if isinstance(node, (n.Aggregate, n.Join)) and node.state_ttl is not None:
+            return node.state_ttl
+        return parse_duration_ms(self._settings.get("table.exec.state.ttl", "0"))
+
+    # --- what cannot be
+
+    def _refuse(self, end: n.Single, kinds: Kinds) -> None:
+        if not isinstance(end, (n.Sink, n.ToStream)):
+            return
+        _refuse_two_times(end)
+        taken = end.sink.changes if isinstance(end, n.Sink) else _stream_takes(end)
+        for kind, word in ((Changes.UPDATE_AFTER, "update"), (Changes.DELETE, "delete")):
+            if kind in kinds and kind not in taken:
+                raise TableException(
+                    f"Table sink '{_called(end)}' doesn't support consuming {word} changes which is produced by node "
+                    f"{self._producer(end.input, kind)}{_remedy(end)}"
+                )
+
+    def _refuse_updates(self, node: n.Node) -> None:
+        """Refuse a node that works on inserts alone where its input gives more."""
+        if not takes_inserts_alone(node):
+            return
+        for below in node.inputs:
+            kinds = self._known_of(below)[0]
+            for kind, word in ((Changes.UPDATE_AFTER, "update"), (Changes.DELETE, "delete")):
+                if kind in kinds:
+                    raise TableException(
+                        f"{name_of(node, _no_traits(node)).split('(')[0]} doesn't support consuming {word} changes "
+                        f"which is produced by node {self._producer(below, kind)}"
+                    )
+
+    def _producer(self, node: n.Node, kind: Changes) -> str:
+        """Return the name of the node that first makes a kind of change."""
+        for below in node.inputs:
+            if kind in self._known_of(below)[0]:
+                return self._producer(below, kind)
+        traits = [n.Traits(*self._known_of(i)) for i in node.inputs]
+        return name_of(node, traits)
+
+
+def _remedy(end: n.Single) -> str:
+    """Return what a user can do about changes that an end of a query does not take."""
+    if isinstance(end, n.ToStream):
+        return ". Use to_changelog_stream(), which takes every kind of change."
+    return (
+        ". Write to a table that takes changes (connectors upsert-kafka and jdbc with a PRIMARY KEY, format "
+        "debezium-json), or make the query append-only, such as by aggregating in a window."
+    )
+
+
+def _check_versions(node: n.Node, below: Sequence[tuple[Kinds, Keys]]) -> None:
+    """Refuse a join with versions of rows that no key tells apart."""
+    if not isinstance(node, n.TemporalJoin):
+        return
+    if not node.left_keys:
+        raise ValidationException("Currently the join key in Temporal Table Join can not be empty.")
+    if node.is_event_time and not below[1][1]:
+        raise ValidationException(
+            "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but "
+            "no primary key can be found."
+        )
+    if node.is_event_time and not any(key <= set(node.right_keys) for key in below[1][1]):
+        names = node.right.fields.names
+        keys = " or ".join(sorted(f"[{','.join(names[k] for k in sorted(key))}]" for key in below[1][1]))
+        raise ValidationException(
+            f"Temporal table's primary key {keys} must be included in the equivalence condition of temporal join, but "
+            f"current temporal join condition is on [{','.join(names[k] for k in node.right_keys)}]."
+        )
+
+
+def _refuse_two_times(end: n.Sink | n.ToStream) -> None:
+    times = [f.name for f in end.input.fields.fields if f.time is TimeAttribute.ROWTIME]
+    if len(times) > 1:
+        raise TableException(
+            f"The query contains more than one rowtime attribute column [{', '.join(times)}] for writing into table "
+            f"'{_called(end)}'.\nPlease select the column that should be used as the event-time timestamp for the "
+            "table sink by casting all other columns to regular TIMESTAMP or TIMESTAMP_LTZ."
+        )
+
+
+def _no_traits(node: n.Node) -> list[n.Traits]:
+    return [n.Traits(INSERTS) for _ in node.inputs]
+
+
+def _called(end: n.Single) -> str:
+    return ".".join(end.name) if isinstance(end, n.Sink) else "*anonymous_datastream_sink$1*"
+
+
+def _stream_takes(end: n.ToStream) -> Kinds:
+    return frozenset(Changes) if end.changelog else INSERTS
+
+
+def _is_same(a: n.Node, b: n.Node) -> bool:
+    """Tell whether two nodes that do the same have the same columns and read the same."""
+    if a.fields != b.fields:
+        return False
+    if isinstance(a, n.StreamScan) and isinstance(b, n.StreamScan):
+        return a.stream is b.stream
+    if isinstance(a, n.Scan) and isinstance(b, n.Scan):
+        return a.table == b.table
+    return True
+
+
+def _has_updates(kinds: Kinds) -> bool:
+    return Changes.UPDATE_AFTER in kinds
+
+
+def _uid(node: n.Node, inputs: Sequence[n.Planned]) -> str:
+    """Return the id of an operator: of what it does, and of what it does it to."""
+    types = ",".join(str(t) for t in node.fields.types)
+    digest = hashlib.sha256("\n".join([signature(node), types, *(i.uid for i in inputs)]).encode()).hexdigest()
+    return f"{tag_of(node)}-{digest[:16]}"
+
+
+# What makes no difference to state: names of columns, what is made again of the catalog, times to live and hints.
+_NOT_SIGNED = INPUTS | {"fields", "table", "source", "sink", "stream", "state_ttl", "side_ttls", "hints", "text"}
+_SIGNED = RecordEncoder(lambda function: getattr(function, "name", ""), _NOT_SIGNED)
+
+
+def signature(node: n.Node) -> str:
+    """Return what a node does, with columns by their places."""
+    return json.dumps(_SIGNED.value(node), sort_keys=True)

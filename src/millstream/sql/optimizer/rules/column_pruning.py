@@ -1,0 +1,351 @@
+"""Columns that nobody asks for are left out, down to what is read of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from millstream.sql.expressions import Column, Expression, columns_of
+from millstream.sql.optimizer.rewrite import moved
+from millstream.sql.plan import nodes as n
+from millstream.sql.schema import Fields
+
+Places = dict[int, int]
+Pruned = tuple[n.Node, Places]
+
+
+def prune_columns(end: n.Node) -> n.Node:
+    """Leave out columns that are not asked for, in the whole plan under an end."""
+    assert isinstance(end, n.Single)
+    below, places = pruned(end.input, set(range(len(end.input.fields))))
+    return end.with_inputs([restored(below, places, end.input.fields)])
+
+
+def restored(node: n.Node, places: Places, fields: Fields) -> n.Node:
+    """Return a node with all columns at the places they had."""
+    if len(node.fields) == len(fields) and all(places[i] == i for i in range(len(fields))):
+        return node
+    columns = tuple(Column(f.type, places[i]) for i, f in enumerate(fields.fields))
+    return n.Project(fields, node, columns)
+
+
+def pruned(node: n.Node, needed: set[int]) -> Pruned:
+    """Return a node with at least the columns that are needed, and where they are."""
+    prune = _PRUNE.get(type(node))
+    if prune is not None:
+        return prune(node, needed)
+    # What is not known below asks for all.
+    inputs = []
+    for below in node.inputs:
+        inner, places = pruned(below, set(range(len(below.fields))))
+        inputs.append(restored(inner, places, below.fields))
+    found = node.with_inputs(inputs) if inputs else node
+    return found, {i: i for i in range(len(node.fields))}
+
+
+def narrowed(node: n.Node, needed: set[int]) -> Pruned:
+    """Return a node with the columns that are needed and no others, for what keeps rows."""
+    found, places = pruned(node, needed)
+    kept = sorted(needed) or [0]
+    if len(found.fields) == len(kept) or not needed:
+        return found, places
+    columns = tuple(Column(found.fields[places[i]].type, places[i]) for i in kept)
+    fields = Fields(tuple(found.fields[places[i]] for i in kept))
+    return n.Project(fields, found, columns), _places(kept)
+
+
+def _picked(fields: Fields, kept: list[int]) -> Fields:
+    return Fields(tuple(fields[i] for i in kept))
+
+
+def _places(kept: list[int]) -> Places:
+    return {old: new for new, old in enumerate(kept)}
+
+
+def _used(expressions: Any) -> set[int]:
+    return {c for e in expressions for c in columns_of(e)}
+
+
+def _scan(node: n.Scan, needed: set[int]) -> Pruned:
+    used = needed | _used(node.filters)
+    kept = sorted(used) or [0]
+    places = _places(kept)
+    found = replace(
+        node,
+        fields=_picked(node.fields, kept),
+        columns=tuple(node.columns[i] for i in kept),
+        filters=tuple(moved(f, places) for f in node.filters),
+    )
+    return found, places
+
+
+def _values(node: n.Values, needed: set[int]) -> Pruned:
+    kept = sorted(needed) or [0]
+    rows = tuple(tuple(row[i] for i in kept) for row in node.rows)
+    return n.Values(_picked(node.fields, kept), rows), _places(kept)
+
+
+def _project(node: n.Project, needed: set[int]) -> Pruned:
+    kept = sorted(needed)
+    if not kept:
+        # Rows must have a column to be rows.
+        kept = [min(range(len(node.expressions)), key=lambda i: len(columns_of(node.expressions[i])))]
+    expressions: list[Expression] = [node.expressions[i] for i in kept]
+    below, places = pruned(node.input, _used(expressions))
+    made = tuple(moved(e, places) for e in expressions)
+    return n.Project(_picked(node.fields, kept), below, made), _places(kept)
+
+
+def _filter(node: n.Filter, needed: set[int]) -> Pruned:
+    below, places = pruned(node.input, needed | columns_of(node.condition))
+    condition = moved(node.condition, places)
+    return n.Filter(below.fields, below, condition), places
+
+
+def _calc(node: n.Calc, needed: set[int]) -> Pruned:
+    kept = sorted(needed)
+    if not kept:
+        kept = [min(range(len(node.expressions)), key=lambda i: len(columns_of(node.expressions[i])))]
+    expressions = [node.expressions[i] for i in kept]
+    condition = [] if node.condition is None else [node.condition]
+    below, places = pruned(node.input, _used([*expressions, *condition]))
+    made = tuple(moved(e, places) for e in expressions)
+    tested = None if node.condition is None else moved(node.condition, places)
+    return n.Calc(_picked(node.fields, kept), below, made, tested), _places(kept)
+
+
+def _normalize(node: n.ChangelogNormalize, needed: set[int]) -> Pruned:
+    condition = [] if node.condition is None else [node.condition]
+    below, places = pruned(node.input, needed | set(node.keys) | _used(condition))
+    tested = None if node.condition is None else moved(node.condition, places)
+    return n.ChangelogNormalize(below.fields, below, tuple(places[k] for k in node.keys), tested), places
+
+
+def _deduplicate(node: n.Deduplicate, needed: set[int]) -> Pruned:
+    below, places = narrowed(node.input, needed | {*node.keys, node.time})
+    keys = tuple(places[k] for k in node.keys)
+    return replace(node, fields=below.fields, input=below, keys=keys, time=places[node.time]), places
+
+
+def _watermark(node: n.Watermark, needed: set[int]) -> Pruned:
+    below, places = pruned(node.input, needed | {node.column} | columns_of(node.strategy))
+    column = places[node.column]
+    fields = list(below.fields.fields)
+    fields[column] = node.fields[node.column]
+    return n.Watermark(Fields(tuple(fields)), below, column, moved(node.strategy, places)), places
+
+
+def _aggregate(node: n.Aggregate, needed: set[int]) -> Pruned:
+    width = len(node.keys)
+    calls = [i for i in range(len(node.calls)) if width + i in needed]
+    if not calls and node.calls and not node.keys:
+        calls = [0]
+    if node.calls and not calls:
+        # Without any aggregate it would be DISTINCT, whose changes are fewer; that is as good, the rows are the same.
+        calls = []
+    chosen = [node.calls[i] for i in calls]
+    used = set(node.keys)
+    for c in chosen:
+        used |= {*c.arguments, *(p for p, _, _ in c.order)} | ({c.condition} if c.condition is not None else set())
+    below, places = pruned(node.input, used)
+    made = tuple(_moved_call(c, places) for c in chosen)
+    kept = [*range(width), *(width + i for i in calls)]
+    keys = tuple(places[k] for k in node.keys)
+    return replace(node, fields=_picked(node.fields, kept), input=below, keys=keys, calls=made), _places(kept)
+
+
+def _table_aggregate(node: n.TableAggregate, needed: set[int]) -> Pruned:
+    below, places = narrowed(node.input, {*node.keys, *node.call.arguments})
+    keys = tuple(places[k] for k in node.keys)
+    found = replace(node, input=below, keys=keys, call=_moved_call(node.call, places))
+    return found, {i: i for i in range(len(node.fields))}
+
+
+def _moved_call(call: Any, places: Places) -> Any:
+    return replace(
+        call,
+        arguments=tuple(places[a] for a in call.arguments),
+        condition=None if call.condition is None else places[call.condition],
+        order=tuple((places[p], d, f) for p, d, f in call.order),
+    )
+
+
+def _window_aggregate(node: n.WindowAggregate, needed: set[int]) -> Pruned:
+    used = {*node.keys, node.window.time, *node.window.partition, *(node.has_window or ())}
+    for c in node.calls:
+        used |= {*c.arguments, *(p for p, _, _ in c.order)} | ({c.condition} if c.condition is not None else set())
+    below, places = pruned(node.input, used)
+    found = replace(
+        node,
+        input=below,
+        keys=tuple(places[k] for k in node.keys),
+        calls=tuple(_moved_call(c, places) for c in node.calls),
+        window=_moved_window(node.window, places),
+        has_window=None if node.has_window is None else (places[node.has_window[0]], places[node.has_window[1]]),
+    )
+    return found, {i: i for i in range(len(node.fields))}
+
+
+def _moved_window(window: n.WindowSpec, places: Places) -> n.WindowSpec:
+    return replace(window, time=places[window.time], partition=tuple(places[p] for p in window.partition))
+
+
+def _window_table(node: n.WindowTable, needed: set[int]) -> Pruned:
+    width = len(node.input.fields)
+    used = {i for i in needed if i < width} | {node.window.time, *node.window.partition}
+    below, places = pruned(node.input, used)
+    new = len(below.fields)
+    fields = Fields((*below.fields.fields, *node.fields.fields[width:]))
+    found = n.WindowTable(fields, below, _moved_window(node.window, places))
+    return found, {**places, **{width + i: new + i for i in range(3)}}
+
+
+def _over(node: n.Over, needed: set[int]) -> Pruned:
+    width = len(node.input.fields)
+    over = node.over
+    used = {i for i in needed if i < width} | {*over.partition, *(p for p, _, _ in over.order)}
+    for c in over.calls:
+        used |= {*c.arguments} | ({c.condition} if c.condition is not None else set())
+    below, places = pruned(node.input, used)
+    new = len(below.fields)
+    spec = replace(
+        over,
+        partition=tuple(places[p] for p in over.partition),
+        order=tuple((places[p], d, f) for p, d, f in over.order),
+        calls=tuple(_moved_call(c, places) for c in over.calls),
+    )
+    fields = Fields((*below.fields.fields, *node.fields.fields[width:]))
+    return n.Over(fields, below, spec), {**places, **{width + i: new + i for i in range(len(over.calls))}}
+
+
+def _moved_pair(pair: tuple[int, int], places: Places) -> tuple[int, int]:
+    return places[pair[0]], places[pair[1]]
+
+
+def _rank(node: n.Rank, needed: set[int]) -> Pruned:
+    width = len(node.input.fields)
+    used = {i for i in needed if i < width} | {*node.partition, *(p for p, _, _ in node.order)}
+    below, places = narrowed(node.input, used)
+    new = len(below.fields)
+    shows = node.shows_rank and width in needed
+    rank = (node.fields[width],) if shows else ()
+    more: dict[str, Any] = {}
+    if isinstance(node, n.WindowRank):
+        more["has_window"] = _moved_pair(node.has_window, places)
+    found = replace(
+        node,
+        fields=Fields((*below.fields.fields, *rank)),
+        input=below,
+        partition=tuple(places[p] for p in node.partition),
+        order=tuple((places[p], d, f) for p, d, f in node.order),
+        shows_rank=shows,
+        **more,
+    )
+    return found, {**places, **({width: new} if shows else {})}
+
+
+def _join(node: n.Join, needed: set[int]) -> Pruned:
+    width = len(node.left.fields)
+    semi = node.kind in (n.JoinKind.SEMI, n.JoinKind.ANTI)
+    used = set(needed) | (columns_of(node.condition) if node.condition is not None else set())
+    left_used = {i for i in used if i < width} | set(node.left_keys)
+    right_used = {i - width for i in used if i >= width} | set(node.right_keys)
+    if isinstance(node, (n.IntervalJoin, n.TemporalJoin)):
+        left_used.add(node.left_time)
+        right_used.add(node.right_time)
+    left, left_places = narrowed(node.left, left_used)
+    right, right_places = narrowed(node.right, right_used)
+    new = len(left.fields)
+    both = {**left_places, **{i + width: p + new for i, p in right_places.items()}}
+    if semi:
+        fields = left.fields
+    else:
+        back_left = {p: i for i, p in left_places.items()}
+        back_right = {p: i for i, p in right_places.items()}
+        left_fields = [node.fields[back_left[i]] if i in back_left else left.fields[i] for i in range(new)]
+        right_fields = [
+            node.fields[width + back_right[i]] if i in back_right else right.fields[i] for i in range(len(right.fields))
+        ]
+        fields = Fields((*left_fields, *right_fields))
+    more: dict[str, Any] = {}
+    if isinstance(node, (n.IntervalJoin, n.TemporalJoin)):
+        more = {"left_time": left_places[node.left_time], "right_time": right_places.get(node.right_time, 0)}
+    if isinstance(node, n.WindowJoin):
+        more = {
+            "left_window": _moved_pair(node.left_window, left_places),
+            "right_window": _moved_pair(node.right_window, right_places),
+        }
+    found = replace(
+        node,
+        fields=fields,
+        left=left,
+        right=right,
+        left_keys=tuple(left_places[k] for k in node.left_keys),
+        right_keys=tuple(right_places[k] for k in node.right_keys),
+        condition=None if node.condition is None else moved(node.condition, both),
+        **more,
+    )
+    return found, left_places if semi else both
+
+
+def _correlate(node: n.Correlate, needed: set[int]) -> Pruned:
+    width = len(node.input.fields)
+    condition = columns_of(node.condition) if node.condition is not None else set()
+    used = {i for i in needed | condition if i < width} | _used(node.arguments)
+    below, places = pruned(node.input, used)
+    new = len(below.fields)
+    made = node.fields.fields[width:]
+    both = {**places, **{width + i: new + i for i in range(len(made))}}
+    found = replace(
+        node,
+        fields=Fields((*below.fields.fields, *made)),
+        input=below,
+        arguments=tuple(moved(a, places) for a in node.arguments),
+        condition=None if node.condition is None else moved(node.condition, both),
+    )
+    return found, both
+
+
+def _sort(node: n.Sort, needed: set[int]) -> Pruned:
+    below, places = narrowed(node.input, needed | {p for p, _, _ in node.order})
+    order = tuple((places[p], d, f) for p, d, f in node.order)
+    return replace(node, fields=below.fields, input=below, order=order), places
+
+
+def _union(node: n.Union, needed: set[int]) -> Pruned:
+    kept = sorted(needed) or [0]
+    parts = []
+    for part in node.parts:
+        below, places = pruned(part, set(kept))
+        columns = tuple(Column(part.fields[i].type, places[i]) for i in kept)
+        fields = _picked(part.fields, kept)
+        same = len(below.fields) == len(kept) and all(places[i] == new for new, i in enumerate(kept))
+        parts.append(below if same else n.Project(fields, below, columns))
+    return n.Union(_picked(node.fields, kept), tuple(parts)), _places(kept)
+
+
+_PRUNE: dict[type, Callable[[Any, set[int]], Pruned]] = {
+    n.Scan: _scan,
+    n.Values: _values,
+    n.Project: _project,
+    n.Filter: _filter,
+    n.Calc: _calc,
+    n.ChangelogNormalize: _normalize,
+    n.Deduplicate: _deduplicate,
+    n.Watermark: _watermark,
+    n.Aggregate: _aggregate,
+    n.TableAggregate: _table_aggregate,
+    n.WindowAggregate: _window_aggregate,
+    n.WindowTable: _window_table,
+    n.Over: _over,
+    n.Rank: _rank,
+    n.WindowRank: _rank,
+    n.Join: _join,
+    n.WindowJoin: _join,
+    n.IntervalJoin: _join,
+    n.TemporalJoin: _join,
+    n.Correlate: _correlate,
+    n.Sort: _sort,
+    n.Union: _union,
+}

@@ -1,0 +1,349 @@
+"""Takes what looks at the row of the query around out of a query: conditions become those of a join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from millstream.common.fast_dataclass import record
+from millstream.sql.bind.relations import joined_fields
+from millstream.sql.errors import ValidationException
+from millstream.sql.expressions import Call, Column, Expression, columns_of, conjunction, conjuncts, replaced, walk
+from millstream.sql.optimizer.rewrite import moved, shifted
+from millstream.sql.plan import nodes as n
+from millstream.sql.plan.subqueries import Outer, Subquery
+from millstream.sql.schema import Field, Fields
+from millstream.sql.types import BooleanType
+
+
+def looks_out(e: Expression) -> bool:
+    """Tell whether an expression looks at the row of a query around."""
+    return any(isinstance(p, Outer) or (isinstance(p, Subquery) and is_correlated(p.node, 2)) for p in walk(e))
+
+
+def expressions_of(node: n.Node) -> list[Expression]:
+    """Return the expressions of a node itself."""
+    if isinstance(node, n.Project):
+        return list(node.expressions)
+    if isinstance(node, n.Calc):
+        return [*node.expressions, *conjuncts(node.condition)]
+    if isinstance(node, n.Filter):
+        return [node.condition]
+    if isinstance(node, n.Correlate):
+        return [*node.arguments, *conjuncts(node.condition)]
+    if isinstance(node, (n.Join, n.Apply)):
+        return conjuncts(node.condition)
+    return []
+
+
+def is_correlated(node: n.Node, level: int = 1) -> bool:
+    """Tell whether a query looks at the row of one so many levels around it."""
+    for e in expressions_of(node):
+        for part in walk(e):
+            if isinstance(part, Outer) and part.level >= level:
+                return True
+            if isinstance(part, Subquery) and is_correlated(part.node, level + 1):
+                return True
+    return any(is_correlated(i, level) for i in node.inputs)
+
+
+@record(frozen=True)
+class Pulled:
+    """A query without what looked out of it.
+
+    Attributes:
+        node: the query; columns that conditions need are behind its own.
+        conditions: about its columns, and about the row around by `Outer`.
+        places: where its own columns are now.
+    """
+
+    node: n.Node
+    conditions: tuple[Expression, ...]
+    places: tuple[int, ...]
+
+
+def pulled(node: n.Node, around: n.Node | None = None) -> Pulled:
+    """Take conditions that look out of a query out of it.
+
+    Args:
+        node: the query.
+        around: what has the rows that it looks at; None where it must do without.
+    """
+    own = tuple(range(len(node.fields)))
+    if not is_correlated(node):
+        return Pulled(node, (), own)
+    pull = _PULL.get(type(node))
+    if pull is None:
+        raise ValidationException(
+            f"A correlated subquery with {type(node).__name__} inside is not supported: join with it instead."
+        )
+    return pull(node, around)
+
+
+def _filter(node: n.Filter, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
+    places = dict(enumerate(below.places))
+    tests = [moved(t, places) for t in conjuncts(node.condition)]
+    kept = [t for t in tests if not looks_out(t)]
+    out = [t for t in tests if looks_out(t)]
+    found = n.Filter(below.node.fields, below.node, conjunction(kept)) if kept else below.node
+    return Pulled(found, (*below.conditions, *out), below.places)
+
+
+def _project(node: n.Project, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
+    if any(map(looks_out, node.expressions)):
+        raise ValidationException(
+            "A correlated subquery cannot compute with columns of the query around it below its outermost SELECT."
+        )
+    places = dict(enumerate(below.places))
+    expressions = [moved(e, places) for e in node.expressions]
+    fields = list(node.fields.fields)
+    needed = sorted({c for t in below.conditions for c in columns_of(t)})
+    new: dict[int, int] = {}
+    for column in needed:
+        same = next((i for i, e in enumerate(expressions) if isinstance(e, Column) and e.index == column), None)
+        if same is None:
+            same = len(expressions)
+            field = below.node.fields[column]
+            expressions.append(Column(field.type, column))
+            fields.append(field)
+        new[column] = same
+    conditions = tuple(moved(t, new) for t in below.conditions)
+    found = n.Project(Fields(tuple(fields)), below.node, tuple(expressions))
+    return Pulled(found, conditions, tuple(range(len(node.fields))))
+
+
+def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
+    """Return the side that looks out and the side that does not, of an equality."""
+    if isinstance(test, Call) and test.function == "=":
+        a, b = test.arguments
+        for outer, inner in ((a, b), (b, a)):
+            if looks_out(outer) and not columns_of(outer) and not looks_out(inner):
+                return outer, inner
+    return None
+
+
+@record(frozen=True)
+class ByOuter:
+    """A query with columns by which its rows belong to rows around.
+
+    Attributes:
+        node: the query.
+        keys: the columns, and `outers` what each equals around.
+        operator: how: `=`, or so that nulls are equal.
+        shift: by how much the query's own columns have moved.
+    """
+
+    node: n.Node
+    keys: tuple[int, ...]
+    outers: tuple[Expression, ...]
+    operator: str = "="
+    shift: int = 0
+
+    def conditions(self, places: dict[int, int]) -> tuple[Expression, ...]:
+        """Return what ties its rows to those around, with its keys at some places."""
+        found = []
+        for key, outer in zip(self.keys, self.outers, strict=True):
+            column = Column(self.node.fields[key].type, places[key])
+            nullable = self.operator == "=" and (outer.type.is_nullable or column.type.is_nullable)
+            found.append(Call(BooleanType(nullable), self.operator, (outer, column)))
+        return tuple(found)
+
+
+def by_outer(below: Pulled, what: str, around: n.Node | None) -> ByOuter:
+    """Return a query with the columns by which its rows belong to rows around."""
+    sides = [_equal_sides(t) for t in below.conditions]
+    if any(s is None for s in sides):
+        return _joined_around(below, what, around)
+    columns: list[Expression] = [Column(f.type, i) for i, f in enumerate(below.node.fields.fields)]
+    fields = list(below.node.fields.fields)
+    keys, outers = [], []
+    for pair in sides:
+        assert pair is not None
+        outer, inner = pair
+        if inner not in columns:
+            columns.append(inner)
+            fields.append(Field(f"$k{len(columns)}", inner.type))
+        keys.append(columns.index(inner))
+        outers.append(outer)
+    node = below.node
+    if len(columns) > len(node.fields):
+        node = n.Project(Fields(tuple(fields)), node, tuple(columns))
+    return ByOuter(node, tuple(keys), tuple(outers))
+
+
+def _joined_around(below: Pulled, what: str, around: n.Node | None, more: Sequence[Expression] = ()) -> ByOuter:
+    """Join a query with all that the rows around ask of it: what is not an equality needs that.
+
+    `more` are conditions that will be added above, with what they ask.
+    """
+    outer = [p for t in (*below.conditions, *more) for p in walk(t) if isinstance(p, Outer)]
+    asked = sorted({p.index for p in outer})
+    if around is None or any(p.level > 1 for p in outer):
+        raise ValidationException(f"A correlated condition below {what} must be an equality with a column around.")
+    fields = Fields(tuple(replace(around.fields[i], time=None) for i in asked))
+    columns = tuple(Column(around.fields[i].type, i) for i in asked)
+    distinct = n.Aggregate(fields, n.Project(fields, around, columns), tuple(range(len(asked))), ())
+    width = len(asked)
+
+    def place(part: Expression) -> Expression | None:
+        if isinstance(part, Outer):
+            return Column(part.type, asked.index(part.index))
+        return Column(part.type, part.index + width) if isinstance(part, Column) else None
+
+    tests = [replaced(t, place) for t in below.conditions]
+    condition = conjunction(tests) if tests else None
+    together = joined_fields(n.JoinKind.INNER, fields, below.node.fields)
+    joined = n.Join(together, distinct, below.node, n.JoinKind.INNER, condition=condition)
+    outers = tuple(Outer(around.fields[i].type, i) for i in asked)
+    return ByOuter(joined, tuple(range(width)), outers, "IS NOT DISTINCT FROM", width)
+
+
+def _aggregate(node: n.Aggregate, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
+    rows = by_outer(below, "an aggregate", around)
+    moved_to = [p + rows.shift for p in below.places]
+    keys = tuple(moved_to[k] for k in node.keys)
+    added = tuple(p for p in dict.fromkeys(rows.keys) if p not in keys)
+    calls = tuple(
+        replace(
+            c,
+            arguments=tuple(moved_to[a] for a in c.arguments),
+            condition=None if c.condition is None else moved_to[c.condition],
+            order=tuple((moved_to[p], d, f) for p, d, f in c.order),
+        )
+        for c in node.calls
+    )
+    old = len(node.keys)
+    new_fields = [replace(rows.node.fields[p], time=None) for p in added]
+    fields = (*node.fields.fields[:old], *new_fields, *node.fields.fields[old:])
+    all_keys = (*keys, *added)
+    grouped = n.Aggregate(Fields(fields), rows.node, all_keys, calls)
+    conditions = rows.conditions({k: i for i, k in enumerate(all_keys)})
+    places = (*range(old), *(len(all_keys) + i for i in range(len(calls))))
+    return Pulled(grouped, conditions, places)
+
+
+def _sort(node: n.Sort, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
+    if node.limit is None and not node.offset:
+        return below
+    rows = by_outer(below, "ORDER BY with LIMIT", around)
+    if node.limit is None:
+        raise ValidationException("OFFSET without LIMIT in a correlated subquery is not supported.")
+    order = tuple((below.places[c] + rows.shift, d, f) for c, d, f in node.order)
+    if not order:
+        raise ValidationException("LIMIT without ORDER BY in a correlated subquery is not supported.")
+    partition = tuple(dict.fromkeys(rows.keys))
+    first, last = node.offset + 1, node.offset + node.limit
+    ranked = n.Rank(rows.node.fields, rows.node, partition, order, "ROW_NUMBER", first, last, False)
+    places = tuple(p + rows.shift for p in below.places)
+    return Pulled(ranked, rows.conditions({p: p for p in partition}), places)
+
+
+def _join(node: n.Join, around: n.Node | None) -> Pulled:
+    left, right = pulled(node.left, around), pulled(node.right, around)
+    inner = node.kind is n.JoinKind.INNER
+    if not inner and (right.conditions or any(map(looks_out, conjuncts(node.condition)))):
+        return _join_around(node, left, right, around)
+    width, old = len(left.node.fields), len(node.left.fields)
+    places = dict(enumerate(left.places))
+    places |= {old + i: width + p for i, p in enumerate(right.places)}
+    tests = [moved(t, places) for t in conjuncts(node.condition)]
+    out = [t for t in tests if looks_out(t)]
+    kept = [t for t in tests if t not in out]
+    fields = joined_fields(node.kind, left.node.fields, right.node.fields)
+    joined = replace(
+        node,
+        fields=fields,
+        left=left.node,
+        right=right.node,
+        left_keys=tuple(left.places[k] for k in node.left_keys),
+        right_keys=tuple(right.places[k] for k in node.right_keys),
+        condition=conjunction(kept) if kept else None,
+    )
+    conditions = (*left.conditions, *(shifted(t, width) for t in right.conditions), *out)
+    own = tuple(places[i] for i in range(len(node.fields)))
+    return Pulled(joined, conditions, own)
+
+
+def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | None) -> Pulled:
+    """Pull conditions out of a join that keeps or leaves out rows without a partner, by what the rows around ask."""
+    what = f"a {node.kind.name} JOIN, EXISTS or IN within a correlated subquery"
+    if node.kind in (n.JoinKind.RIGHT, n.JoinKind.FULL):
+        raise ValidationException(f"A correlated condition below {what} is not supported: join with it instead.")
+    own = conjuncts(node.condition)
+    rows = _joined_around(left, what, around, (*right.conditions, *own))
+    asked = [o.index for o in rows.outers if isinstance(o, Outer)]
+    old, width = len(node.left.fields), len(rows.node.fields)
+
+    def place(part: Expression, above: bool) -> Expression | None:
+        if isinstance(part, Outer):
+            return Column(part.type, asked.index(part.index))
+        if not isinstance(part, Column):
+            return None
+        if not above:
+            return Column(part.type, part.index + width)
+        side = part.index < old
+        where = left.places[part.index] + rows.shift if side else right.places[part.index - old] + width
+        return Column(part.type, where)
+
+    tests = [replaced(t, lambda p: place(p, False)) for t in right.conditions]
+    tests += [replaced(t, lambda p: place(p, True)) for t in own]
+    keys = [
+        (left.places[a] + rows.shift, right.places[b]) for a, b in zip(node.left_keys, node.right_keys, strict=True)
+    ]
+    joined = replace(
+        node,
+        fields=joined_fields(node.kind, rows.node.fields, right.node.fields),
+        left=rows.node,
+        right=right.node,
+        left_keys=tuple(a for a, _ in keys),
+        right_keys=tuple(b for _, b in keys),
+        condition=conjunction(tests) if tests else None,
+    )
+    places = [p + rows.shift for p in left.places]
+    if len(node.fields) > old:
+        places += [p + width for p in right.places]
+    return Pulled(joined, rows.conditions({k: k for k in rows.keys}), tuple(places))
+
+
+def _correlate(node: n.Correlate, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
+    if any(map(looks_out, [*node.arguments, *conjuncts(node.condition)])):
+        raise ValidationException("A table function in a correlated subquery cannot look at the query around.")
+    places = dict(enumerate(below.places))
+    width, old = len(below.node.fields), len(node.input.fields)
+    made = node.fields.fields[old:]
+    places |= {old + i: width + i for i in range(len(made))}
+    found = replace(
+        node,
+        fields=Fields((*below.node.fields.fields, *made)),
+        input=below.node,
+        arguments=tuple(moved(a, places) for a in node.arguments),
+        condition=None if node.condition is None else moved(node.condition, places),
+    )
+    return Pulled(found, below.conditions, tuple(places[i] for i in range(len(node.fields))))
+
+
+_PULL: dict[type[n.Node], Callable[[Any, n.Node | None], Pulled]] = {
+    n.Filter: _filter,
+    n.Project: _project,
+    n.Aggregate: _aggregate,
+    n.Sort: _sort,
+    n.Join: _join,
+    n.Correlate: _correlate,
+}
+
+
+def turned_in(e: Expression, width: int) -> Expression:
+    """Return a condition about the row around and a query's own as one about a join of both."""
+
+    def change(part: Expression) -> Expression | None:
+        if isinstance(part, Outer):
+            return Column(part.type, part.index) if part.level == 1 else Outer(part.type, part.index, part.level - 1)
+        return Column(part.type, part.index + width) if isinstance(part, Column) else None
+
+    return replaced(e, change)

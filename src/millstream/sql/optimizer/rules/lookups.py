@@ -1,0 +1,158 @@
+"""Joins with tables that are looked up, as they are when they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from millstream.common.configuration import parse_duration_ms
+from millstream.common.errors import MillstreamError
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.expressions import Call, Column, Expression, columns_of, conjunction
+from millstream.sql.optimizer.rewrite import inlined, moved
+from millstream.sql.plan import nodes as n
+from millstream.sql.schema import Fields
+from millstream.sql.types import DataTypes
+
+_CAPACITY = "table.exec.async-lookup.buffer-capacity"
+# So many statements run at once at most: each has a connection of its own.
+_MOST_AT_ONCE = 8
+_HINTS = frozenset(
+    [
+        "table",
+        "async",
+        "output-mode",
+        "capacity",
+        "timeout",
+        "retry-predicate",
+        "retry-strategy",
+        "fixed-delay",
+        "max-attempts",
+        "shuffle",
+    ]
+)
+
+
+def find_lookup_join(node: n.Node, settings: Mapping[str, str]) -> n.Node:
+    """Have a table looked up whose version is that of now, where its connector can."""
+    if not isinstance(node, n.TemporalJoin) or node.is_event_time:
+        return node
+    scan, expressions, condition = _looked_up(node.right)
+    if scan is None or scan.source.lookup((), ()) is None:
+        return node
+    pairs: list[tuple[int, int]] = []
+    tests: list[Expression] = [] if node.condition is None else [node.condition]
+    width = len(node.left.fields)
+    for left, right, null_safe in zip(node.left_keys, node.right_keys, node.null_safe, strict=True):
+        made = expressions[right]
+        if isinstance(made, Column) and not null_safe and scan.columns[made.index] in _physical(scan):
+            pairs.append((left, made.index))
+        else:
+            tests.append(_equal(node, left, width + right, null_safe))
+    if not pairs:
+        raise TableException(
+            f"Temporal table join requires an equality condition on fields of table [{'.'.join(scan.name)}]."
+        )
+    scan, expressions, condition, keys = _narrowed(scan, expressions, condition, [k for _, k in pairs])
+    hint = dict(node.hint)
+    return n.LookupJoin(
+        node.fields,
+        node.left,
+        scan,
+        node.kind,
+        tuple(i for i, _ in pairs),
+        keys,
+        expressions,
+        condition,
+        conjunction(tests) if tests else None,
+        retry_of(hint),
+        _at_once(hint, settings),
+    )
+
+
+def _looked_up(node: n.Node) -> tuple[n.Scan | None, tuple[Expression, ...], Expression | None]:
+    """Return the table under projections and filters, what they make of it, and which rows they leave."""
+    if isinstance(node, n.Scan):
+        return node, tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields)), None
+    if not isinstance(node, (n.Calc, n.Project, n.Filter, n.Watermark)):
+        return None, (), None
+    scan, below, left = _looked_up(node.input)
+    if scan is None or isinstance(node, n.Watermark):
+        return scan, below, left
+    condition = None if isinstance(node, n.Project) else node.condition
+    if condition is not None:
+        tests = [inlined(condition, below)] if left is None else [left, inlined(condition, below)]
+        left = conjunction(tests)
+    if isinstance(node, n.Filter):
+        return scan, below, left
+    return scan, tuple(inlined(e, below) for e in node.expressions), left
+
+
+def _physical(scan: n.Scan) -> set[str]:
+    return {c.name for c in scan.table.physical}
+
+
+def _equal(node: n.TemporalJoin, left: int, right: int, null_safe: bool) -> Expression:
+    types = [*node.left.fields.types, *node.right.fields.types]
+    columns = (Column(types[left], left), Column(types[right], right))
+    return Call(DataTypes.BOOLEAN(), "IS NOT DISTINCT FROM" if null_safe else "=", columns)
+
+
+def _narrowed(
+    scan: n.Scan, expressions: tuple[Expression, ...], condition: Expression | None, keys: list[int]
+) -> tuple[n.Scan, tuple[Expression, ...], Expression | None, tuple[int, ...]]:
+    """Return a scan of the columns that are used alone, and all about it at their new places."""
+    used = {c for e in expressions for c in columns_of(e)} | set(keys)
+    used |= set() if condition is None else columns_of(condition)
+    kept = sorted(used)
+    places = {old: new for new, old in enumerate(kept)}
+    found = replace(
+        scan,
+        fields=Fields(tuple(scan.fields[i] for i in kept)),
+        columns=tuple(scan.columns[i] for i in kept),
+        filters=(),
+        limit=None,
+    )
+    tested = None if condition is None else moved(condition, places)
+    return found, tuple(moved(e, places) for e in expressions), tested, tuple(places[k] for k in keys)
+
+
+def check_hint(hint: Mapping[str, str]) -> None:
+    """Refuse a LOOKUP hint that says what no connector can do."""
+    unknown = sorted(set(hint) - _HINTS)
+    if unknown:
+        raise ValidationException(f"Invalid LOOKUP hint: unsupported option '{unknown[0]}'.")
+    if "table" not in hint:
+        raise ValidationException("Invalid LOOKUP hint: incomplete required option(s): 'table'.")
+    retry_of(hint)
+
+
+def retry_of(hint: Mapping[str, str]) -> n.Retry | None:
+    """Return what is done where nothing is found, as a LOOKUP hint says; None for nothing."""
+    names = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
+    said = [name for name in names if name in hint]
+    if not said:
+        return None
+    if len(said) < len(names):
+        raise ValidationException(
+            f"Invalid LOOKUP hint: retry options can be both null or all not null: {', '.join(names)}."
+        )
+    if hint["retry-predicate"].lower() != "lookup_miss":
+        raise ValidationException("Invalid LOOKUP hint: unsupported 'retry-predicate', it can only be 'lookup_miss'.")
+    if hint["retry-strategy"].lower() != "fixed_delay":
+        raise ValidationException("Invalid LOOKUP hint: unsupported 'retry-strategy', it can only be 'fixed_delay'.")
+    try:
+        attempts, delay = int(hint["max-attempts"]), parse_duration_ms(hint["fixed-delay"])
+    except (ValueError, MillstreamError):
+        raise ValidationException(
+            "Invalid LOOKUP hint: 'max-attempts' is a number, and 'fixed-delay' a duration such as '10 s'."
+        ) from None
+    if attempts < 1:
+        raise ValidationException("Invalid LOOKUP hint: max-attempts value should be positive integer.")
+    return n.Retry(attempts, delay / 1000)
+
+
+def _at_once(hint: Mapping[str, str], settings: Mapping[str, str]) -> int:
+    if hint.get("async", "false").lower() != "true":
+        return 1
+    return max(min(int(hint.get("capacity", settings.get(_CAPACITY, "100"))), _MOST_AT_ONCE), 1)

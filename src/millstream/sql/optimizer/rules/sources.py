@@ -1,0 +1,168 @@
+"""Sources: what stands above one whose updates have no first half, how much of one is wanted, reading it once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from millstream.sql.errors import TableException
+from millstream.sql.expressions import Column, columns_of, conjunction, conjuncts
+from millstream.sql.optimizer.rewrite import bottom_up
+from millstream.sql.optimizer.rules.filter_pushdown import is_stable
+from millstream.sql.plan import nodes as n
+from millstream.sql.row_kinds import INSERTS, Changes
+from millstream.sql.schema import Fields
+
+_DUPLICATES = "table.exec.source.cdc-events-duplicate"
+
+_FILTERED_VERSIONS = (
+    "Filter is not allowed for right changelog input of event time temporal join, it will corrupt the versioning of "
+    "data. Please consider removing the filter before joining: put it into the ON or WHERE of the join."
+)
+
+
+def normalize_changes(node: n.Node, settings: Mapping[str, str]) -> n.Node:
+    """Put a ChangelogNormalize above a source that gives upserts, or may give a change twice.
+
+    The versions of a temporal join go without one: it would give a deletion the time of the row that is deleted, which
+    would then never have been valid.
+    """
+    if isinstance(node, n.TemporalJoin) and node.is_event_time:
+        return replace(node, right=_versions(node.right) or node.right)
+    if isinstance(node, n.StreamScan) and node.key:
+        return n.ChangelogNormalize(node.fields, node, node.key)
+    if not isinstance(node, n.Scan):
+        return node
+    changes = node.source.changes
+    is_upserts = Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes
+    is_twice = changes != INSERTS and settings.get(_DUPLICATES, "false").strip().lower() == "true"
+    if not is_upserts and not is_twice:
+        return node
+    key = node.table.primary_key
+    if not key:
+        raise TableException(_without_key(".".join(node.name), is_upserts))
+    places = tuple(node.fields.names.index(k) for k in key)
+    return n.ChangelogNormalize(node.fields, node, places)
+
+
+def _versions(node: n.Node) -> n.Node | None:
+    """Return the rows of a source as it gives them, under projections; None where something else makes the rows."""
+    if isinstance(node, n.ChangelogNormalize):
+        return node.input
+    if not isinstance(node, (n.Project, n.Filter, n.Watermark)):
+        return node if isinstance(node, (n.Scan, n.StreamScan)) else None
+    below = _versions(node.input)
+    if below is not None and isinstance(node, n.Filter):
+        raise TableException(_FILTERED_VERSIONS)
+    return None if below is None else node.with_inputs([below])
+
+
+def _without_key(table: str, is_upserts: bool) -> str:
+    if is_upserts:
+        return (
+            f"Table '{table}' produces a changelog stream that contains UPDATE_AFTER but no UPDATE_BEFORE, but it has "
+            "no primary key: declare PRIMARY KEY (..) NOT ENFORCED."
+        )
+    return (
+        f"Configuration '{_DUPLICATES}' is enabled which requires the changelog sources to define a PRIMARY KEY. "
+        f"However, table '{table}' doesn't have a primary key."
+    )
+
+
+def filter_in_normalize(plans: Sequence[n.Node]) -> list[n.Node]:
+    """Have a ChangelogNormalize leave out rows that fail the condition above it, so that it keeps fewer.
+
+    Conditions on the key go below it. One that several read is left as it is: its rows are kept once for all.
+    """
+    tables = Counter(_table_of(node) for plan in plans for node in _all(plan) if isinstance(node, n.ChangelogNormalize))
+
+    def pushed(node: n.Node) -> n.Node:
+        if not isinstance(node, n.Calc) or not isinstance(node.input, n.ChangelogNormalize) or node.condition is None:
+            return node
+        below, tests = node.input, conjuncts(node.condition)
+        if tables[_table_of(below)] > 1 or not all(is_stable(t) and columns_of(t) for t in tests):
+            return node
+        source = below.input
+        is_upserts = not isinstance(source, n.Scan) or Changes.UPDATE_BEFORE not in source.source.changes
+        by_key = [t for t in tests if is_upserts and columns_of(t) <= set(below.keys)]
+        others = [t for t in tests if t not in by_key]
+        if by_key:
+            columns = tuple(Column(f.type, i) for i, f in enumerate(source.fields.fields))
+            source = n.Calc(source.fields, source, columns, conjunction(by_key))
+        made = replace(below, input=source, condition=conjunction(others) if others else None)
+        return replace(node, input=made, condition=None)
+
+    return [bottom_up(plan, pushed) for plan in plans]
+
+
+def _table_of(node: n.ChangelogNormalize) -> object:
+    below: n.Node = node
+    while below.inputs:
+        (below,) = below.inputs
+    return id(below.stream) if isinstance(below, n.StreamScan) else getattr(below, "name", id(below))
+
+
+def _all(node: n.Node) -> Iterator[n.Node]:
+    yield node
+    for below in node.inputs:
+        yield from _all(below)
+
+
+def limit_scan(node: n.Node) -> n.Node:
+    """Tell a source that only some of its rows are wanted, where each of them is one of the result's."""
+    if not isinstance(node, n.Sort) or node.order or node.limit is None:
+        return node
+    below = _limited(node.input, node.offset + node.limit)
+    return node if below is None else replace(node, input=below)
+
+
+def _limited(node: n.Node, limit: int) -> n.Node | None:
+    if isinstance(node, n.Scan):
+        return replace(node, limit=limit) if node.source.changes == INSERTS and not node.filters else None
+    if isinstance(node, (n.Project, n.Watermark)) or (isinstance(node, n.Calc) and node.condition is None):
+        below = _limited(node.input, limit)
+        return None if below is None else node.with_inputs([below])
+    return None
+
+
+def share_scans(plans: Sequence[n.Node]) -> list[n.Node]:
+    """Let all who read a table in one job read it once, with the columns that any of them wants."""
+    wanted: dict[int, tuple[n.Scan, set[str]]] = {}
+    found: list[n.Scan] = []
+    for plan in plans:
+        found += [s for s in _scans(plan) if not s.filters and s.limit is None]
+    for scan in found:
+        same = next((k for k, (other, _) in wanted.items() if _is_same_table(scan, other)), None)
+        if same is None:
+            wanted[id(scan)] = (scan, set(scan.columns))
+        else:
+            wanted[same][1].update(scan.columns)
+
+    def widened(node: n.Node) -> n.Node:
+        if not isinstance(node, n.Scan) or node.filters or node.limit is not None:
+            return node
+        columns = next(c for other, c in wanted.values() if _is_same_table(node, other))
+        if columns == set(node.columns):
+            return node
+        return _with_columns(node, [s for s in found if _is_same_table(node, s)], columns)
+
+    return [bottom_up(plan, widened) for plan in plans]
+
+
+def _scans(node: n.Node) -> Iterator[n.Scan]:
+    return (one for one in _all(node) if isinstance(one, n.Scan))
+
+
+def _is_same_table(a: n.Scan, b: n.Scan) -> bool:
+    return a.name == b.name and a.options == b.options and a.table == b.table
+
+
+def _with_columns(node: n.Scan, alike: Sequence[n.Scan], columns: set[str]) -> n.Node:
+    """Return a scan of more columns, in the order of the table, and of those the ones it had."""
+    fields = {c: f for scan in alike for c, f in zip(scan.columns, scan.fields.fields, strict=True)}
+    declared = [c.metadata_key or c.name for c in node.table.columns]
+    order = sorted(columns, key=declared.index)
+    wide = replace(node, fields=Fields(tuple(fields[c] for c in order)), columns=tuple(order))
+    own = tuple(Column(fields[c].type, order.index(c)) for c in node.columns)
+    return n.Project(node.fields, wide, own)

@@ -1,0 +1,370 @@
+"""Queries inside expressions become joins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.sql.bind import relation_builder
+from millstream.sql.bind.relations import joined_fields
+from millstream.sql.errors import ValidationException
+from millstream.sql.expressions import (
+    AggregateCall,
+    Call,
+    Column,
+    Constant,
+    Expression,
+    conjunction,
+    conjuncts,
+    disjunction,
+    replaced,
+    walk,
+)
+from millstream.sql.optimizer.rewrite import bottom_up, inlined
+from millstream.sql.optimizer.rules.decorrelation import Pulled, by_outer, looks_out, pulled, turned_in
+from millstream.sql.optimizer.upsert_keys import Keys, keys_of
+from millstream.sql.plan import nodes as n
+from millstream.sql.plan.subqueries import Subquery, SubqueryKind
+from millstream.sql.schema import Field, Fields
+from millstream.sql.types import BigIntType, BooleanType
+
+_BOOLEAN = BooleanType(False)
+_TRUE = Constant(_BOOLEAN, True)
+
+
+def subqueries_to_joins(node: n.Node) -> n.Node:
+    """Make joins of the subqueries in a Filter or Project, and of an Apply."""
+    if isinstance(node, n.Filter):
+        return _filter(node)
+    if isinstance(node, n.Project) and _has_subquery(node.expressions):
+        below, expressions = _replaced_by_columns(node.input, list(node.expressions))
+        return n.Project(node.fields, below, tuple(expressions))
+    if isinstance(node, n.Apply):
+        return _apply(node)
+    if isinstance(node, n.Join) and _has_subquery(conjuncts(node.condition)):
+        return _join(node)
+    return node
+
+
+def without_subqueries(node: n.Node) -> n.Node:
+    """Make joins of all subqueries of a plan, inner ones first."""
+    return bottom_up(node, subqueries_to_joins)
+
+
+def _has_subquery(expressions: object) -> bool:
+    assert isinstance(expressions, (list, tuple))
+    return any(isinstance(p, Subquery) for e in expressions for p in walk(e))
+
+
+def _inside(subquery: Subquery) -> n.Node:
+    return without_subqueries(subquery.node)
+
+
+# --- conditions
+
+
+def _filter(node: n.Filter) -> n.Node:
+    tests = conjuncts(node.condition)
+    if not _has_subquery(tests):
+        return node
+    found = node.input
+    rest: list[Expression] = []
+    for test in tests:
+        one = _as_semi_join(found, test)
+        if one is None:
+            rest.append(test)
+        else:
+            found = one
+    if not _has_subquery(rest):
+        return n.Filter(found.fields, found, conjunction(rest)) if rest else found
+    below, rest = _replaced_by_columns(found, rest)
+    kept = n.Filter(below.fields, below, conjunction(rest))
+    columns = tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields))
+    return n.Project(node.fields, kept, columns)
+
+
+def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
+    negated = isinstance(test, Call) and test.function == "NOT"
+    inner = test.arguments[0] if negated and isinstance(test, Call) else test
+    if not isinstance(inner, Subquery) or inner.kind is SubqueryKind.SCALAR or _has_subquery(inner.values):
+        return None
+    kind = n.JoinKind.ANTI if negated else n.JoinKind.SEMI
+    node = _inside(inner)
+    if inner.kind is SubqueryKind.EXISTS:
+        node = _only_whether(node)
+        if _has_always_a_row(node):
+            return left if not negated else n.Values(left.fields, ())
+    found, late = _with_late(node, left)
+    width = len(left.fields)
+    tests = [turned_in(t, width) for t in found.conditions]
+    for place, value in enumerate(inner.values):
+        right = _value(found, late, place, width)
+        equal = Call(BooleanType(value.type.is_nullable or right.type.is_nullable), "=", (value, right))
+        # A null among the rows leaves open whether the value is one of them: then NOT IN is not true.
+        tests.append(Call(_BOOLEAN, "IS NOT FALSE", (equal,)) if negated and equal.type.is_nullable else equal)
+    condition = conjunction(tests) if tests else None
+    return n.Join(left.fields, left, found.node, kind, condition=condition)
+
+
+def _only_whether(node: n.Node) -> n.Node:
+    """Return what has rows when the node has, for EXISTS."""
+    while isinstance(node, n.Project) or (isinstance(node, n.Sort) and node.offset == 0 and node.limit != 0):
+        node = node.input
+    return node
+
+
+def _has_always_a_row(node: n.Node) -> bool:
+    """Tell whether there is a row whatever there is below: an aggregate of all rows, or of none."""
+    return isinstance(node, n.Aggregate) and not node.keys
+
+
+def _with_late(node: n.Node, around: n.Node) -> tuple[Pulled, tuple[Expression, ...] | None]:
+    """Take what looks out of a query; expressions of its outermost SELECT that do are computed late, above the join."""
+    if isinstance(node, n.Project) and any(map(looks_out, node.expressions)):
+        below = pulled(node.input, around)
+        places = dict(enumerate(below.places))
+        late = tuple(
+            replaced(e, lambda c: Column(c.type, places[c.index]) if isinstance(c, Column) else None)
+            for e in node.expressions
+        )
+        return below, late
+    return pulled(node, around), None
+
+
+def _value(found: Pulled, late: tuple[Expression, ...] | None, place: int, width: int) -> Expression:
+    if late is not None:
+        return turned_in(late[place], width)
+    at = found.places[place]
+    return Column(found.node.fields[at].type, at + width)
+
+
+# --- values
+
+
+def _replaced_by_columns(below: n.Node, expressions: list[Expression]) -> tuple[n.Node, list[Expression]]:
+    """Join the subqueries of expressions to what they are about, and put columns in their places."""
+    known: dict[int, Expression] = {}
+
+    def change(part: Expression) -> Expression | None:
+        return known.get(id(part))
+
+    for e in expressions:
+        # A query that is looked for in another comes before it.
+        for part in reversed(list(walk(e))):
+            if isinstance(part, Subquery) and id(part) not in known:
+                values = tuple(replaced(v, change) for v in part.values)
+                below, known[id(part)] = _joined(below, replace(part, values=values))
+    return below, [replaced(e, change) for e in expressions]
+
+
+def _joined(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
+    if subquery.kind is SubqueryKind.SCALAR:
+        return _scalar(left, subquery)
+    if subquery.kind is SubqueryKind.EXISTS:
+        node = _only_whether(_inside(subquery))
+        return (left, _TRUE) if _has_always_a_row(node) else _marked(left, node, ())
+    if subquery.type.is_nullable:
+        return _three_valued(left, subquery)
+    return _marked(left, _inside(subquery), subquery.values)
+
+
+def _left_join(left: n.Node, right: n.Node, tests: list[Expression]) -> n.Join:
+    fields = joined_fields(n.JoinKind.LEFT, left.fields, right.fields)
+    return n.Join(fields, left, right, n.JoinKind.LEFT, condition=conjunction(tests) if tests else None)
+
+
+def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
+    node = _inside(subquery)
+    otherwise = _of_no_rows(node)
+    found, late = _with_late(node, left)
+    right = found.node
+    if not _is_single(found):
+        right, found = _single(found, left)
+        if late is not None:
+            raise ValidationException(
+                "A scalar subquery that computes with columns of the query around must be of one row: use an aggregate."
+            )
+    width = len(left.fields)
+    marker = None
+    if otherwise is None and late is not None:
+        # What is computed above the join is null all the same where there is no row.
+        otherwise = Constant(subquery.type, None)
+    if otherwise is not None:
+        columns = relation_builder.columns(right.fields)
+        right = relation_builder.project(right, [*columns, _TRUE], [*right.fields.names, "$there"])
+        marker = width + len(columns)
+    joined = _left_join(left, right, [turned_in(t, width) for t in found.conditions])
+    value = _value(found, late, 0, width)
+    value = replaced(
+        value, lambda c: Column(c.type.nullable(), c.index) if isinstance(c, Column) and c.index >= width else None
+    )
+    if marker is not None and otherwise is not None:
+        there = Call(_BOOLEAN, "IS NOT NULL", (Column(_BOOLEAN.nullable(), marker),))
+        value = Call(subquery.type, "CASE", (there, value, otherwise))
+    return joined, value
+
+
+def _of_no_rows(node: n.Node) -> Expression | None:
+    """Return what an aggregate of no rows is where that is not null: COUNT is 0."""
+    expressions: tuple[Expression, ...] = (Column(node.fields[0].type, 0),)
+    while isinstance(node, n.Project):
+        expressions = tuple(inlined(e, node.expressions) for e in expressions)
+        node = node.input
+    if not isinstance(node, n.Aggregate) or node.keys or not any(c.function == "COUNT" for c in node.calls):
+        return None
+    calls = node.calls
+
+    def of_none(e: Expression) -> Expression | None:
+        if not isinstance(e, Column):
+            return None
+        return Constant(e.type, 0) if calls[e.index].function == "COUNT" else Constant(e.type.nullable(), None)
+
+    return replaced(expressions[0], of_none)
+
+
+def _all_keys(node: n.Node) -> Keys:
+    return keys_of(node, [_all_keys(i) for i in node.inputs])
+
+
+def _is_single(found: Pulled) -> bool:
+    """Tell whether there is one row at most for each row around."""
+    node = found.node
+    if isinstance(node, n.Sort) and node.limit == 1:
+        return True
+    equal: set[int] = set()
+    for test in found.conditions:
+        if isinstance(test, Call) and test.function in ("=", "IS NOT DISTINCT FROM"):
+            equal |= {a.index for a in test.arguments if isinstance(a, Column)}
+    return any(key <= equal for key in _all_keys(node))
+
+
+def _single(found: Pulled, around: n.Node) -> tuple[n.Node, Pulled]:
+    """Return the query with one row for each row around, which fails when there are more."""
+    rows = by_outer(found, "a scalar subquery of several rows", around)
+    keys = tuple(dict.fromkeys(rows.keys))
+    value = rows.node.fields[found.places[0] + rows.shift]
+    call = AggregateCall("SINGLE_VALUE", (found.places[0] + rows.shift,), value.type.nullable())
+    own = [replace(rows.node.fields[k], time=None) for k in keys]
+    fields = Fields((*own, Field(value.name, value.type.nullable())))
+    grouped = n.Aggregate(fields, rows.node, keys, (call,))
+    conditions = rows.conditions({k: i for i, k in enumerate(keys)})
+    return grouped, Pulled(grouped, conditions, (len(keys),))
+
+
+def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple[n.Node, Expression]:
+    """Return the left rows with whether there is a row for them, as a condition on a column behind them."""
+    found = pulled(node, left)
+    rows_of = by_outer(found, "EXISTS or IN that is not a condition of its own", left)
+    wanted = [found.places[i] + rows_of.shift for i in range(len(values))]
+    distinct = tuple(dict.fromkeys([*rows_of.keys, *wanted]))
+    width = len(left.fields)
+    if not distinct:
+        count = n.Aggregate(
+            Fields((Field("$c", BigIntType(False)),)), node, (), (AggregateCall("COUNT", (), BigIntType(False)),)
+        )
+        joined = _left_join(left, count, [])
+        column = Column(BigIntType(), width)
+        more = Call(BooleanType(), ">", (column, Constant(BigIntType(False), 0)))
+        return joined, Call(_BOOLEAN, "IS TRUE", (more,))
+    fields = Fields(tuple(replace(rows_of.node.fields[p], time=None) for p in distinct))
+    rows = n.Aggregate(fields, rows_of.node, distinct, ())
+    columns = relation_builder.columns(rows.fields)
+    right = relation_builder.project(rows, [*columns, _TRUE], [*rows.fields.names, "$there"])
+    tests = [turned_in(t, width) for t in rows_of.conditions({k: i for i, k in enumerate(distinct)})]
+    tests += [_equal(v, rows, distinct.index(w), width) for v, w in zip(values, wanted, strict=True)]
+    joined = _left_join(left, right, tests)
+    there = Column(_BOOLEAN.nullable(), width + len(columns))
+    return joined, Call(_BOOLEAN, "IS NOT NULL", (there,))
+
+
+def _equal(value: Expression, right: n.Node, place: int, width: int) -> Expression:
+    column = Column(right.fields[place].type, place + width)
+    return Call(BooleanType(value.type.is_nullable or column.type.is_nullable), "=", (value, column))
+
+
+def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
+    """Return IN as a value: null when the row is not found, but it or one of the rows is null."""
+    node = _inside(subquery)
+    found = pulled(node, left)
+    if found.conditions:
+        return _three_valued_around(left, found, subquery)
+    width = len(left.fields)
+    big = BigIntType(False)
+    arguments = tuple(range(len(subquery.values)))
+    calls = (AggregateCall("COUNT", (), big), *(AggregateCall("COUNT", (i,), big) for i in arguments))
+    names = Fields(tuple(Field(f"$c{i}", big) for i in range(len(calls))))
+    counted = _left_join(left, n.Aggregate(names, node, (), calls), [])
+    joined, there = _marked(counted, node, subquery.values)
+    rows = Column(big.nullable(), width)
+    none = Call(_BOOLEAN, "IS NOT TRUE", (_more_than_none(rows),))
+    unknown: list[Expression] = [Call(_BOOLEAN, "IS NULL", (v,)) for v in subquery.values if v.type.is_nullable]
+    for i in arguments:
+        fewer = Call(BooleanType(), "<", (Column(big.nullable(), width + 1 + i), rows))
+        unknown.append(Call(_BOOLEAN, "IS TRUE", (fewer,)))
+    false, null = Constant(_BOOLEAN, False), Constant(BooleanType(), None)
+    value = Call(BooleanType(), "CASE", (there, _TRUE, none, false, disjunction(unknown), null, false))
+    return joined, value
+
+
+def _three_valued_around(left: n.Node, found: Pulled, subquery: Subquery) -> tuple[n.Node, Expression]:
+    """Return a correlated IN as a value: for each row how many rows equal it, and of how many that is open."""
+    width = len(left.fields)
+    columns = relation_builder.columns(left.fields)
+    fields = Fields(tuple(replace(f, time=None) for f in left.fields.fields))
+    distinct = n.Aggregate(fields, left, tuple(range(width)), ())
+    tests = [turned_in(t, width) for t in found.conditions]
+    together = joined_fields(n.JoinKind.INNER, fields, found.node.fields)
+    both = n.Join(together, distinct, found.node, n.JoinKind.INNER, condition=conjunction(tests))
+    equal = [_equal(v, found.node, found.places[i], width) for i, v in enumerate(subquery.values)]
+    same = conjunction(equal)
+    asked = [*columns, Call(_BOOLEAN, "IS TRUE", (same,)), Call(_BOOLEAN, "IS NULL", (same,))]
+    tested = relation_builder.project(both, asked, [*fields.names, "$same", "$open"])
+    big = BigIntType(False)
+    calls = (AggregateCall("COUNT", (), big, condition=width), AggregateCall("COUNT", (), big, condition=width + 1))
+    named = Fields((*fields.fields, Field("$same", big), Field("$open", big)))
+    counted = n.Aggregate(named, tested, tuple(range(width)), calls)
+    ties: list[Expression] = [
+        Call(_BOOLEAN, "IS NOT DISTINCT FROM", (c, Column(c.type, width + i))) for i, c in enumerate(columns)
+    ]
+    joined = _left_join(left, counted, ties)
+    counts = [Call(_BOOLEAN, "IS TRUE", (_more_than_none(Column(big.nullable(), 2 * width + i)),)) for i in (0, 1)]
+    false, null = Constant(_BOOLEAN, False), Constant(BooleanType(), None)
+    return joined, Call(BooleanType(), "CASE", (counts[0], _TRUE, counts[1], null, false))
+
+
+def _more_than_none(count: Expression) -> Expression:
+    return Call(BooleanType(), ">", (count, Constant(BigIntType(False), 0)))
+
+
+# --- LATERAL
+
+
+def _apply(node: n.Apply) -> n.Node:
+    found, late = _with_late(node.right, node.left)
+    if late is not None and node.kind is not n.JoinKind.INNER:
+        raise ValidationException(
+            "A LATERAL query at the right of a LEFT JOIN cannot compute with columns of the left side in its SELECT."
+        )
+    width = len(node.left.fields)
+    tests = [turned_in(t, width) for t in found.conditions]
+    fields = joined_fields(node.kind, node.left.fields, found.node.fields)
+    values = [_value(found, late, i, width) for i in range(len(node.right.fields))]
+    if node.condition is not None:
+        own = dict(enumerate(values))
+        tests.append(
+            replaced(
+                node.condition,
+                lambda c: own[c.index - width] if isinstance(c, Column) and c.index >= width else None,
+            )
+        )
+    joined = n.Join(fields, node.left, found.node, node.kind, condition=conjunction(tests) if tests else None)
+    kept = [*relation_builder.columns(node.left.fields), *values]
+    return n.Project(node.fields, joined, tuple(kept))
+
+
+def _join(node: n.Join) -> n.Node:
+    if node.kind is not n.JoinKind.INNER:
+        raise ValidationException("A subquery in the ON of an outer join is not supported: put it in WHERE.")
+    plain = [t for t in conjuncts(node.condition) if not _has_subquery([t])]
+    rest = [t for t in conjuncts(node.condition) if _has_subquery([t])]
+    joined = replace(node, condition=conjunction(plain) if plain else None)
+    return _filter(n.Filter(node.fields, joined, conjunction(rest)))

@@ -1,0 +1,167 @@
+"""Upsert keys, derived through the plan: columns that tell a row from all others, and keep the order of its changes.
+
+Changes of one key come from one subtask. Behind an exchange by other columns they may not: when a row gets another
+value in those, its old one is taken back by another subtask than the one that adds the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.sql.expressions import Call, Column, Expression, conjuncts
+from millstream.sql.optimizer.distribution import distribution
+from millstream.sql.optimizer.non_deterministic import non_deterministic
+from millstream.sql.plan import nodes as n
+
+Keys = frozenset[frozenset[int]]
+NONE: Keys = frozenset()
+
+
+def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
+    """Return sets of columns of a node of which each tells its rows apart; the empty set: there is one row at most.
+
+    Args:
+        node: the node.
+        inputs: those of its inputs, as they come out of them.
+    """
+    located = [_located(keys, on) for keys, on in zip(inputs, distribution(node) or [()] * len(inputs), strict=True)]
+    if isinstance(node, n.Scan):
+        return _primary_key(node.table.primary_key, node.fields.names)
+    if isinstance(node, n.StreamScan):
+        return frozenset([frozenset(node.key)]) if node.key else NONE
+    if isinstance(node, n.Values):
+        return frozenset([frozenset()]) if len(node.rows) == 1 else NONE
+    if isinstance(node, (n.Filter, n.Watermark, n.MiniBatch)):
+        return inputs[0]
+    if isinstance(node, n.Sort):
+        return _of_sort(node, inputs[0])
+    if isinstance(node, n.Calc):
+        return _projected(node.expressions, inputs[0])
+    if isinstance(node, n.Project):
+        return _projected(node.expressions, inputs[0])
+    if isinstance(node, n.Aggregate):
+        return frozenset([frozenset(range(len(node.keys)))])
+    if isinstance(node, n.WindowAggregate):
+        return _of_windows(node)
+    if isinstance(node, n.Deduplicate):
+        return frozenset([frozenset(node.keys)])
+    if isinstance(node, n.Rank):
+        return _of_rank(node, located[0])
+    if isinstance(node, n.Over):
+        return located[0]
+    if isinstance(node, n.ChangelogNormalize):
+        return frozenset([frozenset(node.keys)])
+    if isinstance(node, n.Join):
+        return _of_join(node, inputs, located)
+    if isinstance(node, n.LookupJoin):
+        return inputs[0] if finds_one(node) and not _differs(node) else NONE
+    if isinstance(node, n.SetOperation):
+        return NONE if node.all else frozenset([frozenset(range(len(node.fields)))])
+    if isinstance(node, (n.Sink, n.Collected, n.ToStream)):
+        return inputs[0]
+    return NONE
+
+
+def _located(keys: Keys, on: Sequence[int]) -> Keys:
+    """Return the keys whose changes stay in one subtask behind an exchange by some columns."""
+    return frozenset(key for key in keys if key.issuperset(on))
+
+
+def finds_one(node: n.LookupJoin) -> bool:
+    """Tell whether a look-up finds one row at most, by the primary key of its table."""
+    key = node.scan.table.primary_key
+    return bool(key) and set(key) <= {node.scan.columns[k] for k in node.lookup_keys}
+
+
+def _differs(node: n.LookupJoin) -> bool:
+    """Return whether what a lookup join makes of the same rows may differ each time, as Flink sees it."""
+    parts = [*node.expressions, *conjuncts(node.filter), *conjuncts(node.condition)]
+    return any(non_deterministic(e) is not None for e in parts)
+
+
+def _primary_key(names: Sequence[str], columns: Sequence[str]) -> Keys:
+    if not names or not set(names) <= set(columns):
+        return NONE
+    return frozenset([frozenset(columns.index(name) for name in names)])
+
+
+def _projected(expressions: Sequence[Expression], keys: Keys) -> Keys:
+    places: dict[int, list[int]] = {}
+    for place, e in enumerate(expressions):
+        column = _same_value(e)
+        if column is not None:
+            places.setdefault(column, []).append(place)
+    found = {frozenset(places[k][0] for k in key) for key in keys if all(k in places for k in key)}
+    return frozenset(found)
+
+
+def _same_value(e: Expression) -> int | None:
+    """Return the column whose value an expression is, or is one to one with."""
+    if isinstance(e, Column):
+        return e.index
+    if isinstance(e, Call) and e.function == "CAST" and isinstance(e.arguments[0], Column):
+        return e.arguments[0].index if _loses_nothing(e) else None
+    return None
+
+
+def _loses_nothing(cast: Call) -> bool:
+    from millstream.sql.types import IntegralType, VarCharType
+
+    source, target = cast.arguments[0].type, cast.type
+    if isinstance(source, IntegralType) and isinstance(target, IntegralType):
+        return source.bits <= target.bits
+    return isinstance(source, IntegralType) and isinstance(target, VarCharType)
+
+
+def _of_windows(node: n.WindowAggregate) -> Keys:
+    first = len(node.keys) + len(node.calls)
+    found = set()
+    for i, part in enumerate(node.properties):
+        if part in ("start", "end"):
+            found.add(frozenset([*range(len(node.keys)), first + i]))
+    return frozenset(found)
+
+
+def _of_rank(node: n.Rank, below: Keys) -> Keys:
+    if node.function != "ROW_NUMBER":
+        return below
+    if node.shows_rank:
+        return _of_places(frozenset([*node.partition, len(node.fields) - 1]))
+    by_place = _of_places(frozenset(node.partition)) if node.first == node.last else NONE
+    return by_place if node.first > 1 else by_place | below
+
+
+def _of_places(key: frozenset[int]) -> Keys:
+    """Return the key of rows that move from place to place.
+
+    Their input's keys are none here: an update replaces the row at a place by another one, whose own old place is
+    retracted only later.
+    """
+    return frozenset([key])
+
+
+def _of_sort(node: n.Sort, below: Keys) -> Keys:
+    if not node.offset:
+        return below
+    return _of_places(frozenset()) if node.limit == 1 else NONE
+
+
+def _of_join(node: n.Join, inputs: Sequence[Keys], located: Sequence[Keys]) -> Keys:
+    left, right = located
+    if node.kind in (n.JoinKind.SEMI, n.JoinKind.ANTI):
+        return left
+    width = len(node.left.fields)
+    moved = frozenset(frozenset(k + width for k in key) for key in right)
+    left_unique = any(key <= frozenset(node.left_keys) for key in inputs[0])
+    right_unique = any(key <= frozenset(node.right_keys) for key in inputs[1])
+    found: set[frozenset[int]] = set()
+    # Where a row has one partner at most, the key of its side is one of the pair.
+    if right_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.LEFT):
+        found |= left
+    if left_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.RIGHT):
+        found |= moved
+    if not found:
+        found = {a | b for a in left for b in moved}
+    if not isinstance(node, n.TemporalJoin) or right_unique:
+        return frozenset(found)
+    return left
