@@ -43,8 +43,7 @@ from millstream.state.column_table import RowChange
 from millstream.state.key_groups import FrozenDict, FrozenList, FrozenNaN
 from millstream.state.table import REMOVED, Extra, Patch
 from millstream.table.data_view import ListView, MapView
-from millstream.testing.scripted_source import _Marks
-from millstream.testing.watermarks import _PerElement
+from millstream.testing.sources import _Marks, _PerElement
 
 FILE = Path(__file__).parent / "v3" / "tags.json"
 

@@ -15,8 +15,8 @@ from millstream.common import Configuration, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.job_status import JobStatus
 from millstream.datastream import KeyedProcessFunction
+from millstream.datastream.collect import LocalJobClient
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.datastream.local_job_client import LocalJobClient
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.jobmaster.local import LocalEngine
 from millstream.service.app import Service, make_app

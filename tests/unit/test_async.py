@@ -30,7 +30,7 @@ from millstream.operators.async_queue import Fence, InFlight
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.watermarks import MIN_WATERMARK
 from millstream.testing import CollectSink, LocalJob, ManualClock
-from millstream.testing.scripted_source import ScriptedInput, record, scripted_stream, watermark
+from millstream.testing.sources import ScriptedInput, record, scripted_stream, watermark
 
 # --- the queue alone
 

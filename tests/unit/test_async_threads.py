@@ -15,7 +15,7 @@ from millstream.common.errors import JobCancelledError, JobExecutionError
 from millstream.datastream import AsyncDataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.datastream.functions import AsyncFunction, RuntimeContext
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, StreamHarness
-from millstream.testing.scripted_source import ScriptedInput, record, scripted_stream
+from millstream.testing.sources import ScriptedInput, record, scripted_stream
 
 
 def test_requests_go_on_between_epochs_and_a_savepoint_has_them() -> None:

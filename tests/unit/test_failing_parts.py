@@ -23,7 +23,7 @@ from millstream.testing import (
     TestingSource,
     run_locally,
 )
-from millstream.testing.once import Once
+from millstream.testing.sources import Once
 
 
 def env(parallelism: int = 1) -> StreamExecutionEnvironment:
@@ -161,7 +161,7 @@ def test_failures_of_a_local_program() -> None:
 
 
 def test_cancel_a_local_program() -> None:
-    from millstream.testing.scripted_source import ScriptedInput
+    from millstream.testing.sources import ScriptedInput
 
     local = LocalEnvironment(clock=ManualClock())
     local.from_source(ScriptedInput()).sink_to(CollectSink())

@@ -21,9 +21,9 @@ from millstream.common.serialization import Encoder
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.connectors.files.sink import FileSink
 from millstream.datastream import DataStream, MapFunction, OutputTag, ProcessFunction
+from millstream.datastream.collect import LocalJobClient
 from millstream.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.datastream.local_job_client import LocalJobClient
 from millstream.jobmaster.machine.requests import RequestFailedError
 from millstream.testing import ABORT, CollectSink, LocalEnvironment, TestingSource
 

@@ -7,7 +7,7 @@ import pytest
 from millstream.common.configuration import Configuration
 from millstream.table import EnvironmentSettings, Table, TableEnvironment
 from millstream.table.expressions import col, row_interval
-from millstream.table.notebook import as_html
+from millstream.table.result_display import as_html
 from millstream.table.window import Tumble
 
 

@@ -82,7 +82,7 @@ def sql(
 
 
 def _text_at(uri: str, settings: dict[str, str]) -> str:
-    from millstream.gateway.script_files import script_at
+    from millstream.gateway.script_text import script_at
 
     try:
         return script_at(uri, settings)

@@ -91,8 +91,8 @@ MODULES: dict[str, str] = {
     "staged-partitions": "millstream.connectors.files.partition_commit",
     "list-view": "millstream.table.data_view",
     "map-view": "millstream.table.data_view",
-    "scripted-watermarks": "millstream.testing.scripted_source",
-    "per-element-watermarks": "millstream.testing.watermarks",
+    "scripted-watermarks": "millstream.testing.sources",
+    "per-element-watermarks": "millstream.testing.sources",
 }
 
 _Class = TypeVar("_Class", bound=type)

@@ -21,25 +21,8 @@ from millstream.common.aliases import (
     W_contra,
 )
 from millstream.common.errors import WrongTypeError
+from millstream.common.unsupported import JAVA, missing_class
 from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
-from millstream.datastream.internal_functions import (
-    AsyncFunctionDescriptor,
-    FunctionWrapper,
-    InternalIterableAllWindowFunction,
-    InternalIterableProcessAllWindowFunction,
-    InternalIterableProcessWindowFunction,
-    InternalIterableWindowFunction,
-    InternalProcessAllWindowContext,
-    InternalProcessWindowContext,
-    InternalSingleValueAllWindowFunction,
-    InternalSingleValueProcessAllWindowFunction,
-    InternalSingleValueProcessWindowFunction,
-    InternalSingleValueWindowFunction,
-    InternalWindowFunction,
-    JavaFunctionWrapper,
-    ReduceFunctionWrapper,
-    SourceFunction,
-)
 from millstream.operators.broadcast import BroadcastReadContext, BroadcastWriteContext
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.operator_state import FunctionInitializationContext, FunctionSnapshotContext
@@ -483,3 +466,31 @@ def key_of(selector: Any) -> UserFunction:
         getter: Callable[[Any], Any] = lambda value: value[field]  # noqa: E731
         return UserFunction(getter, None)
     return as_user_function(selector, "get_key", "key_by")
+
+
+_INSIDE = "it belongs to the inside of PyFlink, which works differently here"
+
+
+def _inside(name: str) -> type:
+    made: type = missing_class("millstream.datastream.functions", name, _INSIDE)
+    return made
+
+
+AsyncFunctionDescriptor = _inside("AsyncFunctionDescriptor")
+FunctionWrapper = _inside("FunctionWrapper")
+ReduceFunctionWrapper = _inside("ReduceFunctionWrapper")
+InternalIterableAllWindowFunction = _inside("InternalIterableAllWindowFunction")
+InternalIterableProcessAllWindowFunction = _inside("InternalIterableProcessAllWindowFunction")
+InternalIterableProcessWindowFunction = _inside("InternalIterableProcessWindowFunction")
+InternalIterableWindowFunction = _inside("InternalIterableWindowFunction")
+InternalProcessAllWindowContext = _inside("InternalProcessAllWindowContext")
+InternalProcessWindowContext = _inside("InternalProcessWindowContext")
+InternalSingleValueAllWindowFunction = _inside("InternalSingleValueAllWindowFunction")
+InternalSingleValueProcessAllWindowFunction = _inside("InternalSingleValueProcessAllWindowFunction")
+InternalSingleValueProcessWindowFunction = _inside("InternalSingleValueProcessWindowFunction")
+InternalSingleValueWindowFunction = _inside("InternalSingleValueWindowFunction")
+InternalWindowFunction = _inside("InternalWindowFunction")
+JavaFunctionWrapper = missing_class("millstream.datastream.functions", "JavaFunctionWrapper", JAVA)
+SourceFunction = missing_class(
+    "millstream.datastream.functions", "SourceFunction", f"{JAVA}; write a Source for env.from_source()"
+)

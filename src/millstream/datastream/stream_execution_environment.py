@@ -47,6 +47,7 @@ from millstream.connectors.spark.source import SparkStreamSource, as_source
 from millstream.connectors.values.collection import CollectionSource
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
+from millstream.datastream.collect import LocalJobClient
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.launch_context import (
@@ -57,7 +58,6 @@ from millstream.datastream.launch_context import (
     with_command_line,
     with_last_word,
 )
-from millstream.datastream.local_job_client import LocalJobClient
 from millstream.datastream.program_lint import Story
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend

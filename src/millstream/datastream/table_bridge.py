@@ -10,10 +10,9 @@ from millstream.common.configuration import Configuration
 from millstream.common.job_client import JobClient
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.values.collecting import DriverSink
-from millstream.datastream.collect import CloseableIterator, Mailbox
+from millstream.datastream.collect import CloseableIterator, LocalJobClient, Mailbox
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.launch_context import with_last_word
-from millstream.datastream.local_job_client import LocalJobClient
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.graph.plan import execution_plan
 from millstream.graph.transformations import Program, StreamEnd, Transformation

@@ -1,15 +1,13 @@
 """Windows, assigners, triggers and evictors, under PyFlink's names and those of Flink's Java API that PyFlink lacks."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from millstream.common.constants import MAX_LONG_VALUE, MIN_LONG_VALUE
-from millstream.datastream.window_internals import (
-    CountWindowSerializer,
-    GlobalWindowSerializer,
-    Min,
-    TimeWindowSerializer,
-    WindowOperationDescriptor,
-    long_to_int_with_bit_mixing,
-    mod_inverse,
-)
+from millstream.common.serializer import PickleSerializer
+from millstream.common.unsupported import missing_class, missing_function
+from millstream.datastream.functions import ReduceFunction
 from millstream.operators.windows.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
@@ -93,3 +91,31 @@ __all__ = [
     "long_to_int_with_bit_mixing",
     "mod_inverse",
 ]
+
+
+_WINDOW = "millstream.datastream.window"
+_INSIDE = "it belongs to the inside of PyFlink, which works differently here"
+
+
+class Min(ReduceFunction[Any]):
+    """The lesser of two."""
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return min(value1, value2)
+
+
+class TimeWindowSerializer(PickleSerializer):
+    """Writes a TimeWindow; not in Flink's format."""
+
+
+class CountWindowSerializer(PickleSerializer):
+    """Writes a CountWindow; not in Flink's format."""
+
+
+class GlobalWindowSerializer(PickleSerializer):
+    """Writes a GlobalWindow; not in Flink's format."""
+
+
+WindowOperationDescriptor = missing_class(_WINDOW, "WindowOperationDescriptor", _INSIDE)
+long_to_int_with_bit_mixing = missing_function("long_to_int_with_bit_mixing", _INSIDE)
+mod_inverse = missing_function("mod_inverse", _INSIDE)

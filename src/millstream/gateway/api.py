@@ -15,10 +15,9 @@ from starlette.routing import Route
 
 from millstream.gateway.completion import candidates
 from millstream.gateway.java_errors import told_to_client
-from millstream.gateway.logical_types import logical_type
 from millstream.gateway.operation import Operation, Piece
-from millstream.gateway.row_formats import ROW_FORMATS, rows_as_json
-from millstream.gateway.script_files import script_at
+from millstream.gateway.row_formats import ROW_FORMATS, logical_type, rows_as_json
+from millstream.gateway.script_text import script_at
 from millstream.gateway.scripts import Scripts
 from millstream.gateway.session import Outcome
 from millstream.gateway.sessions import OpenSession, Sessions

@@ -24,7 +24,7 @@ from millstream.table.api_syntax import (
     WindowBound,
 )
 from millstream.table.expression import Expression, tree_of
-from millstream.table.summary import OPERATORS, summary
+from millstream.table.sql_text import OPERATORS, summary
 from millstream.table.udf import UserDefinedFunctionWrapper
 from millstream.table.window import GroupWindow
 

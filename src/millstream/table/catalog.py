@@ -20,9 +20,12 @@ from millstream.sql.catalog.errors import (
 from millstream.sql.catalog.memory import GenericInMemoryCatalog
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException
-from millstream.table.catalog_entries import CatalogBaseTable, CatalogDatabase, CatalogFunction, CatalogModel
-from millstream.table.catalog_partitions import (
+from millstream.table.catalog_objects import (
+    CatalogBaseTable,
     CatalogColumnStatistics,
+    CatalogDatabase,
+    CatalogFunction,
+    CatalogModel,
     CatalogPartition,
     CatalogPartitionSpec,
     CatalogTableStatistics,

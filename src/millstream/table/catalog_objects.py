@@ -1,40 +1,482 @@
-"""Declarations that programs make, as catalogs keep them: with the types of computed columns."""
+"""What a catalog has: databases, tables and views, functions, models."""
 
 from __future__ import annotations
 
-from millstream.sql.bind.binder import Binder
-from millstream.sql.catalog.tables import CatalogTable, ColumnKind
-from millstream.sql.ddl.declarations import declared
-from millstream.sql.language import statements as s
-from millstream.table.texts import read_expression
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from millstream.common.fast_dataclass import record
+from millstream.sql.catalog import memory, models
+from millstream.sql.catalog.errors import (
+    PartitionAlreadyExistsException,
+    PartitionNotExistException,
+    PartitionSpecInvalidException,
+    TableNotExistException,
+    TableNotPartitionedException,
+)
+from millstream.sql.catalog.memory import Notes, PartitionKey
+from millstream.sql.catalog.tables import CatalogTable
+from millstream.table.object_identifier import ObjectPath
+from millstream.table.schema import Schema
+from millstream.table.table_schema import TableSchema
+
+__all__ = ["CatalogColumnStatistics", "CatalogPartition", "CatalogPartitionSpec", "CatalogTableStatistics"]
 
 
-def resolved(binder: Binder, table: CatalogTable) -> CatalogTable:
-    """Return a declaration checked as CREATE TABLE is, with all its types."""
-    columns = tuple(
-        s.Column(
-            c.name,
-            None if c.kind is ColumnKind.COMPUTED else c.type,
-            None if c.expression is None else s.Written(read_expression(c.expression), c.expression),
-            c.kind is ColumnKind.METADATA,
-            c.metadata_key,
-            c.virtual,
-            c.comment,
-        )
-        for c in table.columns
-    )
-    watermarks: tuple[s.Watermark, ...] = ()
-    if table.watermark is not None:
-        name, text = table.watermark
-        watermarks = (s.Watermark((name,), s.Written(read_expression(text), text)),)
-    key = s.PrimaryKey(table.primary_key, table.primary_key_name) if table.primary_key else None
-    statement = s.CreateTable(
-        ("described",),
-        columns,
-        watermarks,
-        key,
-        table.comment,
-        partition=table.partition,
-        options=tuple(table.options.items()),
-    )
-    return declared(binder, statement, None)
+@record(frozen=True)
+class CatalogDatabase:
+    """A database: its properties, and what is said of it."""
+
+    properties: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+    @staticmethod
+    def create_instance(properties: dict[str, str], comment: str | None = None) -> CatalogDatabase:
+        """Return a database with properties."""
+        return CatalogDatabase(dict(properties), comment)
+
+    def get_properties(self) -> dict[str, str]:
+        """Return its properties."""
+        return dict(self.properties)
+
+    def get_comment(self) -> str | None:
+        """Return what is said of it."""
+        return self.comment
+
+    def copy(self) -> CatalogDatabase:
+        """Return another that is equal."""
+        return replace(self)
+
+    def get_description(self) -> str | None:
+        """Return what is said of it."""
+        return self.comment
+
+    def get_detailed_description(self) -> str | None:
+        """Return what is said of it."""
+        return self.comment
+
+
+class CatalogBaseTable:
+    """A table or a view of a catalog."""
+
+    def __init__(self, table: CatalogTable) -> None:
+        self.table = table
+
+    @staticmethod
+    def create_table(
+        schema: TableSchema,
+        partition_keys: list[str] | None = None,
+        properties: dict[str, str] | None = None,
+        comment: str | None = None,
+    ) -> CatalogBaseTable:
+        """Return a table."""
+        columns = Schema.new_builder().from_row_data_type(schema.to_row_data_type()).build()
+        return CatalogBaseTable(columns.as_table(dict(properties or {}), partition_keys or (), comment))
+
+    @staticmethod
+    def create_view(
+        original_query: str,
+        expanded_query: str,
+        schema: TableSchema,
+        properties: dict[str, str],
+        comment: str | None = None,
+    ) -> CatalogBaseTable:
+        """Return a view."""
+        columns = Schema.new_builder().from_row_data_type(schema.to_row_data_type()).build()
+        table = columns.as_table(dict(properties), (), comment)
+        return CatalogBaseTable(replace(table, query=expanded_query, original_query=original_query))
+
+    def get_options(self) -> dict[str, str]:
+        """Return its options."""
+        return dict(self.table.options)
+
+    def get_unresolved_schema(self) -> Schema:
+        """Return its schema."""
+        return Schema.of_table(self.table)
+
+    def get_comment(self) -> str | None:
+        """Return what is said of it."""
+        return self.table.comment
+
+    def copy(self) -> CatalogBaseTable:
+        """Return another that is equal."""
+        return CatalogBaseTable(self.table)
+
+    def get_description(self) -> str | None:
+        """Return what is said of it."""
+        return self.table.comment
+
+    def get_detailed_description(self) -> str | None:
+        """Return what is said of it."""
+        return self.table.comment
+
+
+class CatalogFunction:
+    """A function by the name of what implements it."""
+
+    def __init__(self, function: memory.CatalogFunction) -> None:
+        self.function = function
+
+    @staticmethod
+    def create_instance(class_name: str, function_language: str = "Python") -> CatalogFunction:
+        """Return a function: `module.object` in Python."""
+        return CatalogFunction(memory.CatalogFunction(class_name, function_language.upper()))
+
+    def get_class_name(self) -> str:
+        """Return the name of what implements it."""
+        return self.function.implementation
+
+    def copy(self) -> CatalogFunction:
+        """Return another that is equal."""
+        return CatalogFunction(self.function)
+
+    def get_description(self) -> str | None:
+        """Return what is said of it."""
+        return "This is a user-defined function"
+
+    def get_detailed_description(self) -> str | None:
+        """Return what is said of it."""
+        return "This is a user-defined function"
+
+    def get_function_language(self) -> str:
+        """Return its language."""
+        return self.function.language
+
+    def get_options(self) -> dict[str, str]:
+        """Return its options, of which there are none."""
+        return {}
+
+
+class CatalogModel:
+    """A model: what goes in, what comes out, and where it is."""
+
+    def __init__(self, model: models.CatalogModel) -> None:
+        self.model = model
+
+    @staticmethod
+    def create_model(
+        input_schema: Schema,
+        output_schema: Schema,
+        options: dict[str, str] | None = None,
+        comment: str | None = None,
+    ) -> CatalogModel:
+        """Return a model."""
+        inputs, outputs = (schema.as_table({}).columns for schema in (input_schema, output_schema))
+        return CatalogModel(models.CatalogModel(inputs, outputs, dict(options or {}), comment))
+
+    def copy(self) -> CatalogModel:
+        """Return another that is equal."""
+        return CatalogModel(self.model)
+
+    def get_comment(self) -> str | None:
+        """Return what is said of it."""
+        return self.model.comment
+
+    def get_options(self) -> dict[str, str]:
+        """Return its options."""
+        return dict(self.model.options)
+
+
+# Under this key are statistics of the whole table.
+_WHOLE: PartitionKey = ()
+
+
+@record(frozen=True)
+class CatalogPartition:
+    """A partition: its properties, and what is said of it."""
+
+    properties: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+    @staticmethod
+    def create_instance(properties: dict[str, str], comment: str | None = None) -> CatalogPartition:
+        """Return a partition with properties."""
+        return CatalogPartition(dict(properties), comment)
+
+    def get_properties(self) -> dict[str, str]:
+        """Return its properties."""
+        return dict(self.properties)
+
+    def copy(self) -> CatalogPartition:
+        """Return another that is equal."""
+        return replace(self)
+
+    def get_description(self) -> str | None:
+        """Return what is said of it."""
+        return self.comment
+
+    def get_detailed_description(self) -> str | None:
+        """Return what is said of it."""
+        return self.comment
+
+    def get_comment(self) -> str | None:
+        """Return what is said of it."""
+        return self.comment
+
+
+class CatalogPartitionSpec:
+    """Which partition: values by column."""
+
+    def __init__(self, partition_spec: dict[str, str]) -> None:
+        if not isinstance(partition_spec, dict):
+            raise TypeError(f"A partition is named by a dict of values by column, not {partition_spec!r}.")
+        self._spec = dict(partition_spec)
+
+    def __str__(self) -> str:
+        return f"CatalogPartitionSpec{{{self._spec}}}"
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self._spec.items())))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CatalogPartitionSpec) and self._spec == other._spec
+
+    def get_partition_spec(self) -> dict[str, str]:
+        """Return the values by column."""
+        return dict(self._spec)
+
+
+@record(frozen=True)
+class CatalogTableStatistics:
+    """How much there is in a table."""
+
+    row_count: int | None = None
+    field_count: int | None = None
+    total_size: int | None = None
+    raw_data_size: int | None = None
+    properties: dict[str, str] | None = None
+
+    def get_row_count(self) -> int | None:
+        """Return how many rows there are."""
+        return self.row_count
+
+    def get_field_count(self) -> int | None:
+        """Return how many files there are."""
+        return self.field_count
+
+    def get_total_size(self) -> int | None:
+        """Return how many bytes there are."""
+        return self.total_size
+
+    def get_raw_data_size(self) -> int | None:
+        """Return how many bytes there are, decompressed."""
+        return self.raw_data_size
+
+    def get_properties(self) -> dict[str, str]:
+        """Return its properties."""
+        return dict(self.properties or {})
+
+    def copy(self) -> CatalogTableStatistics:
+        """Return another that is equal."""
+        return replace(self)
+
+
+@record(frozen=True)
+class CatalogColumnStatistics:
+    """What is known of the values of columns."""
+
+    column_statistics_data: dict[str, Any] | None = None
+    properties: dict[str, str] | None = None
+
+    def get_column_statistics_data(self) -> dict[str, Any]:
+        """Return what is known, by column."""
+        return dict(self.column_statistics_data or {})
+
+    def get_properties(self) -> dict[str, str]:
+        """Return its properties."""
+        return dict(self.properties or {})
+
+    def copy(self) -> CatalogColumnStatistics:
+        """Return another that is equal."""
+        return replace(self)
+
+
+# What is said of a table of which nothing is known.
+_UNKNOWN = CatalogTableStatistics(-1, -1, -1, -1)
+_UNKNOWN_COLUMNS = CatalogColumnStatistics()
+
+
+class PartitionsAndStatistics:
+    """What a catalog keeps of partitions and statistics."""
+
+    _store: memory.Catalog
+
+    def _table(self, path: ObjectPath) -> CatalogTable | None:
+        raise NotImplementedError
+
+    # --- partitions
+
+    def list_partitions(
+        self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec | None = None
+    ) -> list[CatalogPartitionSpec]:
+        """Return all partitions, or those with some values."""
+        self._partitioned(table_path)
+        wanted = set((partition_spec or CatalogPartitionSpec({})).get_partition_spec().items())
+        return [CatalogPartitionSpec(dict(key)) for key in self._notes(table_path).partitions if wanted <= set(key)]
+
+    def get_partition(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> CatalogPartition:
+        """Return what is said of a partition."""
+        if not self.partition_exists(table_path, partition_spec):
+            raise self._no_partition(table_path, partition_spec)
+        found: CatalogPartition = self._notes(table_path).partitions[self._key(table_path, partition_spec)]
+        return found
+
+    def partition_exists(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> bool:
+        """Tell whether there is a partition."""
+        table = self._table(table_path)
+        if table is None or set(table.partition) != partition_spec.get_partition_spec().keys():
+            return False
+        return self._key(table_path, partition_spec) in self._notes(table_path).partitions
+
+    def create_partition(
+        self,
+        table_path: ObjectPath,
+        partition_spec: CatalogPartitionSpec,
+        partition: CatalogPartition,
+        ignore_if_exists: bool,
+    ) -> None:
+        """Add a partition."""
+        key = self._key(table_path, partition_spec)
+        if key not in self._notes(table_path).partitions:
+            self._notes(table_path).partitions[key] = partition
+        elif not ignore_if_exists:
+            name = f"{partition_spec} of table {table_path}"
+            raise PartitionAlreadyExistsException.of(name, self._store.name)
+
+    def drop_partition(
+        self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec, ignore_if_not_exists: bool
+    ) -> None:
+        """Forget a partition; its files stay."""
+        if self._has(table_path, partition_spec, ignore_if_not_exists):
+            key, notes = self._key(table_path, partition_spec), self._notes(table_path)
+            for known in (notes.partitions, notes.statistics, notes.column_statistics):
+                known.pop(key, None)
+
+    def alter_partition(
+        self,
+        table_path: ObjectPath,
+        partition_spec: CatalogPartitionSpec,
+        new_partition: CatalogPartition,
+        ignore_if_not_exists: bool,
+    ) -> None:
+        """Say something else of a partition."""
+        if self._has(table_path, partition_spec, ignore_if_not_exists):
+            self._notes(table_path).partitions[self._key(table_path, partition_spec)] = new_partition
+
+    # --- statistics
+
+    def get_table_statistics(self, table_path: ObjectPath) -> CatalogTableStatistics:
+        """Return how much there is in a table, as far as somebody has said so."""
+        found: CatalogTableStatistics = self._notes(table_path).statistics.get(_WHOLE, _UNKNOWN)
+        return found
+
+    def get_table_column_statistics(self, table_path: ObjectPath) -> CatalogColumnStatistics:
+        """Return what is known of the values of columns."""
+        found: CatalogColumnStatistics = self._notes(table_path).column_statistics.get(_WHOLE, _UNKNOWN_COLUMNS)
+        return found
+
+    def get_partition_statistics(
+        self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
+    ) -> CatalogTableStatistics:
+        """Return how much there is in a partition."""
+        return self.bulk_get_partition_statistics(table_path, [partition_spec])[0]
+
+    def bulk_get_partition_statistics(
+        self, table_path: ObjectPath, partition_specs: Sequence[CatalogPartitionSpec]
+    ) -> list[CatalogTableStatistics]:
+        """Return how much there is in each of some partitions."""
+        known = self._notes(table_path).statistics
+        return [known.get(key, _UNKNOWN) for key in self._there(table_path, partition_specs)]
+
+    def get_partition_column_statistics(
+        self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
+    ) -> CatalogColumnStatistics:
+        """Return what is known of the values of a partition's columns."""
+        return self.bulk_get_partition_column_statistics(table_path, [partition_spec])[0]
+
+    def bulk_get_partition_column_statistics(
+        self, table_path: ObjectPath, partition_specs: Sequence[CatalogPartitionSpec]
+    ) -> list[CatalogColumnStatistics]:
+        """Return what is known of the values of columns, for each of some partitions."""
+        known = self._notes(table_path).column_statistics
+        return [known.get(key, _UNKNOWN_COLUMNS) for key in self._there(table_path, partition_specs)]
+
+    def alter_table_statistics(
+        self, table_path: ObjectPath, table_statistics: CatalogTableStatistics, ignore_if_not_exists: bool
+    ) -> None:
+        """Say how much there is in a table."""
+        if self._has_table(table_path, ignore_if_not_exists):
+            self._notes(table_path).statistics[_WHOLE] = table_statistics
+
+    def alter_table_column_statistics(
+        self, table_path: ObjectPath, column_statistics: CatalogColumnStatistics, ignore_if_not_exists: bool
+    ) -> None:
+        """Say what is known of the values of columns."""
+        if self._has_table(table_path, ignore_if_not_exists):
+            self._notes(table_path).column_statistics[_WHOLE] = column_statistics
+
+    def alter_partition_statistics(
+        self,
+        table_path: ObjectPath,
+        partition_spec: CatalogPartitionSpec,
+        partition_statistics: CatalogTableStatistics,
+        ignore_if_not_exists: bool,
+    ) -> None:
+        """Say how much there is in a partition."""
+        if self._has(table_path, partition_spec, ignore_if_not_exists):
+            self._notes(table_path).statistics[self._key(table_path, partition_spec)] = partition_statistics
+
+    def alter_partition_column_statistics(
+        self,
+        table_path: ObjectPath,
+        partition_spec: CatalogPartitionSpec,
+        column_statistics: CatalogColumnStatistics,
+        ignore_if_not_exists: bool,
+    ) -> None:
+        """Say what is known of the values of a partition's columns."""
+        if self._has(table_path, partition_spec, ignore_if_not_exists):
+            self._notes(table_path).column_statistics[self._key(table_path, partition_spec)] = column_statistics
+
+    # --- looking
+
+    def _notes(self, path: ObjectPath) -> Notes:
+        if self._table(path) is None:
+            raise TableNotExistException.of(path, self._store.name)
+        return self._store.notes(path.get_database_name(), path.get_object_name())
+
+    def _partitioned(self, path: ObjectPath) -> CatalogTable:
+        table = self._table(path)
+        if table is None:
+            raise TableNotExistException.of(path, self._store.name)
+        if not table.partition:
+            raise TableNotPartitionedException.of(path, self._store.name)
+        return table
+
+    def _key(self, path: ObjectPath, spec: CatalogPartitionSpec) -> PartitionKey:
+        """Return a partition's columns and values, in the order of the table's."""
+        values, columns = spec.get_partition_spec(), self._partitioned(path).partition
+        if values.keys() != set(columns):
+            mismatch = f"{spec} does not match partition keys [{', '.join(columns)}] of table {path}"
+            raise PartitionSpecInvalidException.of(mismatch, self._store.name)
+        return tuple((c, values[c]) for c in columns)
+
+    def _there(self, path: ObjectPath, specs: Sequence[CatalogPartitionSpec]) -> list[PartitionKey]:
+        for spec in specs:
+            if not self.partition_exists(path, spec):
+                raise self._no_partition(path, spec)
+        return [self._key(path, spec) for spec in specs]
+
+    def _has_table(self, path: ObjectPath, ignore: bool) -> bool:
+        if self._table(path) is None and not ignore:
+            raise TableNotExistException.of(path, self._store.name)
+        return self._table(path) is not None
+
+    def _has(self, path: ObjectPath, spec: CatalogPartitionSpec, ignore: bool) -> bool:
+        found = self.partition_exists(path, spec)
+        if not found and not ignore:
+            raise self._no_partition(path, spec)
+        return found
+
+    def _no_partition(self, path: ObjectPath, spec: CatalogPartitionSpec) -> PartitionNotExistException:
+        return PartitionNotExistException.of(f"{spec} of table {path}", self._store.name)

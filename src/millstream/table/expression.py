@@ -5,10 +5,8 @@ from __future__ import annotations
 from millstream.common.unsupported import missing_function
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType
-from millstream.table.expression_aggregates import AggregateExpression
-from millstream.table.expression_base import T, tree_of
 from millstream.table.expression_collections import CollectionExpression
-from millstream.table.expression_math import MathExpression
+from millstream.table.expression_operators import AggregateExpression, MathExpression, T, tree_of
 from millstream.table.expression_text import (
     JsonExistsOnError,
     JsonOnNull,

@@ -7,7 +7,7 @@ from typing import Any, Self
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.language import syntax
 from millstream.table.api_syntax import FieldAt
-from millstream.table.expression_base import ExpressionBase, T
+from millstream.table.expression_operators import ExpressionBase, T
 
 
 class CollectionExpression(ExpressionBase[T]):

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType, DataTypes
-from millstream.table.expression_base import ExpressionBase, T, tree_of
+from millstream.table.expression_operators import ExpressionBase, T, tree_of
 
 _STRING = DataTypes.STRING()
 

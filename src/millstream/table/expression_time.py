@@ -8,7 +8,7 @@ from typing import Self
 from millstream.sql.language import syntax
 from millstream.sql.types import DataTypes
 from millstream.table.api_syntax import TimeMark, WindowBound, interval
-from millstream.table.expression_base import ExpressionBase, T
+from millstream.table.expression_operators import ExpressionBase, T
 
 
 class TimeIntervalUnit(Enum):

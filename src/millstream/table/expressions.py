@@ -9,7 +9,7 @@ from millstream.sql.language import syntax
 from millstream.sql.types import DataType
 from millstream.table.api_syntax import Chosen, InlineCall, Range, RowInterval
 from millstream.table.expression import Expression, JsonOnNull, TimePointUnit, tree_of
-from millstream.table.texts import read_expression
+from millstream.table.sql_text import read_expression
 from millstream.table.udf import UserDefinedFunctionWrapper
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.sql.types import DataType
 from millstream.table.expression import Expression
-from millstream.table.texts import read_expression
+from millstream.table.sql_text import read_expression
 
 __all__ = ["ResolvedExpression"]
 

@@ -11,8 +11,7 @@ from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import DataType, NullType, RowType
 from millstream.table.expression import Expression
-from millstream.table.sql_text import as_sql, name_as_sql
-from millstream.table.texts import as_data_type
+from millstream.table.sql_text import as_data_type, as_sql, name_as_sql
 
 if TYPE_CHECKING:
     from millstream.table.catalog import ResolvedSchema

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from millstream.common.errors import InvalidProgramError
+from millstream.sql.bind.binder import Binder
+from millstream.sql.catalog.tables import CatalogTable, ColumnKind
+from millstream.sql.ddl.declarations import declared
+from millstream.sql.language import statements as s
 from millstream.sql.language import syntax
-from millstream.sql.types import quoted
-from millstream.table.api_syntax import TimeMark
-from millstream.table.summary import summary
+from millstream.sql.language.errors import SqlParserException
+from millstream.sql.language.lexer import Kind, tokens_of
+from millstream.sql.language.statement_grammar import StatementGrammar
+from millstream.sql.language.syntax import Expression
+from millstream.sql.language.type_grammar import read_type
+from millstream.sql.types import DataType, quoted
+from millstream.table.api_syntax import (
+    Chosen,
+    FieldAt,
+    InlineCall,
+    OverNamed,
+    Range,
+    RowInterval,
+    TimeMark,
+    WindowBound,
+)
 
 _INFIX = frozenset(["+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "||"])
 _INFIX_WORDS = frozenset(["LIKE", "SIMILAR TO", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
@@ -88,3 +105,175 @@ def _call(tree: syntax.Call) -> str:
         return name
     distinct = "DISTINCT " if tree.distinct else ""
     return f"{name}({distinct}{', '.join(arguments)})"
+
+
+# What the Table API calls the operators of SQL.
+OPERATORS = {
+    "+": "plus",
+    "-": "minus",
+    "*": "times",
+    "/": "divide",
+    "%": "mod",
+    "UNARY -": "minusPrefix",
+    "=": "equals",
+    "<>": "notEquals",
+    "<": "lessThan",
+    "<=": "lessThanOrEqual",
+    ">": "greaterThan",
+    ">=": "greaterThanOrEqual",
+    "AND": "and",
+    "OR": "or",
+    "NOT": "not",
+    "ITEM": "at",
+    "SOURCE_WATERMARK": "SOURCE_WATERMARK",
+}
+
+
+def summary(tree: syntax.Expression, names: tuple[str, ...] = ()) -> str:
+    """Return an expression as text: a name, a value, or a function with its arguments in parentheses.
+
+    Example:
+        >>> summary(syntax.Call("+", (syntax.Name(("a",)), syntax.Literal("INTEGER", "1"))), ("b",))
+        "as(plus(a, 1), 'b')"
+    """
+    if names:
+        return f"as({summary(tree)}, {', '.join(map(repr, names))})"
+    match tree:
+        case syntax.Name(parts):
+            return ".".join(parts)
+        case syntax.Literal("STRING", text):
+            return "'" + text.replace("'", "''") + "'"
+        case syntax.Literal(_, text):
+            return text
+        case syntax.Interval():
+            return str(_units(tree))
+        case syntax.Symbol(word):
+            return word
+        case syntax.Cast(syntax.Literal() as value, type_) if not type_.is_nullable:
+            # What lit() makes of a value and its type.
+            return summary(value)
+        case syntax.Cast(value, type_, lenient):
+            return f"{'try_cast' if lenient else 'cast'}({summary(value)}, {type_})"
+        case syntax.Field(value, name):
+            return f"get({summary(value)}, {name})"
+        case syntax.Call("NOT", (syntax.Call("BETWEEN", arguments),)):
+            return _function("notBetween", arguments)
+        case syntax.Call(name, arguments):
+            return _function(OPERATORS.get(name) or _camel(name), arguments)
+        case syntax.Json(name, arguments):
+            return _function(_camel(name), arguments)
+        case InlineCall(function, arguments):
+            return _function(function.name, arguments)
+        case syntax.Case(None, ((condition, value),), otherwise) if otherwise is not None:
+            return _function("ifThenElse", (condition, value, otherwise))
+        case syntax.In(value, among) if isinstance(among, tuple):
+            return _function("in", (value, *among))
+    return _special(tree)
+
+
+# How many months, or milliseconds, a unit has.
+_LENGTHS = {"YEAR": 12, "MONTH": 1, "DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
+
+
+def _units(tree: syntax.Interval) -> int | str:
+    if tree.first != tree.last:
+        return f"'{tree.text}' {tree.first} TO {tree.last}"
+    count = round(float(tree.text) * _LENGTHS[tree.first])
+    return -count if tree.negative else count
+
+
+def _special(tree: syntax.Expression) -> str:
+    match tree:
+        case FieldAt(value, index):
+            return f"get({summary(value)}, {index})"
+        case OverNamed(value, window):
+            return f"over({summary(value)}, {window})"
+        case WindowBound(window, kind):
+            return f"{kind.lower()}({summary(window)})"
+        case TimeMark(value, kind):
+            return f"{kind.lower()}({summary(value)})"
+        case RowInterval(rows):
+            return f"{rows} rows"
+        case Range(start, end):
+            return f"rangeTo({start}, {end})"
+        case Chosen(members, left_out):
+            return _function("withoutColumns" if left_out else "withColumns", members)
+    return type(tree).__name__.lower()
+
+
+def _function(name: str, arguments: tuple[syntax.Expression, ...]) -> str:
+    return f"{name}({', '.join(map(summary, arguments))})"
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.replace("$", "").replace(" ", "_").split("_")
+    return first.lower() + "".join(word.capitalize() for word in rest)
+
+
+def read_expression(text: str) -> Expression:
+    """Return the expression that a text is."""
+    grammar = StatementGrammar(text)
+    found = grammar.expression()
+    if not grammar.is_at_end:
+        grammar.refuse()
+    return found
+
+
+def read_data_type(text: str) -> DataType:
+    """Return the type that a text names.
+
+    Example:
+        >>> str(read_data_type("map<string, int>"))
+        'MAP<STRING, INT>'
+    """
+    grammar = StatementGrammar(text)
+    found = read_type(grammar, intervals=True)
+    if not grammar.is_at_end:
+        grammar.refuse()
+    return found
+
+
+def read_path(text: str) -> tuple[str, ...]:
+    """Return the parts of a name such as `db.t`, with or without backquotes; words of the language are names, too."""
+    *tokens, _ = tokens_of(text)
+    names, dots = tokens[::2], tokens[1::2]
+    words = all(t.kind in (Kind.WORD, Kind.QUOTED) for t in names)
+    if not names or not words or len(names) != len(dots) + 1 or any(t.text != "." for t in dots):
+        raise SqlParserException(f"Invalid SQL identifier {text}.")
+    return tuple(t.text for t in names)
+
+
+def as_data_type(given: DataType | str) -> DataType:
+    """Return a type that is given as one or as text."""
+    return read_data_type(given) if isinstance(given, str) else given
+
+
+def resolved_declaration(binder: Binder, table: CatalogTable) -> CatalogTable:
+    """Return a declaration checked as CREATE TABLE is, with all its types."""
+    columns = tuple(
+        s.Column(
+            c.name,
+            None if c.kind is ColumnKind.COMPUTED else c.type,
+            None if c.expression is None else s.Written(read_expression(c.expression), c.expression),
+            c.kind is ColumnKind.METADATA,
+            c.metadata_key,
+            c.virtual,
+            c.comment,
+        )
+        for c in table.columns
+    )
+    watermarks: tuple[s.Watermark, ...] = ()
+    if table.watermark is not None:
+        name, text = table.watermark
+        watermarks = (s.Watermark((name,), s.Written(read_expression(text), text)),)
+    key = s.PrimaryKey(table.primary_key, table.primary_key_name) if table.primary_key else None
+    statement = s.CreateTable(
+        ("described",),
+        columns,
+        watermarks,
+        key,
+        table.comment,
+        partition=table.partition,
+        options=tuple(table.options.items()),
+    )
+    return declared(binder, statement, None)

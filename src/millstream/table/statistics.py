@@ -10,7 +10,7 @@ from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.language.statements import AnalyzeTable
 from millstream.sql.types import ArrayType, MapType, MultisetType, RowType, quoted
-from millstream.table.catalog_partitions import CatalogColumnStatistics, CatalogTableStatistics
+from millstream.table.catalog_objects import CatalogColumnStatistics, CatalogTableStatistics
 from millstream.table.sql_text import name_as_sql
 
 _NESTED = (ArrayType, MapType, MultisetType, RowType)

@@ -57,7 +57,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the first rows of a table that ends, the columns of one that does not."""
-        from millstream.table.notebook import as_html
+        from millstream.table.result_display import as_html
 
         return as_html(self, self._node.fields)
 

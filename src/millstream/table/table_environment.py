@@ -24,25 +24,22 @@ from millstream.sql.language import syntax
 from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.plan.nodes import Collected, Node, Sink
 from millstream.sql.types import DataType, RowType
-from millstream.table import catalog_objects
 from millstream.table.api_binder import ApiBinder
 from millstream.table.catalog import Catalog, CatalogDescriptor
 from millstream.table.datastream_bridge import Streams
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
-from millstream.table.from_elements import batch_of, from_frame, row_type_of, scan_of
+from millstream.table.in_memory_tables import arrow_table, as_pandas, batch_of, from_frame, row_type_of, scan_of
 from millstream.table.job_submission import Runner, refuse_unknown
 from millstream.table.model_descriptor import ModelDescriptor
 from millstream.table.module import Module, ModuleEntry
 from millstream.table.plan_reference import PlanReference
-from millstream.table.settings_map import SettingsMap
+from millstream.table.sql_text import read_path, resolved_declaration
 from millstream.table.statement_set import StatementSet
 from millstream.table.table import Table
-from millstream.table.table_config import TableConfig
+from millstream.table.table_config import SettingsMap, TableConfig
 from millstream.table.table_descriptor import TableDescriptor
 from millstream.table.table_result import OkResult, RowsResult, TableResult, TextResult
-from millstream.table.texts import read_path
-from millstream.table.to_pandas import arrow_table, as_pandas
 from millstream.table.udf import UserDefinedFunctionWrapper
 from millstream.table.udf_runtime.function_loading import as_function, loaded_function
 from millstream.table.verification import verifier
@@ -159,7 +156,7 @@ class TableEnvironment:
         self._unnamed += 1
         name = f"*anonymous_{descriptor.get_options().get('connector', '')}${self._unnamed}*"
         path = self._catalogs.full_path((name,))
-        self._catalogs.create_temporary(path, catalog_objects.resolved(self._sql_binder(), table))
+        self._catalogs.create_temporary(path, resolved_declaration(self._sql_binder(), table))
         return path
 
     def _explained(self, ends: Sequence[Any], details: Sequence[int]) -> str:
@@ -390,7 +387,7 @@ class TableEnvironment:
 
     def _create(self, path: str, descriptor: TableDescriptor, temporary: bool, if_not_exists: bool) -> None:
         descriptor.check()
-        table = catalog_objects.resolved(self._sql_binder(), descriptor.as_table())
+        table = resolved_declaration(self._sql_binder(), descriptor.as_table())
         self._catalogs.create(self._catalogs.full_path(read_path(path)), table, temporary, if_not_exists)
 
     def drop_temporary_table(self, table_path: str) -> bool:

@@ -20,8 +20,8 @@ from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import TableException
 from millstream.sql.schema import Fields
 from millstream.sql.types import ArrayType, DataType, DataTypes, FloatType, MapType, MultisetType, RowType
+from millstream.table.result_display import NULL, Tableau, by_content, footer, texts_of
 from millstream.table.result_kind import ResultKind
-from millstream.table.result_printer import NULL, Tableau, by_content, footer, texts_of
 from millstream.table.table_schema import TableSchema
 
 if TYPE_CHECKING:

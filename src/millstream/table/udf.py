@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from millstream.common.unsupported import missing_class
 from millstream.metrics import MetricGroup
 from millstream.sql.types import DataType, MapType, RowType
-from millstream.table.texts import as_data_type
+from millstream.table.sql_text import as_data_type
 
 if TYPE_CHECKING:
     from millstream.table.expression import Expression

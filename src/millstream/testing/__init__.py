@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millstream.testing.cep_harness import CepHarness
     from millstream.testing.clock import ManualClock
-    from millstream.testing.collect_sink import CollectSink
-    from millstream.testing.failing_sink import FailingSink
     from millstream.testing.inspection import TimerView
-    from millstream.testing.local_environment import LocalEnvironment
-    from millstream.testing.local_job import LocalJob, run_locally
+    from millstream.testing.local_job import LocalEnvironment, LocalJob, run_locally
     from millstream.testing.operator_harnesses import (
         BroadcastHarness,
         KeyedBroadcastHarness,
@@ -22,18 +19,17 @@ if TYPE_CHECKING:
         WindowHarness,
     )
     from millstream.testing.savepoints import save_checkpoint, save_savepoint, start_from
+    from millstream.testing.sinks import CollectSink, FailingSink
+    from millstream.testing.sources import ABORT, KILL, TestingSource, per_element_watermarks
     from millstream.testing.stream_harness import HarnessSettings, HarnessSnapshot, Record, StreamHarness
-    from millstream.testing.testing_source import ABORT, KILL, TestingSource
     from millstream.testing.values_table import ValuesTable
-    from millstream.testing.watermarks import per_element_watermarks
 
 _HOMES = {
     "cep_harness": ["CepHarness"],
     "clock": ["ManualClock"],
-    "collect_sink": ["CollectSink"],
-    "failing_sink": ["FailingSink"],
-    "harness": ["HarnessSettings", "HarnessSnapshot", "Record", "StreamHarness"],
-    "harnesses": [
+    "sinks": ["CollectSink", "FailingSink"],
+    "stream_harness": ["HarnessSettings", "HarnessSnapshot", "Record", "StreamHarness"],
+    "operator_harnesses": [
         "BroadcastHarness",
         "KeyedBroadcastHarness",
         "KeyedOneInputHarness",
@@ -43,12 +39,10 @@ _HOMES = {
         "WindowHarness",
     ],
     "inspection": ["TimerView"],
-    "local_job": ["LocalJob", "run_locally"],
-    "local_environment": ["LocalEnvironment"],
+    "local_job": ["LocalEnvironment", "LocalJob", "run_locally"],
     "savepoints": ["save_checkpoint", "save_savepoint", "start_from"],
-    "testing_source": ["ABORT", "KILL", "TestingSource"],
+    "sources": ["ABORT", "KILL", "TestingSource", "per_element_watermarks"],
     "values_table": ["ValuesTable"],
-    "watermarks": ["per_element_watermarks"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -7,19 +7,25 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.restore import Start, restore
 from millstream.checkpoint.snapshot import Snapshot
+from millstream.common.configuration import Configuration
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.transformations import Transformation
 from millstream.jobmaster.engine import QUICK
-from millstream.jobmaster.job_launcher import settings_of, slice_of
+from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.job_launcher import Launch, prepare, settings_of, slice_of
 from millstream.jobmaster.local import LocalSlots
+from millstream.jobmaster.local_launcher import start_here
 from millstream.jobmaster.machine.execution import Execution, merged
+from millstream.jobmaster.machine.flow import EpochSizer
 from millstream.jobmaster.machine.progress import Progress
+from millstream.jobmaster.machine.restart import FixedDelay
 from millstream.jobmaster.sink_committers import Output
 from millstream.jobmaster.source_coordinators import Sources
 from millstream.operators.diagnostics.failures import SubtaskFailed
@@ -224,3 +230,51 @@ def run_locally(env: StreamExecutionEnvironment, epoch_sizes: Sequence[int] = ()
     job = LocalJob(env, epoch_sizes=lambda: next(sizes, 1 << 30))
     job.run()
     return job
+
+
+# A bounded source is read as a whole.
+_EVERYTHING = 1 << 30
+
+
+class LocalEnvironment(StreamExecutionEnvironment):
+    """Runs programs in a thread of this process: in milliseconds, as on Spark but for the processes.
+
+    For tests of whole programs, which need not know: `execute()` and `execute_and_collect()` work as ever, and so do
+    checkpoints, savepoints and restarts, where the configuration asks for them.
+
+    Args:
+        configuration: settings.
+        clock: a wall clock in milliseconds, for example a `ManualClock`; without one it is the real one.
+        restarts: how many failures a job survives; it then goes on from the last epoch that was good.
+
+    Example:
+        >>> env = LocalEnvironment()
+        >>> list(env.from_collection([1, 2, 3]).map(lambda x: x * x).execute_and_collect())
+        [1, 4, 9]
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration | None = None,
+        clock: Callable[[], int] | None = None,
+        restarts: int = 0,
+    ) -> None:
+        super().__init__(configuration)
+        self._clock = clock
+        self._restarts = restarts
+        if not self._config.contains_key("parallelism.default"):
+            self.set_parallelism(1)
+
+    def _start_ahead(self, config: Configuration) -> None:
+        """There is nothing to start."""
+
+    def _launch(self, job: Launch) -> JobMaster:
+        prepared = prepare(job)
+        options = prepared.options
+        options.sizer = EpochSizer(max_records=_EVERYTHING, budget=_EVERYTHING)
+        options.buffer_timeout = 0.0
+        if self._restarts:
+            options.restart = FixedDelay(self._restarts, 0.0)
+            # With every epoch.
+            options.checkpoints = replace(options.checkpoints, enabled=True, interval=0.0)
+        return start_here(prepared)

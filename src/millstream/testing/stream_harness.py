@@ -27,7 +27,7 @@ from millstream.operators.process import ProcessContext
 from millstream.testing.clock import ManualClock
 from millstream.testing.inspection import EVENT_TIMERS, PROCESSING_TIMERS, StateView, TimerView
 from millstream.testing.local_job import LocalJob, MemoryStorage
-from millstream.testing.scripted_source import ScriptedInput, record, scripted_stream, watermark
+from millstream.testing.sources import ScriptedInput, record, scripted_stream, watermark
 
 H = TypeVar("H", bound="StreamHarness")
 

@@ -15,7 +15,7 @@ def install() -> None:
     from millstream.common import typeinfo
     from millstream.datastream import state_backend
     from millstream.sql.columns import value_conversion as values
-    from millstream.table import from_elements, types, verification
+    from millstream.table import in_memory_tables, types, verification
 
     def needs_java(name: str) -> Callable[..., Any]:
         def raised(*args: Any, **kwargs: Any) -> Any:
@@ -32,7 +32,7 @@ def install() -> None:
         except TypeError:
             continue
     given: dict[str, Any] = {
-        "_infer_schema_from_data": lambda data, names=None: from_elements.row_type_of(data, names),
+        "_infer_schema_from_data": lambda data, names=None: in_memory_tables.row_type_of(data, names),
         "_infer_type": values.inferred_type,
         "_merge_type": lambda a, b: values.merged_types([a, b]),
         "_create_type_verifier": verification.verifier,

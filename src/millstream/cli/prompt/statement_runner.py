@@ -13,7 +13,7 @@ from millstream.gateway.session import Outcome, Session
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s
-from millstream.table.result_printer import Tableau
+from millstream.table.result_display import Tableau
 
 MODE = "sql-client.execution.result-mode"
 _MODES = ("TABLE", "CHANGELOG", "TABLEAU")

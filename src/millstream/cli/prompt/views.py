@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.schema import Fields
-from millstream.table.result_printer import Tableau, by_content, cut, texts_of
+from millstream.table.result_display import Tableau, by_content, cut, texts_of
 
 Row = tuple[str, ...]
 

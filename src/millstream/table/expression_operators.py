@@ -1,0 +1,413 @@
+"""What every expression of the Table API can do: operators, and how methods make trees of SQL's syntax."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Generic, Self, TypeVar
+
+from millstream.common.errors import InvalidProgramError
+from millstream.sql.language import syntax
+from millstream.table.api_syntax import InlineCall, OverNamed, literal
+
+T = TypeVar("T")
+
+
+class ExpressionBase(Generic[T]):
+    """A tree, the names that were given to it, and how rows are ordered by it."""
+
+    def __init__(self, tree: syntax.Expression, names: tuple[str, ...] = (), descending: bool | None = None) -> None:
+        self._tree = tree
+        self._names = names
+        self._descending = descending
+
+    def _as(self, tree: syntax.Expression) -> Self:
+        return type(self)(tree)
+
+    def _call(self, function: str, *arguments: Any) -> Self:
+        """Return a function of this and of more, leaving out what was not given at the end."""
+        given = [self, *arguments]
+        while given[-1] is None:
+            given.pop()
+        return self._as(syntax.Call(function, tuple(map(tree_of, given))))
+
+    def _swapped(self, function: str, other: Any) -> Self:
+        return self._as(syntax.Call(function, (tree_of(other), self._tree)))
+
+    def __str__(self) -> str:
+        from millstream.table.sql_text import summary
+
+        return summary(self._tree, self._names)
+
+    def __repr__(self) -> str:
+        return f"<Expression {self}>"
+
+    __hash__ = object.__hash__
+
+    def __abs__(self) -> Self:
+        return self._call("ABS")
+
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._call("=", _given(other))
+
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._call("<>", _given(other))
+
+    def __lt__(self, other: Any) -> Self:
+        return self._call("<", _given(other))
+
+    def __gt__(self, other: Any) -> Self:
+        return self._call(">", _given(other))
+
+    def __le__(self, other: Any) -> Self:
+        return self._call("<=", _given(other))
+
+    def __ge__(self, other: Any) -> Self:
+        return self._call(">=", _given(other))
+
+    def __and__(self, other: Any) -> Self:
+        return self._call("AND", _given(other))
+
+    def __or__(self, other: Any) -> Self:
+        return self._call("OR", _given(other))
+
+    def __invert__(self) -> Self:
+        return self._call("IS NOT TRUE")
+
+    def __rand__(self, other: Any) -> Self:
+        return self._call("AND", _given(other))
+
+    def __ror__(self, other: Any) -> Self:
+        return self._call("OR", _given(other))
+
+    def __add__(self, other: Any) -> Self:
+        return self._call("+", _given(other))
+
+    def __sub__(self, other: Any) -> Self:
+        return self._call("-", _given(other))
+
+    def __mul__(self, other: Any) -> Self:
+        return self._call("*", _given(other))
+
+    def __truediv__(self, other: Any) -> Self:
+        return self._call("/", _given(other))
+
+    def __mod__(self, other: Any) -> Self:
+        return self._call("%", _given(other))
+
+    def __pow__(self, other: Any) -> Self:
+        return self._call("POWER", _given(other))
+
+    def __neg__(self) -> Self:
+        return self._call("UNARY -")
+
+    def __radd__(self, other: Any) -> Self:
+        return self._swapped("+", other)
+
+    def __rsub__(self, other: Any) -> Self:
+        return self._swapped("-", other)
+
+    def __rmul__(self, other: Any) -> Self:
+        return self._call("*", _given(other))
+
+    def __rtruediv__(self, other: Any) -> Self:
+        return self._swapped("/", other)
+
+    def __rmod__(self, other: Any) -> Self:
+        return self._swapped("%", other)
+
+    def __rpow__(self, other: Any) -> Self:
+        return self._swapped("POWER", other)
+
+
+def tree_of(value: Any) -> syntax.Expression:
+    """Return the tree of an expression, or of a Python value."""
+    if isinstance(value, ExpressionBase):
+        return value._tree
+    return value if isinstance(value, syntax.Expression) else literal(value)
+
+
+def _given(other: Any) -> syntax.Expression:
+    """Return a tree, of None too: `col("a") == None` is a comparison with NULL."""
+    return tree_of(other)
+
+
+class MathExpression(ExpressionBase[T]):
+    """Numbers, conditions and what compares."""
+
+    @property
+    def exp(self) -> Self:
+        """The power of e."""
+        return self._call("EXP")
+
+    @property
+    def log10(self) -> Self:
+        """The logarithm to the base 10."""
+        return self._call("LOG10")
+
+    @property
+    def log2(self) -> Self:
+        """The logarithm to the base 2."""
+        return self._call("LOG2")
+
+    @property
+    def ln(self) -> Self:
+        """The natural logarithm."""
+        return self._call("LN")
+
+    def log(self, base: Any = None) -> Self:
+        """Return the logarithm, the natural one or to a base."""
+        return self._call("LOG") if base is None else self._swapped("LOG", base)
+
+    @property
+    def cosh(self) -> Self:
+        """The hyperbolic cosine."""
+        return self._call("COSH")
+
+    @property
+    def sinh(self) -> Self:
+        """The hyperbolic sine."""
+        return self._call("SINH")
+
+    @property
+    def sin(self) -> Self:
+        """The sine."""
+        return self._call("SIN")
+
+    @property
+    def cos(self) -> Self:
+        """The cosine."""
+        return self._call("COS")
+
+    @property
+    def tan(self) -> Self:
+        """The tangent."""
+        return self._call("TAN")
+
+    @property
+    def cot(self) -> Self:
+        """The cotangent."""
+        return self._call("COT")
+
+    @property
+    def asin(self) -> Self:
+        """The arc sine."""
+        return self._call("ASIN")
+
+    @property
+    def acos(self) -> Self:
+        """The arc cosine."""
+        return self._call("ACOS")
+
+    @property
+    def atan(self) -> Self:
+        """The arc tangent."""
+        return self._call("ATAN")
+
+    @property
+    def tanh(self) -> Self:
+        """The hyperbolic tangent."""
+        return self._call("TANH")
+
+    @property
+    def degrees(self) -> Self:
+        """An angle in degrees, of one in radians."""
+        return self._call("DEGREES")
+
+    @property
+    def radians(self) -> Self:
+        """An angle in radians, of one in degrees."""
+        return self._call("RADIANS")
+
+    @property
+    def sqrt(self) -> Self:
+        """The square root."""
+        return self._call("SQRT")
+
+    @property
+    def abs(self) -> Self:
+        """The value without its sign."""
+        return self._call("ABS")
+
+    @property
+    def sign(self) -> Self:
+        """-1, 0 or 1."""
+        return self._call("SIGN")
+
+    def round(self, places: Any) -> Self:
+        """Round to so many digits behind the point."""
+        return self._call("ROUND", places)
+
+    def truncate(self, n: Any = 0) -> Self:
+        """Cut to so many digits behind the point."""
+        return self._call("TRUNCATE", n)
+
+    @property
+    def bin(self) -> Self:
+        """The number in binary, as text."""
+        return self._call("BIN")
+
+    @property
+    def hex(self) -> Self:
+        """The number or text in hexadecimal."""
+        return self._call("HEX")
+
+    @property
+    def unhex(self) -> Self:
+        """The bytes that hexadecimal text stands for."""
+        return self._call("UNHEX")
+
+    # --- conditions
+
+    def between(self, lower_bound: Any, upper_bound: Any) -> Self:
+        """Tell whether it is at least one value and at most another."""
+        return self._call("BETWEEN", lower_bound, upper_bound)
+
+    def not_between(self, lower_bound: Any, upper_bound: Any) -> Self:
+        """Tell whether it is less than one value or more than another."""
+        return self.between(lower_bound, upper_bound)._call("NOT")
+
+    def then(self, if_true: Any, if_false: Any) -> Self:
+        """Return one value where this is true, else another."""
+        return self._as(syntax.Case(None, ((self._tree, tree_of(if_true)),), tree_of(if_false)))
+
+    def if_null(self, null_replacement: Any) -> Self:
+        """Return it, or another value where it is null."""
+        return self._call("IFNULL", null_replacement)
+
+    @property
+    def is_null(self) -> Self:
+        """Whether it is null."""
+        return self._call("IS NULL")
+
+    @property
+    def is_not_null(self) -> Self:
+        """Whether it is not null."""
+        return self._call("IS NOT NULL")
+
+    @property
+    def is_true(self) -> Self:
+        """Whether it is true."""
+        return self._call("IS TRUE")
+
+    @property
+    def is_false(self) -> Self:
+        """Whether it is false."""
+        return self._call("IS FALSE")
+
+    @property
+    def is_not_true(self) -> Self:
+        """Whether it is false or null."""
+        return self._call("IS NOT TRUE")
+
+    @property
+    def is_not_false(self) -> Self:
+        """Whether it is true or null."""
+        return self._call("IS NOT FALSE")
+
+    def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Self:
+        """Tell whether it is one of some values, or of the rows of a table with one column."""
+        from millstream.table.table import Table
+
+        if isinstance(first_element_or_table, Table):
+            named = syntax.TableQuery(syntax.TableName((str(first_element_or_table),)))
+            return self._as(syntax.In(self._tree, named))
+        among = (first_element_or_table, *remaining_elements)
+        return self._as(syntax.In(self._tree, tuple(map(tree_of, among))))
+
+
+class AggregateExpression(ExpressionBase[T]):
+    """Aggregates."""
+
+    @property
+    def distinct(self) -> Self:
+        """The aggregate with every value once: `col("a").sum.distinct`."""
+        if not isinstance(self._tree, syntax.Call):
+            raise InvalidProgramError(f"distinct follows an aggregate, as in col('a').sum.distinct, not {self}.")
+        return self._as(replace(self._tree, distinct=True))
+
+    @property
+    def sum(self) -> Self:
+        """The sum; null when there is no value."""
+        return self._call("SUM")
+
+    @property
+    def sum0(self) -> Self:
+        """The sum; 0 when there is no value."""
+        return self._call("$SUM0")
+
+    @property
+    def min(self) -> Self:
+        """The least value."""
+        return self._call("MIN")
+
+    @property
+    def max(self) -> Self:
+        """The greatest value."""
+        return self._call("MAX")
+
+    @property
+    def count(self) -> Self:
+        """How many values there are that are not null."""
+        return self._call("COUNT")
+
+    @property
+    def avg(self) -> Self:
+        """The average."""
+        return self._call("AVG")
+
+    @property
+    def first_value(self) -> Self:
+        """The first value that came."""
+        return self._call("FIRST_VALUE")
+
+    @property
+    def last_value(self) -> Self:
+        """The last value that came."""
+        return self._call("LAST_VALUE")
+
+    def list_agg(self, separator: Any = None) -> Self:
+        """Join the values to one text, with commas or something else between them."""
+        return self._call("LISTAGG", separator)
+
+    @property
+    def stddev_pop(self) -> Self:
+        """The standard deviation of all."""
+        return self._call("STDDEV_POP")
+
+    @property
+    def stddev_samp(self) -> Self:
+        """The standard deviation of a sample."""
+        return self._call("STDDEV_SAMP")
+
+    @property
+    def var_pop(self) -> Self:
+        """The variance of all."""
+        return self._call("VAR_POP")
+
+    @property
+    def var_samp(self) -> Self:
+        """The variance of a sample."""
+        return self._call("VAR_SAMP")
+
+    @property
+    def collect(self) -> Self:
+        """All values as a multiset."""
+        return self._call("COLLECT")
+
+    @property
+    def array_agg(self) -> Self:
+        """All values as an array."""
+        return self._call("ARRAY_AGG")
+
+    def percentile(self, percentage: Any, frequency: Any = None) -> Self:
+        """Return the value below which a share of all values is; values may have frequencies."""
+        return self._call("PERCENTILE", percentage, frequency)
+
+    def over(self, alias: Any) -> Self:
+        """Return the aggregate over a window of `over_window()`, which is known by its alias."""
+        window = tree_of(alias)
+        if not isinstance(window, syntax.Name):
+            raise InvalidProgramError(f"over() takes the alias of a window, as in over(col('w')), not {alias!r}.")
+        if not isinstance(self._tree, (syntax.Call, InlineCall)):
+            raise InvalidProgramError(f"over() follows an aggregate, as in col('a').sum.over(col('w')), not {self}.")
+        return self._as(OverNamed(self._tree, window.parts[0]))
