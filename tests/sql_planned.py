@@ -14,8 +14,7 @@ from millstream.sql.expressions import AggregateCall, Column
 from millstream.sql.optimizer.rules.two_phase_aggregate import split_aggregate
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.row_kinds import INSERTS
-from millstream.sql.schema import Fields
+from millstream.sql.schema import INSERTS, Fields
 from millstream.sql.types import DataTypes
 
 _BIGINT, _STRING, _TIME = DataTypes.BIGINT(), DataTypes.STRING(), DataTypes.TIMESTAMP(3)

@@ -20,8 +20,7 @@ from millstream.sql.operators.io.table_io import ScanOperator, TableSinkOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned, Traits
-from millstream.sql.row_kinds import ALL_CHANGES, Changes
-from millstream.sql.schema import Field, Fields
+from millstream.sql.schema import ALL_CHANGES, Changes, Field, Fields
 from millstream.sql.translate import Translator, translation_of
 from millstream.sql.types import DataType
 from millstream.state.keyed import KeyedState

@@ -26,7 +26,7 @@ if __name__ == "__main__":
 
 from millstream.common.types import Row, RowKind  # noqa: E402
 from millstream.sql.columns.value_text import java_double  # noqa: E402
-from millstream.sql.row_kinds import Changes  # noqa: E402
+from millstream.sql.schema import Changes  # noqa: E402
 from millstream.table import ChangelogMode, EnvironmentSettings, StreamTableEnvironment  # noqa: E402
 from millstream.testing import LocalEnvironment, ManualClock, ValuesTable  # noqa: E402
 from sql.function_tests import decoded  # noqa: E402

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.sql.bind.binder import Binder
-from millstream.sql.bind.language import LanguageFunctions
+from millstream.sql.bind.functions import LanguageFunctions
 from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.connectors import TableContext, TableSink, TableSource
 from millstream.sql.ddl.executor import Ddl, Result
@@ -15,7 +15,7 @@ from millstream.sql.language.statements import Explain, Insert, QueryStatement
 from millstream.sql.optimizer.explain import explained
 from millstream.sql.optimizer.planner import plan
 from millstream.sql.plan.nodes import Collected, Node, Planned, Sink
-from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, UPSERTS
+from millstream.sql.schema import ALL_CHANGES, INSERTS, UPSERTS
 from millstream.sql.types import DataType, DataTypes
 
 CHANGES = {"inserts": INSERTS, "upserts": UPSERTS, "all": ALL_CHANGES}

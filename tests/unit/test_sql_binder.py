@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sql_planning import Scalar, Session
 
-from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.scope import Refused
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Column, Constant, UserCall
 from millstream.sql.language import syntax

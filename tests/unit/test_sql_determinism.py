@@ -20,7 +20,7 @@ from millstream.sql.errors import TableException
 from millstream.sql.expressions import Column
 from millstream.sql.operators.join.lookup_join import MaterializedLookupJoinOperator
 from millstream.sql.operators.query_context import Session
-from millstream.sql.row_kinds import Changes
+from millstream.sql.schema import Changes
 from millstream.table import ChangelogMode, DataTypes, StreamTableEnvironment
 from millstream.table.udf import AggregateFunction, udaf, udf
 from millstream.testing import LocalEnvironment, ManualClock, ValuesTable

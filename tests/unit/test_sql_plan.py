@@ -13,7 +13,7 @@ from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column, Constant
 from millstream.sql.language.statement_grammar import read_statements
 from millstream.sql.plan import nodes as n
-from millstream.sql.row_kinds import INSERTS
+from millstream.sql.schema import INSERTS
 from millstream.sql.types import DataTypes
 from millstream.table import EnvironmentSettings, ExplainDetail, TableEnvironment
 

@@ -46,7 +46,7 @@ from millstream.sql.operators.window.window_table import WindowTableOperator
 from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import JoinKind, Planned, Traits, WindowKind
-from millstream.sql.row_kinds import ALL_CHANGES
+from millstream.sql.schema import ALL_CHANGES
 from millstream.sql.types import DataTypes
 from millstream.testing import CollectSink, LocalJob, ManualClock
 

@@ -14,8 +14,7 @@ from millstream.formats.options import Options
 from millstream.formats.predicates import Comparison
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import TableStatistics
-from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.schema import Field
+from millstream.sql.schema import INSERTS, Changes, Field
 from millstream.sql.types import DataType
 
 # What can be done about a row that is wrong.

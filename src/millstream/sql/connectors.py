@@ -19,7 +19,7 @@ from millstream.operators.source import Source
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Expression
-from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, Changes
+from millstream.sql.schema import ALL_CHANGES, INSERTS, Changes
 from millstream.sql.types import DataType
 
 

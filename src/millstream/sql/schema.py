@@ -51,3 +51,17 @@ class Fields:
     def row_type(self) -> RowType:
         """Return the type of a whole row."""
         return RowType([RowField(f.name, f.type) for f in self.fields], False)
+
+
+class Changes(Enum):
+    """One thing that a row can say."""
+
+    INSERT = "I"
+    UPDATE_BEFORE = "UB"
+    UPDATE_AFTER = "UA"
+    DELETE = "D"
+
+
+INSERTS = frozenset({Changes.INSERT})
+UPSERTS = frozenset({Changes.INSERT, Changes.UPDATE_AFTER, Changes.DELETE})
+ALL_CHANGES = frozenset(Changes)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from millstream.common.display_text import did_you_mean
 from millstream.sql.bind.binder import Binder
-from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.scope import Refused
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import JoinKind, Node, Sink

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, UPSERTS, Changes
+from millstream.sql.schema import ALL_CHANGES, INSERTS, UPSERTS, Changes
 
 __all__ = ["ChangelogMode"]
 

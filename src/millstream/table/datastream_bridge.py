@@ -30,8 +30,7 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.operators.io.datastream_io import StreamInput
 from millstream.sql.plan.nodes import Node, StreamScan, ToStream
-from millstream.sql.row_kinds import ALL_CHANGES, Changes
-from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.schema import ALL_CHANGES, Changes, Field, Fields, TimeAttribute
 from millstream.sql.type_rules import can_store
 from millstream.sql.types import DataType, DataTypes, LocalZonedTimestampType, TimestampType
 from millstream.table.api_syntax import TimeMark

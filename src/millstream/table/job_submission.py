@@ -18,7 +18,7 @@ from millstream.sql.operators.query_context import Session
 from millstream.sql.optimizer.planner import plan
 from millstream.sql.optimizer.state_report import endless_state
 from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
-from millstream.sql.row_kinds import INSERTS
+from millstream.sql.schema import INSERTS
 from millstream.sql.translate import Translator, translation_of
 from millstream.table.table_config import TableConfig
 from millstream.table.table_result import JobResult, QueryResult, TableResult

@@ -14,7 +14,7 @@ from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.table_bridge import Bridge
 from millstream.sql.bind.binder import Binder
-from millstream.sql.bind.language import LanguageFunctions
+from millstream.sql.bind.functions import LanguageFunctions
 from millstream.sql.catalog import memory
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.ddl.executor import Ddl, Result

@@ -21,8 +21,7 @@ from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.connectors import Connector, Found, LookupSource, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
-from millstream.sql.row_kinds import ALL_CHANGES, Changes
-from millstream.sql.schema import Field, Fields
+from millstream.sql.schema import ALL_CHANGES, Changes, Field, Fields
 from millstream.sql.types import DataType
 from millstream.table.changelog_mode import ChangelogMode
 from millstream.table.table_result import rows_of

@@ -30,8 +30,7 @@ from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
-from millstream.sql.row_kinds import ALL_CHANGES, INSERTS, UPSERTS
-from millstream.sql.schema import Field
+from millstream.sql.schema import ALL_CHANGES, INSERTS, UPSERTS, Field
 from millstream.sql.types import DataType, DataTypes
 
 _TEXT = DataTypes.STRING().not_null()

@@ -24,8 +24,7 @@ from millstream.sql.connectors import Connector, TableContext, TableSink, TableS
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression, columns_of
 from millstream.sql.optimizer.rewrite import moved
-from millstream.sql.row_kinds import INSERTS
-from millstream.sql.schema import Field
+from millstream.sql.schema import INSERTS, Field
 from millstream.sql.types import DataType, DataTypes
 
 # Statistics are in the footer of each file; of tables with more files they cost too much.

@@ -21,8 +21,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, LookupSource, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
-from millstream.sql.row_kinds import INSERTS, UPSERTS
-from millstream.sql.schema import Field
+from millstream.sql.schema import INSERTS, UPSERTS, Field
 
 _PARTITION = tuple(f"scan.partition.{o}" for o in ("column", "num", "lower-bound", "upper-bound"))
 

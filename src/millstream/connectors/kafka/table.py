@@ -28,7 +28,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
-from millstream.sql.row_kinds import INSERTS, UPSERTS, Changes
+from millstream.sql.schema import INSERTS, UPSERTS, Changes
 from millstream.sql.types import DataType
 
 _GUARANTEES = {

@@ -10,7 +10,7 @@ from millstream.datastream.connectors.number_seq import IntervalEnumerator, Inte
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import TableSource
 from millstream.sql.expressions import Expression
-from millstream.sql.row_kinds import INSERTS, Changes
+from millstream.sql.schema import INSERTS, Changes
 
 # So many rows are in a batch where nobody says otherwise.
 BATCH_ROWS = 1 << 14

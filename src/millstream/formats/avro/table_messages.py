@@ -24,8 +24,7 @@ from millstream.operators.diagnostics.bad_records import FormatUnavailable
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import ValidationException
-from millstream.sql.row_kinds import ALL_CHANGES
-from millstream.sql.schema import Field
+from millstream.sql.schema import ALL_CHANGES, Field
 from millstream.sql.types import DataTypes
 
 # What Flink's registry client takes; those about Java's key stores are refused by it here.

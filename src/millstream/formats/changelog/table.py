@@ -16,8 +16,7 @@ from millstream.formats.json.table import JsonFormat
 from millstream.formats.options import Options
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.errors import ValidationException
-from millstream.sql.row_kinds import ALL_CHANGES
-from millstream.sql.schema import Field
+from millstream.sql.schema import ALL_CHANGES, Field
 from millstream.sql.types import DataType, DataTypes
 
 _FIX = "; a table whose updates lack the row before needs REPLICA IDENTITY FULL"

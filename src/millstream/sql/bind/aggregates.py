@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.sql import type_rules
-from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.scope import Refused
 from millstream.sql.bind.unbound_calls import GROUP_FUNCTIONS, Aggregated, Frame, GroupProperty, Overed, cast
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Constant, Expression

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from millstream.sql.bind import changelogs, insert, relation_builder, windows
-from millstream.sql.bind.errors import Refused, located
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.functions import Functions, UserFunction, resolved_user_call
 from millstream.sql.bind.grouping import GroupWindow
 from millstream.sql.bind.relations import RelationBinder, unordered
-from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.scope import Refused, Scope, located
 from millstream.sql.bind.select import SelectBinder, ordinal, whole_number
 from millstream.sql.bind.table_steps import TableSteps
 from millstream.sql.bind.tables import Connectors, scanned

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
-from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.scope import Refused, Scope
 from millstream.sql.expressions import Constant
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import FromChangelog, Node, ToChangelog
-from millstream.sql.row_kinds import Changes
-from millstream.sql.schema import Field, Fields
+from millstream.sql.schema import Changes, Field, Fields
 from millstream.sql.types import DataTypes, VarCharType
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from millstream.sql import type_rules
 from millstream.sql.bind import literals
 from millstream.sql.bind.aggregates import AggregateBinder
-from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.functions import resolved_user_call
-from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.scope import Refused, Scope
 from millstream.sql.bind.unbound_calls import (
     BOOLEAN,
     GROUP_FUNCTIONS,

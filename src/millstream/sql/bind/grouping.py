@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from millstream.common.fast_dataclass import record
 from millstream.sql.bind import relation_builder
-from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.scope import Refused
 from millstream.sql.bind.unbound_calls import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, replaced
 from millstream.sql.plan.nodes import (

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from millstream.sql import type_rules
 from millstream.sql.bind import relation_builder
-from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
-from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.scope import Refused, Scope
 from millstream.sql.bind.tables import context_of, with_options
 from millstream.sql.bind.unbound_calls import PROCTIME, cast
 from millstream.sql.catalog.manager import InlineView

@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 
 from millstream.sql import type_rules
-from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.scope import Refused
 from millstream.sql.expressions import Constant
 from millstream.sql.language import syntax
 from millstream.sql.types import (

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.sql.bind import relation_builder
-from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
-from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.scope import Refused, Scope
 from millstream.sql.bind.unbound_calls import PROCTIME, TypedExpression, cast
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Column, Constant, Expression

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from millstream.sql import type_rules
-from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.scope import Refused
 from millstream.sql.bind.unbound_calls import cast
 from millstream.sql.expressions import Call, Column, Constant, Expression
 from millstream.sql.plan.nodes import Aggregate, Filter, Node, Project, SetOperation, Sort, Union, Values

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from millstream.common.configuration import parse_duration_ms
 from millstream.common.fast_dataclass import record
 from millstream.sql.bind import relation_builder
-from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.grouping import Groups, GroupWindow, NotGrouped, grouping_sets
-from millstream.sql.bind.over import with_overs
-from millstream.sql.bind.scope import Scope, Source
+from millstream.sql.bind.scope import Refused, Scope, Source
 from millstream.sql.bind.unbound_calls import TypedExpression, has_aggregate, is_over_free
+from millstream.sql.bind.windows import with_overs
 from millstream.sql.expressions import Column, Constant, Expression
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Join, Node

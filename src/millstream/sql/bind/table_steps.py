@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from typing import cast as typed
 
 from millstream.sql.bind import relation_builder
-from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.functions import resolved_user_call
 from millstream.sql.bind.relations import Given, joined_fields
-from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.scope import Refused, Scope
 from millstream.sql.bind.unbound_calls import cast, has_aggregate
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.language import syntax

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.sql.bind import relation_builder
-from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
-from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.scope import Refused, Scope
 from millstream.sql.bind.unbound_calls import cast
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind
 from millstream.sql.connectors import TableContext, TableSink, TableSource

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.grouping import GroupWindow
-from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.scope import Refused, Scope
 from millstream.sql.expressions import Column, Constant
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Node, WindowKind, WindowSpec, WindowTable
@@ -16,6 +15,14 @@ from millstream.sql.types import DataType, DayTimeIntervalType, LocalZonedTimest
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
+from collections.abc import Callable, Sequence
+
+from millstream.sql.bind import relation_builder
+from millstream.sql.bind.unbound_calls import Aggregated, Frame, Overed
+from millstream.sql.errors import ValidationException
+from millstream.sql.expressions import AggregateCall, Expression, replaced, walk
+from millstream.sql.functions.evaluate import folded
+from millstream.sql.plan.nodes import Over, OverSpec
 
 # The names of their arguments, in order, and how many of them must be there.
 _PARAMETERS = {
@@ -164,3 +171,72 @@ def _of_rows(
     size, slide = (counts[1], counts[0]) if kind is WindowKind.HOP else (counts[0], counts[0])
     spec = WindowSpec(kind, time.index, False, size, slide if kind is WindowKind.HOP else 0)
     return GroupWindow(spec, time, (size, slide))
+
+
+_WITH_A_NUMBER = frozenset(["LAG", "LEAD", "NTILE"])
+# Where an expression is a column.
+Place = Callable[[Expression], int]
+
+
+def with_overs(node: Node, items: Sequence[Expression]) -> tuple[Node, list[Expression]]:
+    """Return a relation that has what the OVERs of some expressions compute, and the expressions over it."""
+    overs = list(dict.fromkeys(e for item in items for e in walk(item) if isinstance(e, Overed)))
+    if not overs:
+        return node, list(items)
+    below, place = _with_arguments(node, overs)
+    columns: dict[Overed, Column] = {}
+    frames: dict[Frame, list[Overed]] = {}
+    for over in overs:
+        frames.setdefault(over.frame, []).append(over)
+    for number, (frame, calls) in enumerate(frames.items()):
+        made = [_call(o, place) for o in calls]
+        order = tuple((place(k), d, n) for k, d, n in frame.order)
+        spec = OverSpec(tuple(map(place, frame.partition)), order, frame.rows, frame.start, frame.end, tuple(made))
+        new = [Field(f"w{number}$o{i}", c.type) for i, c in enumerate(made)]
+        for i, over in enumerate(calls):
+            columns[over] = Column(over.type, len(below.fields) + i)
+        below = Over(Fields((*below.fields.fields, *new)), below, spec)
+    return below, [replaced(i, lambda e: columns.get(e) if isinstance(e, Overed) else None) for i in items]
+
+
+def _call(over: Overed, place: Place) -> AggregateCall:
+    call = over.call
+    condition = None if call.condition is None else place(call.condition)
+    arguments = tuple(place(a) for a in call.arguments)
+    options = (*call.options, *_distance(call))
+    types = () if call.user is None else tuple(a.type for a in call.arguments)
+    return AggregateCall(call.function, arguments, over.type, call.distinct, condition, (), options, call.user, types)
+
+
+def _distance(call: Aggregated) -> tuple[int, ...]:
+    """Return by how many rows LAG and LEAD look away, and into how many parts NTILE divides."""
+    if call.function not in _WITH_A_NUMBER:
+        return ()
+    place = 0 if call.function == "NTILE" else 1
+    number = folded(call.arguments[place]) if len(call.arguments) > place else None
+    if number is None:
+        return (1,)
+    if not isinstance(number, Constant) or not isinstance(number.value, int):
+        raise ValidationException(f"The number of {call.function} must be a constant.")
+    return (number.value,)
+
+
+def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, Place]:
+    """Return the node with a column for each expression that an OVER needs, and where that is."""
+    columns = relation_builder.columns(node.fields)
+    names = list(node.fields.names)
+
+    def place(e: Expression) -> int:
+        if isinstance(e, Column):
+            return e.index
+        if e not in columns:
+            columns.append(e)
+            names.append(f"$f{len(columns) - 1}")
+        return columns.index(e)
+
+    for over in overs:
+        for e in (*over.call.arguments, *over.frame.partition, *(k for k, _, _ in over.frame.order)):
+            place(e)
+        if over.call.condition is not None:
+            place(over.call.condition)
+    return relation_builder.project(node, columns, names), place

@@ -15,7 +15,7 @@ from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
-from millstream.sql.functions import times
+from millstream.sql.functions import dates
 from millstream.sql.functions.casts import cast_value, fitted_decimal
 from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
 from millstream.sql.functions.rules import number, same_as, takes
@@ -57,7 +57,7 @@ def _kernel(operator: str) -> Callable[[Site, int, Sequence[Value]], Value]:
         if isinstance(site.type, t.DecimalType):
             return _of_decimals(operator, site, rows, values)
         if not all(type_rules.is_numeric(kind) for kind in site.types):
-            return times.arithmetic(operator, site, rows, values)
+            return dates.arithmetic(operator, site, rows, values)
         if operator in _UNCHECKED:
             return _UNCHECKED[operator](*values)
         if isinstance(site.type, t.IntegralType) and any(isinstance(kind, t.DecimalType) for kind in site.types):

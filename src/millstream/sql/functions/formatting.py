@@ -18,11 +18,18 @@ from millstream.sql.columns.value_text import local
 from millstream.sql.columns.zones import zone_named
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.functions.cast_times import UNITS, cut, read_date, read_timestamp, to_instants
-from millstream.sql.functions.date_patterns import BadDatePattern, Moment, formatter, parser, pieces_of
+from millstream.sql.functions.date_patterns import (
+    BadDatePattern,
+    Moment,
+    formatter,
+    parser,
+    pieces_of,
+    simple_formatter,
+    simple_parser,
+)
 from millstream.sql.functions.dates import wall
 from millstream.sql.functions.function import Arguments, Function, Site, Value
 from millstream.sql.functions.rules import BIGINT, DATE, STRING, bigint, first_of, integer, number, takes, text
-from millstream.sql.functions.simple_date_patterns import simple_formatter, simple_parser
 from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
 
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"

@@ -8,7 +8,7 @@ from importlib import import_module
 
 from millstream.common.display_text import did_you_mean
 from millstream.sql.errors import ValidationException
-from millstream.sql.expressions import Constant
+from millstream.sql.expressions import Call, Constant, Expression, UserCall, walk
 from millstream.sql.functions.function import Arguments, Function, Resolved
 from millstream.sql.types import (
     BinaryType,
@@ -115,3 +115,18 @@ def refused(function: Function, types: Sequence[DataType]) -> ValidationExceptio
     return ValidationException(
         f"Cannot apply '{function.name}' to arguments of type '{signature(function.name, types)}'.{forms}"
     )
+
+
+# UNIX_TIMESTAMP of a text is deterministic, but Flink does not tell it from that of now.
+_CLOCKS = frozenset(["UNIX_TIMESTAMP"])
+
+
+def non_deterministic(expression: Expression) -> str | None:
+    """Return the name of the first function in an expression whose result may differ each time; None without one."""
+    for part in walk(expression):
+        if isinstance(part, UserCall) and not part.function.deterministic:
+            return part.name
+        function = find(part.function) if isinstance(part, Call) else None
+        if function is not None and (not function.deterministic or function.name in _CLOCKS):
+            return function.name
+    return None

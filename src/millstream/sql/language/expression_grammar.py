@@ -6,8 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from millstream.sql.language import json_grammar
-from millstream.sql.language.keywords import RESERVED, RESERVED_FUNCTIONS
-from millstream.sql.language.lexer import Kind
+from millstream.sql.language.lexer import RESERVED, RESERVED_FUNCTIONS, Kind
 from millstream.sql.language.reader import Reader
 from millstream.sql.language.syntax import (
     Bound,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.sql.language.expression_grammar import ExpressionGrammar
-from millstream.sql.language.keywords import RESERVED
-from millstream.sql.language.lexer import Kind
-from millstream.sql.language.match_grammar import read_match
+from millstream.sql.language.lexer import RESERVED, Kind
 from millstream.sql.language.syntax import (
     Aliased,
     Call,
@@ -32,6 +30,7 @@ from millstream.sql.language.syntax import (
     Window,
     With,
 )
+from millstream.sql.language.table_grammar import read_match
 
 _QUERY_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
 _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from millstream.sql.language.errors import refused
-from millstream.sql.language.keywords import RESERVED
-from millstream.sql.language.lexer import Kind, Token, tokens_of
+from millstream.sql.language.lexer import RESERVED, Kind, Token, tokens_of
 
 _Found = TypeVar("_Found")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from millstream.common.fast_dataclass import record
 from millstream.common.java_text import java_number
 from millstream.sql.expressions import Call, Expression, conjuncts
-from millstream.sql.optimizer.distribution import exchanges
+from millstream.sql.optimizer.upsert_keys import exchanges
 from millstream.sql.plan import nodes as n
 from millstream.sql.types import DataType, IntegralType
 

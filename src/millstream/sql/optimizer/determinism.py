@@ -13,13 +13,13 @@ from typing import Any
 from millstream.sql.catalog.tables import ColumnKind
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Column, Expression, columns_of, conjuncts
+from millstream.sql.functions.table import non_deterministic
 from millstream.sql.optimizer.changelog import UPDATE_FAST, Kinds
 from millstream.sql.optimizer.names import name_of
-from millstream.sql.optimizer.non_deterministic import non_deterministic
 from millstream.sql.optimizer.text import Style, by_place, text
 from millstream.sql.optimizer.upsert_keys import Keys
 from millstream.sql.plan import nodes as n
-from millstream.sql.row_kinds import INSERTS
+from millstream.sql.schema import INSERTS
 
 STRATEGY = "table.optimizer.non-deterministic-update.strategy"
 Columns = frozenset[int]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.common.configuration import parse_duration_ms
@@ -22,22 +22,110 @@ from millstream.sql.optimizer.changelog import (
     as_wanted,
     asks,
     gives,
+    is_ordered_by,
+    monotonic,
     takes_inserts_alone,
 )
 from millstream.sql.optimizer.determinism import STRATEGY, Determinism
-from millstream.sql.optimizer.monotonic import is_ordered_by, monotonic
 from millstream.sql.optimizer.names import name_of
-from millstream.sql.optimizer.optimize import optimized, shared
-from millstream.sql.optimizer.refused_settings import check_settings
 from millstream.sql.optimizer.rewrite import bottom_up
-from millstream.sql.optimizer.rules.mini_batch import assign_mini_batches
-from millstream.sql.optimizer.rules.two_phase_aggregate import split_aggregate
+from millstream.sql.optimizer.rules.calcs import merge_calcs, remove_calc, skip_renaming, to_calc
+from millstream.sql.optimizer.rules.column_pruning import prune_columns
+from millstream.sql.optimizer.rules.distinct_split import split_distinct
+from millstream.sql.optimizer.rules.filter_pushdown import filters_into_scan, push_filter, push_join_condition
+from millstream.sql.optimizer.rules.folding import factor_conditions, fold_constants
+from millstream.sql.optimizer.rules.join_order import order_joins
+from millstream.sql.optimizer.rules.joins import choose_strategy, find_equal_keys, find_interval_join
+from millstream.sql.optimizer.rules.lookups import find_lookup_join
+from millstream.sql.optimizer.rules.ranks import find_deduplicate, find_rank
+from millstream.sql.optimizer.rules.sources import filter_in_normalize, limit_scan, normalize_changes, share_scans
+from millstream.sql.optimizer.rules.subqueries import without_subqueries
+from millstream.sql.optimizer.rules.time_attributes import check_times, retimed
+from millstream.sql.optimizer.rules.two_phase_aggregate import assign_mini_batches, split_aggregate
+from millstream.sql.optimizer.rules.windows import find_window_aggregate, find_window_join, find_window_rank, fired
 from millstream.sql.optimizer.sinks import prepared, takes_new_halves
 from millstream.sql.optimizer.upsert_keys import Keys, keys_of
 from millstream.sql.plan import nodes as n
+from millstream.sql.plan.nodes import Node
 from millstream.sql.plan.records import INPUTS, RecordEncoder, tag_of
-from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.schema import TimeAttribute
+from millstream.sql.schema import INSERTS, Changes, TimeAttribute
+
+
+def _is(*words: str) -> Callable[[str], bool]:
+    return lambda value: value.strip().upper() in words
+
+
+_REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
+    "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST where a value may not fit"),
+    "table.column-expansion-strategy": (lambda value: bool(value.strip(" []")), "name the columns in place of *"),
+    "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
+}
+
+_CHOICES = {
+    "table.exec.async-scalar.retry-strategy": ("FIXED_DELAY", "NO_RETRY"),
+    "table.exec.sink.keyed-shuffle": ("NONE", "AUTO", "FORCE"),
+    "table.exec.sink.nested-constraint-enforcer": ("IGNORE", "ROWS", "ROWS_AND_COLLECTIONS"),
+    "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
+    "table.exec.sink.upsert-materialize": ("NONE", "AUTO", "FORCE"),
+    "table.optimizer.agg-phase-strategy": ("AUTO", "ONE_PHASE", "TWO_PHASE"),
+    "table.optimizer.non-deterministic-update.strategy": ("IGNORE", "TRY_RESOLVE"),
+}
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Refuse settings that are not there, each with what to do, and words that say nothing."""
+    for key, words in _CHOICES.items():
+        if settings.get(key, words[0]).strip().upper() not in words:
+            raise TableException(
+                f"Could not parse value '{settings[key]}' for '{key}'. It is one of {', '.join(words)}."
+            )
+    for key, (is_set, instead) in _REFUSED.items():
+        value = settings.get(key)
+        if value is not None and is_set(value):
+            raise TableException(f"'{key}' = '{value}' is not supported yet: {instead}.")
+
+
+def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
+    """Return a plan that gives the same rows for less."""
+    node = without_subqueries(node)
+    node = bottom_up(node, lambda n: factor_conditions(fold_constants(n)))
+    node = bottom_up(node, lambda n: push_join_condition(push_filter(n)))
+    if batch:
+        node = order_joins(node)
+        node = bottom_up(node, lambda n: push_join_condition(push_filter(n)))
+    node = bottom_up(node, lambda n: limit_scan(filters_into_scan(n)))
+    node = bottom_up(node, lambda n: find_equal_keys(n) if batch else find_interval_join(find_equal_keys(n)))
+    if not batch:
+        node = bottom_up(node, lambda n: normalize_changes(n, settings))
+        node = bottom_up(node, retimed)
+    node = _with_calcs(node)
+    node = bottom_up(node, lambda n: find_rank(n, batch))
+    node = _with_calcs(node)
+    node = prune_columns(node)
+    node = _with_calcs(node)
+    if not batch:
+        node = bottom_up(node, lambda n: find_deduplicate(retimed(n)))
+        node = _with_calcs(bottom_up(node, lambda n: split_distinct(n, settings)))
+    if batch:
+        node = bottom_up(node, find_window_aggregate)
+    else:
+        node = bottom_up(node, lambda n: find_window_join(find_window_rank(find_window_aggregate(n))))
+    if not batch:
+        node = bottom_up(node, lambda n: fired(n, settings))
+    node = skip_renaming(_with_calcs(prune_columns(node)))
+    node = bottom_up(node, lambda n: find_lookup_join(n, settings))
+    return bottom_up(node, lambda n: choose_strategy(n, settings) if batch else check_times(n))
+
+
+def shared(plans: Sequence[Node]) -> list[Node]:
+    """Return plans of one job that read each table once."""
+    filtered = filter_in_normalize([_with_calcs(plan) for plan in share_scans(plans)])
+    return [skip_renaming(_with_calcs(plan)) for plan in filtered]
+
+
+def _with_calcs(node: Node) -> Node:
+    return bottom_up(node, lambda n: remove_calc(fold_constants(merge_calcs(to_calc(n)))))
+
 
 _WINDOWED = (
     n.WindowAggregate,

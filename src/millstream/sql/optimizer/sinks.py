@@ -9,8 +9,7 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.optimizer.changelog import Kinds
 from millstream.sql.optimizer.upsert_keys import Keys
 from millstream.sql.plan.nodes import Node, Scan, Single, Sink, StreamScan, ToStream
-from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.schema import TimeAttribute
+from millstream.sql.schema import INSERTS, Changes, TimeAttribute
 
 # What ON CONFLICT can do that sees a second row of a primary key.
 DETECTING = ("NOTHING", "ERROR")

@@ -9,8 +9,7 @@ from millstream.common.fast_dataclass import record
 from millstream.graph.transformations import StreamEnd
 from millstream.sql.optimizer.changelog import RETRACT, UPDATE_FAST, is_over_time
 from millstream.sql.plan import nodes as n
-from millstream.sql.row_kinds import INSERTS
-from millstream.sql.schema import TimeAttribute
+from millstream.sql.schema import INSERTS, TimeAttribute
 
 _TTL = "'table.exec.state.ttl'"
 _FIX = (

@@ -25,8 +25,7 @@ from millstream.sql.plan.specs import (
     WindowKind,
     WindowSpec,
 )
-from millstream.sql.row_kinds import ALL_CHANGES, Changes
-from millstream.sql.schema import Fields
+from millstream.sql.schema import ALL_CHANGES, Changes, Fields
 
 
 @record(frozen=True)

@@ -8,7 +8,7 @@ from millstream.common.fast_dataclass import record
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan.logical import Aggregate, Join, Node, Scan, Single, WindowAggregate
 from millstream.sql.plan.specs import JoinKind, Retry, WindowSpec
-from millstream.sql.row_kinds import Changes
+from millstream.sql.schema import Changes
 
 
 @record(frozen=True)

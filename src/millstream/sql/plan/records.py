@@ -18,8 +18,7 @@ from typing import Any
 from millstream.sql import expressions as e
 from millstream.sql.catalog import tables
 from millstream.sql.plan import nodes as n
-from millstream.sql.row_kinds import Changes
-from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.schema import Changes, Field, Fields, TimeAttribute
 from millstream.sql.types import DataType
 
 # Inputs are operators of their own.

@@ -18,10 +18,10 @@ from millstream.sql.operators.batch.batch_aggregate import (
     BatchGlobalGroupAggregateOperator,
     BatchGroupAggregateOperator,
 )
-from millstream.sql.optimizer.partial_aggregates import can_be_split
+from millstream.sql.optimizer.rules.two_phase_aggregate import can_be_split
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.row_kinds import Changes
+from millstream.sql.schema import Changes
 from millstream.sql.translate.translator import Translator, arrow_types, copy_parallelism
 
 MINI_BATCH = "table.exec.mini-batch.enabled"

@@ -12,7 +12,7 @@ from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.join.temporal_join import TemporalJoinOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.row_kinds import INSERTS, Changes
+from millstream.sql.schema import INSERTS, Changes
 from millstream.sql.translate.translator import Translator, arrow_types
 
 STATE_TTL = "table.exec.state.ttl"

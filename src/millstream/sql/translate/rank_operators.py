@@ -20,8 +20,7 @@ from millstream.sql.operators.rank.top_n import TopNOperator
 from millstream.sql.optimizer.changelog import RETRACT, UPDATE_FAST
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.schema import TimeAttribute
+from millstream.sql.schema import INSERTS, Changes, TimeAttribute
 from millstream.sql.translate.translator import Translator, arrow_types
 
 

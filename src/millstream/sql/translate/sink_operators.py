@@ -14,7 +14,7 @@ from millstream.sql.operators.io.upsert_materializer import ConflictOperator, Ma
 from millstream.sql.optimizer.sinks import DETECTING
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.row_kinds import INSERTS, Changes
+from millstream.sql.schema import INSERTS, Changes
 from millstream.sql.translate.translator import Translator, arrow_types, copy_parallelism, preserve_order
 
 STATE_TTL = "table.exec.state.ttl"

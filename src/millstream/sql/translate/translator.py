@@ -15,7 +15,7 @@ from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.row_kinds import INSERTS
+from millstream.sql.schema import INSERTS
 
 
 class Translator:

@@ -35,8 +35,7 @@ from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.optimizer.changelog import is_over_time
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
-from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.schema import TimeAttribute
+from millstream.sql.schema import INSERTS, Changes, TimeAttribute
 from millstream.sql.translate.translator import Translator, arrow_types
 
 _RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.functions.user import OpenedAggregate
+from millstream.sql.functions.context import OpenedAggregate
 from millstream.sql.operators.aggregate.object_accumulators import ObjectAccumulator
 from millstream.sql.operators.query_context import Session
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.operators.base import BatchOperator
-from millstream.sql.row_kinds import Changes
+from millstream.sql.schema import Changes
 
 # In the order of the numbers that a batch has for them.
 _KINDS = [c.name for c in Changes]

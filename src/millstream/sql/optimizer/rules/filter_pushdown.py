@@ -8,7 +8,7 @@ from millstream.sql.expressions import Call, Column, Expression, UserCall, colum
 from millstream.sql.optimizer.rewrite import inlined, moved, shifted
 from millstream.sql.optimizer.rules.calcs import differs
 from millstream.sql.plan import nodes as n
-from millstream.sql.row_kinds import Changes
+from millstream.sql.schema import Changes
 
 _COMPARISONS = frozenset(["=", "<>", "<", "<=", ">", ">=", "LIKE", "IN"])
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of, conjunction, conjuncts
 from millstream.sql.optimizer.rewrite import shifted
+from millstream.sql.plan import nodes as n
 from millstream.sql.plan.nodes import Calc, Join, JoinKind, Node
-from millstream.sql.schema import Field, Fields
+from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.types import DataTypes, DayTimeIntervalType
 
 _EQUALITIES = {"=": False, "IS NOT DISTINCT FROM": True}
 
@@ -110,3 +114,164 @@ def _extended(node: Node, extra: list[Expression]) -> Node:
     columns = [Column(f.type, i) for i, f in enumerate(node.fields.fields)]
     new = [Field(f"$f{len(columns) + i}", e.type) for i, e in enumerate(extra)]
     return Calc(Fields((*node.fields.fields, *new)), node, (*columns, *extra))
+
+
+# The time columns of both sides, and what right time - left time is at least and at most.
+_Bound = tuple[tuple[int, int], int | None, int | None]
+_OPERATORS = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def find_interval_join(node: n.Node) -> n.Node:
+    """Make an IntervalJoin of a Join that bounds the time of both sides."""
+    if type(node) is not n.Join or node.kind in (n.JoinKind.SEMI, n.JoinKind.ANTI):
+        return node
+    lower: int | None = None
+    upper: int | None = None
+    times: tuple[int, int] | None = None
+    rest: list[Expression] = []
+    whole, (node, equal) = node, _without_times(node)
+    bounds: list[tuple[Expression | None, _Bound | None]] = [(None, b) for b in equal]
+    bounds += [(test, _bound(test, node)) for test in conjuncts(node.condition)]
+    for test, found in bounds:
+        if found is None or (times is not None and found[0] != times):
+            assert test is not None
+            rest.append(test)
+            continue
+        times = found[0]
+        least, most = found[1], found[2]
+        if least is not None:
+            lower = least if lower is None else max(lower, least)
+        if most is not None:
+            upper = most if upper is None else min(upper, most)
+    if times is None or lower is None or upper is None:
+        return whole
+    return n.IntervalJoin(
+        node.fields,
+        node.left,
+        node.right,
+        node.kind,
+        node.left_keys,
+        node.right_keys,
+        node.null_safe,
+        conjunction(rest) if rest else None,
+        times[0],
+        times[1],
+        node.left.fields[times[0]].time is TimeAttribute.ROWTIME,
+        lower,
+        upper,
+    )
+
+
+def _without_times(node: n.Join) -> tuple[n.Join, list[_Bound]]:
+    """Return a join without time attributes among its keys, and what they bound: one pair at most is taken."""
+    for i, (left, right) in enumerate(zip(node.left_keys, node.right_keys, strict=True)):
+        time = node.left.fields[left].time
+        if time is None or node.right.fields[right].time is not time:
+            continue
+        kept = [k for k in range(len(node.left_keys)) if k != i]
+        found = replace(
+            node,
+            left_keys=tuple(node.left_keys[k] for k in kept),
+            right_keys=tuple(node.right_keys[k] for k in kept),
+            null_safe=tuple(node.null_safe[k] for k in kept),
+        )
+        return found, [((left, right), 0, 0)]
+    return node, []
+
+
+def _bound(test: Expression, node: n.Join) -> _Bound | None:
+    """Return the time columns of both sides and what a condition says of right time - left time."""
+    if not isinstance(test, Call) or test.function not in _OPERATORS:
+        return None
+    a, b = (_time(x) for x in test.arguments)
+    if a is None or b is None:
+        return None
+    operator = test.function
+    width = len(node.left.fields)
+    if a[0] >= width:
+        a, b, operator = b, a, _OPERATORS[operator]
+    if not (a[0] < width <= b[0]):
+        return None
+    left, right = a[0], b[0] - width
+    attributes = node.left.fields[left].time, node.right.fields[right].time
+    if attributes[0] is None or attributes[0] is not attributes[1]:
+        return None
+    distance = a[1] - b[1]
+    # left + a <operator> right + b is about right - left and a - b.
+    if operator == "=":
+        return (left, right), distance, distance
+    if operator in (">", ">="):
+        return (left, right), None, distance - (operator == ">")
+    return (left, right), distance + (operator == "<"), None
+
+
+def _time(e: Expression) -> tuple[int, int] | None:
+    """Return the column and the milliseconds that are added to it."""
+    if isinstance(e, Column):
+        return e.index, 0
+    if isinstance(e, Call) and e.function in ("+", "-") and len(e.arguments) == 2:
+        first, second = e.arguments
+        if isinstance(first, Constant) and e.function == "+":
+            first, second = second, first
+        inner = _time(first)
+        if inner is not None and isinstance(second, Constant) and isinstance(second.type, DayTimeIntervalType):
+            return inner[0], inner[1] + (second.value if e.function == "+" else -second.value)
+    return None
+
+
+_DISABLED = "table.exec.disabled-operators"
+# What Flink knows of. Aggregates have one operator here, which cannot be switched off.
+_STRATEGIES = (
+    *("NestedLoopJoin", "ShuffleHashJoin", "BroadcastHashJoin", "SortMergeJoin", "HashJoin"),
+    *("HashAgg", "SortAgg"),
+)
+# Which of them switch a strategy off.
+_SWITCHES = {
+    n.JoinStrategy.HASH: {"HashJoin", "ShuffleHashJoin"},
+    n.JoinStrategy.MERGE: {"SortMergeJoin"},
+    n.JoinStrategy.LOOP: {"NestedLoopJoin"},
+}
+_HINTED = {
+    "SHUFFLE_HASH": n.JoinStrategy.HASH,
+    "BROADCAST": n.JoinStrategy.HASH,
+    "SHUFFLE_MERGE": n.JoinStrategy.MERGE,
+    "NEST_LOOP": n.JoinStrategy.LOOP,
+}
+
+
+def choose_strategy(node: n.Node, settings: Mapping[str, str]) -> n.Node:
+    """Say how a join is done."""
+    if type(node) is not n.Join:
+        return node
+    disabled = _disabled(settings)
+    # What is best comes first.
+    ways = list(n.JoinStrategy) if node.left_keys else [n.JoinStrategy.LOOP]
+    able = [s for s in ways if not _SWITCHES[s] & disabled]
+    if not able:
+        raise TableException(
+            f"'{_DISABLED}' = '{settings[_DISABLED]}' leaves no operator for a join"
+            f"{'' if node.left_keys else ' without an equality'}: take {ways[0].value} out of it."
+        )
+    hinted = [_HINTED[hint] for hint in node.hints]
+    chosen = next((s for s in hinted if s in able), able[0])
+    return replace(_without_keys(node) if chosen is n.JoinStrategy.LOOP else node, join_strategy=chosen)
+
+
+def _without_keys(node: n.Join) -> n.Join:
+    """Return a join whose equalities are conditions like others."""
+    tests: list[Expression] = []
+    for a, b, null_safe in zip(node.left_keys, node.right_keys, node.null_safe, strict=True):
+        left = Column(node.left.fields[a].type, a)
+        right = Column(node.right.fields[b].type, len(node.left.fields) + b)
+        tests.append(Call(DataTypes.BOOLEAN(), "IS NOT DISTINCT FROM" if null_safe else "=", (left, right)))
+    tests += conjuncts(node.condition)
+    condition = conjunction(tests) if tests else None
+    return replace(node, left_keys=(), right_keys=(), null_safe=(), condition=condition)
+
+
+def _disabled(settings: Mapping[str, str]) -> set[str]:
+    names = {name.strip() for name in settings.get(_DISABLED, "").split(",") if name.strip()}
+    unknown = sorted(names - set(_STRATEGIES))
+    if unknown:
+        raise ValidationException(f"'{_DISABLED}' names '{unknown[0]}', which is none of {', '.join(_STRATEGIES)}.")
+    return names

@@ -11,8 +11,7 @@ from millstream.sql.expressions import Column, columns_of, conjunction, conjunct
 from millstream.sql.optimizer.rewrite import bottom_up
 from millstream.sql.optimizer.rules.filter_pushdown import is_stable
 from millstream.sql.plan import nodes as n
-from millstream.sql.row_kinds import INSERTS, Changes
-from millstream.sql.schema import Fields
+from millstream.sql.schema import INSERTS, Changes, Fields
 
 _DUPLICATES = "table.exec.source.cdc-events-duplicate"
 

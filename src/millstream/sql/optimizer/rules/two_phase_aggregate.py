@@ -2,13 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from millstream.sql.optimizer.distribution import lies_so
-from millstream.sql.optimizer.partial_aggregates import Accumulated, can_be_split
+from millstream.common.configuration import parse_duration_ms
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.optimizer.changelog import is_over_time
+from millstream.sql.optimizer.upsert_keys import lies_so
 from millstream.sql.plan import nodes as n
-from millstream.sql.schema import Field, Fields
+from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType
+
+_VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"])
+# Aggregates of which what was kept of some rows can be put together with what was kept of others.
+_TOGETHER = frozenset(["COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", *_VARIANCES])
+# The same, unless rows are taken back that may be in the other phase.
+_TOGETHER_UNLESS_TAKEN_BACK = frozenset(["COLLECT", "ARRAY_AGG"])
+
+
+def can_be_split(call: AggregateCall, retracts: bool) -> bool:
+    """Tell whether an aggregate can be computed in two phases."""
+    if call.user is not None or call.order:
+        return False
+    return call.function in _TOGETHER or (call.function in _TOGETHER_UNLESS_TAKEN_BACK and not retracts)
+
+
+class Accumulated:
+    """The names of what is kept.
+
+    Attributes:
+        names: for each aggregate.
+        distinct: for each that is over distinct values, the name of those; None for others.
+        tables: the names of all distinct values, with the first aggregate that is over them.
+        rows: the name of the number of rows, where it is needed and no aggregate is it; None elsewhere.
+    """
+
+    def __init__(self, calls: Sequence[AggregateCall], retracts: bool) -> None:
+        self.names: list[tuple[str, ...]] = []
+        self.distinct: list[str | None] = []
+        self.tables: dict[str, AggregateCall] = {}
+        known: dict[Any, str] = {}
+        number = 0
+        for call in calls:
+            kept = _kept(call, retracts)
+            self.names.append(tuple(f"{name}${number + i}" for i, name in enumerate(kept)))
+            number += len(kept)
+            if call.distinct and call.arguments not in known:
+                known[call.arguments] = f"distinct${len(known)}"
+                self.tables[known[call.arguments]] = call
+            self.distinct.append(known[call.arguments] if call.distinct else None)
+        counts_rows = any(c.function == "COUNT" and not c.arguments and c.condition is None for c in calls)
+        self.rows = f"count1${number}" if retracts and not counts_rows else None
+
+
+def _kept(call: AggregateCall, retracts: bool) -> tuple[str, ...]:
+    function = call.function
+    if function == "COUNT":
+        return ("count",) if call.arguments else ("count1",)
+    if function == "AVG" or (function == "SUM" and retracts):
+        return ("sum", "count")
+    if function in _VARIANCES:
+        return ("sum", "squares", "count")
+    return ("sum",) if function == "$SUM0" else (function.lower(),)
+
 
 MINI_BATCH = "table.exec.mini-batch.enabled"
 STRATEGY = "table.optimizer.agg-phase-strategy"
@@ -70,3 +126,38 @@ def _kept_fields(node: n.Aggregate | n.WindowAggregate, retracts: bool) -> tuple
         fields += [Field(name, call.type) for name in names]
     fields += [] if kept.rows is None else [Field(kept.rows, big)]
     return (*fields, *(Field(name, call.type) for name, call in kept.tables.items()))
+
+
+LATENCY = "table.exec.mini-batch.allow-latency"
+
+
+def assign_mini_batches(node: n.Node, settings: Mapping[str, str]) -> n.Node:
+    """Put a MiniBatch behind each source, or behind its watermarks, where mini-batch is on."""
+    if settings.get(MINI_BATCH, "false").strip().lower() != "true":
+        return node
+    interval = parse_duration_ms(settings.get(LATENCY, "0"))
+    done: dict[tuple[int, bool], n.Node] = {}
+
+    def visit(one: n.Node, by_event_time: bool) -> n.Node:
+        by_event_time = by_event_time or _follows_event_time(one)
+        found = done.get((id(one), by_event_time))
+        if found is None:
+            if isinstance(one, (n.Watermark, n.Scan, n.StreamScan)):
+                found = n.MiniBatch(one.fields, one, interval, by_event_time and isinstance(one, n.Watermark))
+            else:
+                inputs = [visit(i, by_event_time) for i in one.inputs]
+                found = one.with_inputs(inputs) if inputs else one
+            done[id(one), by_event_time] = found
+        return found
+
+    return visit(node, False)
+
+
+def _follows_event_time(node: n.Node) -> bool:
+    if isinstance(node, (n.WindowAggregate, n.WindowTable)):
+        return node.window.is_event_time
+    if isinstance(node, (n.IntervalJoin, n.TemporalJoin)):
+        return node.is_event_time
+    if isinstance(node, n.Over):
+        return is_over_time(node) and node.fields[node.over.order[0][0]].time is TimeAttribute.ROWTIME
+    return False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from millstream.common.configuration import parse_duration_ms
 from millstream.common.fast_dataclass import record
-from millstream.sql.errors import ValidationException
+from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Column, columns_of, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Field, Fields, TimeAttribute
@@ -208,3 +210,103 @@ def _calc_over_table(node: n.Node) -> tuple[n.Calc | None, n.WindowTable | None]
     if isinstance(node, n.Calc) and isinstance(node.input, n.WindowTable):
         return node, node.input
     return None, None
+
+
+_EARLY, _LATE = "table.exec.emit.early-fire", "table.exec.emit.late-fire"
+_LATENESS = "table.exec.emit.allow-lateness"
+
+
+def fired(node: n.Node, settings: Mapping[str, str]) -> n.Node:
+    """Return a window of a GROUP BY that is told when the options say."""
+    early, late = (str(settings.get(f"{o}.enabled", "false")).lower() == "true" for o in (_EARLY, _LATE))
+    if not isinstance(node, n.WindowAggregate) or not (early or late):
+        return node
+    if node.of_function:
+        raise TableException(
+            "Currently, window table function based aggregate doesn't support early-fire and late-fire configuration "
+            f"'{_EARLY}.enabled' and '{_LATE}.enabled'."
+        )
+    if node.counts is not None or node.window.kind is n.WindowKind.SESSION or not node.window.is_event_time:
+        raise TableException(
+            f"{_EARLY} and {_LATE} are for TUMBLE and HOP windows of event time: other windows are told at their end."
+        )
+    early_delay, late_delay = _delay(settings, _EARLY, early), _delay(settings, _LATE, late)
+    lateness = _lateness(settings, late_delay) if late else 0
+    if early_delay or late_delay:
+        return replace(node, fires=n.PeriodicFires(early and not early_delay, lateness, early_delay, late_delay))
+    return replace(node, fires=n.Fires(early, lateness))
+
+
+def _delay(settings: Mapping[str, str], option: str, is_on: bool) -> int:
+    if not is_on:
+        return 0
+    if f"{option}.delay" not in settings:
+        raise TableException(
+            f"{option}.delay is not set: 0 s tells windows with every row, more tells them so often by the clock."
+        )
+    return parse_duration_ms(str(settings[f"{option}.delay"]))
+
+
+def _lateness(settings: Mapping[str, str], delay: int) -> int:
+    found = parse_duration_ms(str(settings.get(_LATENESS, settings.get("table.exec.state.ttl", "0 ms"))))
+    if not found:
+        raise TableException(
+            f"The 'AFTER WATERMARK' emit strategy requires set '{_LATENESS}' or 'table.exec.state.ttl' in table config."
+        )
+    if delay > found:
+        raise TableException(
+            f"Allow-lateness [{found}ms] should not be smaller than Late-fire delay [{delay}ms] when enable late-fire "
+            "emit strategy."
+        )
+    return found
+
+
+def find_window_rank(node: n.Node) -> n.Node:
+    """Make a WindowRank of a Rank or Deduplicate whose partition has a window."""
+    if type(node) not in (n.Rank, n.Deduplicate):
+        return node
+    assert isinstance(node, (n.Rank, n.Deduplicate))
+    window = windowed(node.input)
+    partition = node.partition if isinstance(node, n.Rank) else node.keys
+    if window is None or not {window.start, window.end} <= set(partition):
+        return node
+    if isinstance(node, n.Rank):
+        return n.WindowRank(**vars(node), window=window.spec, has_window=(window.start, window.end))
+    order = ((node.time, node.keeps_last, not node.keeps_last),)
+    return n.WindowRank(
+        node.fields,
+        node.input,
+        partition,
+        order,
+        "ROW_NUMBER",
+        1,
+        1,
+        False,
+        window=window.spec,
+        has_window=(window.start, window.end),
+        is_deduplicate=True,
+    )
+
+
+def find_window_join(node: n.Node) -> n.Node:
+    """Make a WindowJoin of a Join of rows in the same window."""
+    if type(node) is not n.Join:
+        return node
+    left, right = windowed(node.left), windowed(node.right)
+    if left is None or right is None:
+        return node
+    pairs = set(zip(node.left_keys, node.right_keys, strict=True))
+    if not {(left.start, right.start), (left.end, right.end)} <= pairs:
+        return node
+    if _alike(left) != _alike(right):
+        raise TableException(
+            "Currently, window join doesn't support different window table function of left and right inputs: join "
+            "windows of the same kind, size and time attribute."
+        )
+    return n.WindowJoin(
+        **vars(node), window=left.spec, left_window=(left.start, left.end), right_window=(right.start, right.end)
+    )
+
+
+def _alike(window: Windowed) -> n.WindowSpec:
+    return replace(window.spec, time=0, partition=())
