@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from millstream.sql.language.expression_grammar import ExpressionGrammar
 from millstream.sql.language.lexer import RESERVED, Kind
+from millstream.sql.language.match_grammar import read_match
 from millstream.sql.language.syntax import (
     Aliased,
     Call,
@@ -30,7 +31,6 @@ from millstream.sql.language.syntax import (
     Window,
     With,
 )
-from millstream.sql.language.table_grammar import read_match
 
 _QUERY_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
 _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")

@@ -1,0 +1,108 @@
+"""Reads MATCH_RECOGNIZE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.sql.language.syntax import Expression, Matched, PatternStep, Relation
+
+if TYPE_CHECKING:
+    from millstream.sql.language.query_grammar import QueryGrammar
+
+
+def read_match(g: QueryGrammar, relation: Relation) -> Matched:
+    """Read MATCH_RECOGNIZE (..) over a relation."""
+    at = g.need("MATCH_RECOGNIZE", "(")
+    partition = tuple(g.list_of(g.expression)) if g.take("PARTITION", "BY") else ()
+    order = g.order_by()
+    measures = tuple(g.list_of(lambda: _measure(g))) if g.take("MEASURES") else ()
+    rows = _rows(g)
+    skip = _skip(g) if g.take("AFTER", "MATCH", "SKIP") else ()
+    g.need("PATTERN")
+    pattern = g.in_parentheses(lambda: _pattern(g))
+    within = g.expression() if g.take("WITHIN") else None
+    subsets = tuple(g.list_of(lambda: _subset(g))) if g.take("SUBSET") else ()
+    define = tuple(g.list_of(lambda: _definition(g))) if g.take("DEFINE") else ()
+    g.need(")")
+    return Matched(relation, partition, order, measures, rows, skip, pattern, within, subsets, define, at=at)
+
+
+def _measure(g: QueryGrammar) -> tuple[Expression, str]:
+    # What is said of the running or the final value is the final one's here.
+    g.take_one_of("FINAL", "RUNNING")
+    value = g.expression()
+    g.need("AS")
+    return value, g.name("the name of a measure")
+
+
+def _rows(g: QueryGrammar) -> str:
+    if g.take("ALL", "ROWS", "PER", "MATCH"):
+        return "ALL"
+    if g.take("ONE", "ROW", "PER", "MATCH"):
+        return "ONE"
+    return ""
+
+
+def _skip(g: QueryGrammar) -> tuple[str, ...]:
+    if g.take("PAST", "LAST", "ROW"):
+        return ("PAST LAST ROW",)
+    g.need("TO")
+    if g.take("NEXT", "ROW"):
+        return ("TO NEXT ROW",)
+    end = g.take_one_of("FIRST", "LAST") or "LAST"
+    return f"TO {end}", g.name("a variable of the pattern")
+
+
+def _pattern(g: QueryGrammar) -> tuple[PatternStep, ...]:
+    steps = [_step(g)]
+    while not g.stands(")"):
+        steps.append(_step(g))
+    return tuple(steps)
+
+
+def _step(g: QueryGrammar) -> PatternStep:
+    at = g.at
+    if g.one_of("(", "|", "PERMUTE", "^", "$", "{"):
+        g.refuse_at(at, "Groups, alternations, anchors and exclusions in patterns are not supported")
+    variable = g.name("a variable of the pattern")
+    least, most = 1, 1  # type: int, int | None
+    if g.take("*"):
+        least, most = 0, None
+    elif g.take("+"):
+        least, most = 1, None
+    elif g.take("?"):
+        least, most = 0, 1
+        return PatternStep(variable, least, most, g.take("?"), at=at)
+    elif g.take("{"):
+        least, most = _counted(g)
+    else:
+        return PatternStep(variable, at=at)
+    return PatternStep(variable, least, most, g.take("?"), at=at)
+
+
+def _counted(g: QueryGrammar) -> tuple[int, int | None]:
+    if g.take(","):
+        most = g.whole_number()
+        g.need("}")
+        return 0, most
+    least = g.whole_number()
+    if g.take("}"):
+        return least, least
+    g.need(",")
+    if g.take("}"):
+        return least, None
+    most = g.whole_number()
+    g.need("}")
+    return least, most
+
+
+def _subset(g: QueryGrammar) -> tuple[str, tuple[str, ...]]:
+    name = g.name()
+    g.need("=")
+    return name, g.names_in_parentheses()
+
+
+def _definition(g: QueryGrammar) -> tuple[str, Expression]:
+    name = g.name("a variable of the pattern")
+    g.need("AS")
+    return name, g.expression()
