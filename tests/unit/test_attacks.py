@@ -30,11 +30,11 @@ from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
-from millstream.service.session import output
-from millstream.service.session.app import Cluster, cluster_app
+from millstream.service.session import programs
+from millstream.service.session.program_store import Uploads
 from millstream.service.session.programs import Programs
+from millstream.service.session.session_api import Cluster, cluster_app
 from millstream.service.session.slots import SlotPool
-from millstream.service.session.uploads import Uploads
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
 TOKEN = "t" * 32
@@ -331,7 +331,7 @@ def test_numbers_that_json_does_not_have_do_not_break_an_answer(target: Target) 
     view = target.registry.entries()[0].view
     vertex = view.plan.vertices[0].head.id
     from millstream.service.http import json_bytes
-    from millstream.service.listing import aggregated_metrics
+    from millstream.service.responses.metrics import aggregated_metrics
 
     shown = aggregated_metrics([{"lag": float("nan")}, {"lag": 1.0}], ["lag"], None)
     assert json.loads(json_bytes(shown))[0]["sum"] == "NaN"
@@ -437,21 +437,21 @@ def test_nobody_submits_or_ends_without_the_token(cluster: Target) -> None:
 
 
 def test_a_program_that_prints_without_end_does_not_fill_the_disk(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(output, "_MOST", 1 << 20)
-    monkeypatch.setattr(output, "_KEPT", 1 << 19)
+    monkeypatch.setattr(programs, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(programs, "_KEPT_BYTES", 1 << 19)
     path = tmp_path / "out"
     with open(path, "wb") as file:
         for number in range(400_000):
             file.write(b"%07d\n" % number)
         file.flush()
-        output.trim(str(path))
+        programs.trim(str(path))
         # Who writes goes on where it was.
         file.write(b"the end\n")
         file.flush()
         assert os.stat(path).st_blocks * 512 <= 1 << 20
     read, position = b"", 0
     while True:
-        text, position = output.read_from(str(path), position)
+        text, position = programs.read_from(str(path), position)
         if not text:
             break
         read += text

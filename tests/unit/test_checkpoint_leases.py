@@ -20,8 +20,7 @@ from millstream.jobmaster.leases import CheckpointLeases
 from millstream.jobmaster.machine.coordinator import CheckpointStatus
 from millstream.jobmaster.machine.view import CheckpointView
 from millstream.service.app import make_app
-from millstream.service.client import ServiceClient, ServiceError
-from millstream.service.leased import leased_checkpoint
+from millstream.service.client import ServiceClient, ServiceError, leased_checkpoint
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of

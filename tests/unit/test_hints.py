@@ -15,7 +15,7 @@ from tests.helpers import wait_until
 
 from millstream.common.display_text import closest
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.service.operations import Operations
+from millstream.service.registry import Operations
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.table.expressions import col
 

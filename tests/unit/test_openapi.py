@@ -19,16 +19,16 @@ from millstream.common.job_client import JobClient
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import make_app
-from millstream.service.archiver import Archiver
+from millstream.service.archive import Archiver
 from millstream.service.history import Shelf, history_app
 from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
-from millstream.service.session.app import Cluster, cluster_app
+from millstream.service.session.program_store import Uploads
 from millstream.service.session.programs import Programs
+from millstream.service.session.session_api import Cluster, cluster_app
 from millstream.service.session.slots import SlotPool
-from millstream.service.session.uploads import Uploads
 
 FOLDER = Path(__file__).parents[1] / "openapi"
 STORED = yaml.safe_load((FOLDER / "left_out.yaml").read_text())

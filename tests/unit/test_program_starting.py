@@ -14,7 +14,7 @@ import psutil
 import pytest
 from helpers import wait_until
 
-from millstream.service.session.starting import ProgramProcess, Start, Starter
+from millstream.service.session.program_starter import ProgramProcess, Start, Starter
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="programs are forked on Linux alone")
 

@@ -18,7 +18,7 @@ from millstream.datastream import DataStream, KeyedProcessFunction, StreamExecut
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.operators.source import Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.service import event_time_diagnosis
+from millstream.service import diagnosis
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
 
@@ -228,7 +228,7 @@ def test_why(reason: str) -> None:
 
 
 def test_time_that_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_time_diagnosis, "_STANDS", 100)
+    monkeypatch.setattr(diagnosis, "_STANDS", 100)
     env = environment(1)
     windowed(splits(env, ordered(), "orders", a=[1_000, 1_500])).add_sink(lambda v: None)
     with running(env, "stands") as (client, job):

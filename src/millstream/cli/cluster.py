@@ -29,8 +29,7 @@ from millstream.common.known_keys import check_keys
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least
 from millstream.datastream.launch_context import end_signals
 from millstream.leader.options import HaOptions
-from millstream.service.archive import Archive
-from millstream.service.archiver import DIRECTORY
+from millstream.service.archive import DIRECTORY, Archive
 from millstream.service.client import ServiceError, cluster_of
 from millstream.service.history import Shelf
 from millstream.service.logs import RecentLines
@@ -38,11 +37,10 @@ from millstream.service.options import MOST_UPLOADED, PORT, SUBMIT, ServiceOptio
 from millstream.service.registry import CAPACITY, EXPIRATION
 from millstream.service.run_file import Gone, running_services
 from millstream.service.server import PublicServer
-from millstream.service.session.app import Cluster, cluster_app
-from millstream.service.session.program_store import Library
+from millstream.service.session.program_store import Library, Uploads
 from millstream.service.session.programs import Programs
+from millstream.service.session.session_api import Cluster, cluster_app
 from millstream.service.session.slots import SlotPool
-from millstream.service.session.uploads import Uploads
 from millstream.service.standby import Standby
 from millstream.spark.processes import is_alive
 

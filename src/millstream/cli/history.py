@@ -13,7 +13,7 @@ from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.setting import DurationSetting, TextSetting
 from millstream.datastream.launch_context import end_signals
-from millstream.service.archiver import DIRECTORY as WRITTEN_TO
+from millstream.service.archive import DIRECTORY as WRITTEN_TO
 from millstream.service.history import ArchiveDirectory, Shelf, history_app
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.server import PublicServer

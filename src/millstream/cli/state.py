@@ -62,8 +62,7 @@ def open_inspection(path: str, defines: tuple[str, ...], trust: bool = False) ->
 @contextlib.contextmanager
 def _last_checkpoint_of(job: str) -> Iterator[str]:
     """Return where the last complete checkpoint is of a job in another process, and keep it from being deleted."""
-    from millstream.service.client import ServiceError, service_of
-    from millstream.service.leased import leased_checkpoint
+    from millstream.service.client import ServiceError, leased_checkpoint, service_of
 
     with contextlib.ExitStack() as stack:
         try:

@@ -6,13 +6,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
+from mimetypes import guess_type
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from millstream.service.auth_and_cache import Front
@@ -20,10 +22,8 @@ from millstream.service.cluster_api import ClusterApi, Household
 from millstream.service.http import Refused, refusal
 from millstream.service.jobs_api import JobsApi
 from millstream.service.logs import Heard, RecentLines
-from millstream.service.operations import Operations
-from millstream.service.pages import page_routes
 from millstream.service.prometheus import prometheus_routes
-from millstream.service.registry import Registry
+from millstream.service.registry import Operations, Registry
 from millstream.service.responses.cluster import Slots, slots_beside
 from millstream.service.responses.jobs import overview_of
 from millstream.service.state_api import StateApi
@@ -143,3 +143,34 @@ async def _not_served(request: Request, error: Exception) -> Response:
 async def _broken(request: Request, error: Exception) -> Response:
     log.error("REST: %s %s could not be answered.", request.method, request.url.path, exc_info=error)
     return refusal(500, "Internal server error.")
+
+
+# Only what is in this list is ever read.
+_NAMES = (
+    "index.html", "style.css", "api.js", "app.js", "cluster.js", "dom.js", "drawer.js", "flame.js", "graph.js",
+    "job.js", "jobs.js", "layout.js", "logs.js", "metrics.js", "plot.js", "state.js", "tabs.js", "words.js",
+)  # fmt: skip
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def page_routes() -> list[BaseRoute]:
+    """Return the routes of the dashboard's files, which hold nothing of any job."""
+    home = files("millstream.service") / "page"
+    found = {name: (home / name).read_bytes() for name in _NAMES}
+
+    def serve(name: str) -> Route:
+        async def answer(_: Request) -> Response:
+            return Response(found[name], media_type=guess_type(name)[0] or "text/plain", headers=_HEADERS)
+
+        return Route(f"/ui/{name}", answer, name=name)
+
+    async def to_page(_: Request) -> Response:
+        return RedirectResponse("/ui/index.html")
+
+    return [*map(serve, _NAMES), Route("/", to_page), Route("/ui", to_page), Route("/ui/", to_page)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from email.message import Message
 from typing import Any
 
@@ -247,3 +249,36 @@ NO_SERVICE = (
     "No job service of yours runs on this machine: start the job with -D rest.port=auto, or say where the service is "
     "with -m host:port."
 )
+
+# A lease is renewed so often while it lasts.
+_RENEWALS = 4
+
+
+@contextmanager
+def leased_checkpoint(client: ServiceClient, job_id: str) -> Iterator[str]:
+    """Return where the last complete checkpoint of a job is, which the job does not delete until the end of the block.
+
+    Args:
+        client: the service that has the job.
+        job_id: the job.
+
+    Raises:
+        ServiceError: the job has no complete checkpoint, or has ended.
+    """
+    lease = client.ask(f"/jobs/{job_id}/state-leases", "POST", {})
+    path, is_over = f"/jobs/{job_id}/state-leases/{lease['lease']}", threading.Event()
+
+    def renew() -> None:
+        # When the job has ended, its checkpoint is gone or stays, and reading it shows which.
+        with suppress(ServiceError):
+            while not is_over.wait(lease["seconds"] / _RENEWALS):
+                client.ask(path, "PUT", {})
+
+    threading.Thread(target=renew, name="millstream-lease", daemon=True).start()
+    try:
+        yield str(lease["location"])
+    finally:
+        is_over.set()
+        # A lease that nobody releases expires.
+        with suppress(ServiceError):
+            client.ask(path, "DELETE")

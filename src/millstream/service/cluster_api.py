@@ -19,11 +19,10 @@ from millstream.checkpoint.savepoint_editor import dispose_savepoint
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.service.http import Refused, an_id, answer, body_of, names_of, shows
-from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.logs import Line, RecentLines, text_of
-from millstream.service.operations import Operations
+from millstream.service.registry import Operations
 from millstream.service.responses import cluster
-from millstream.service.responses.metrics import Value
+from millstream.service.responses.metrics import Value, aggregated_metrics, listed_metrics
 from millstream.service.responses.tasks import milliseconds
 from millstream.service.workers import LOG, NoWorkers, Workers, python_threads
 

@@ -14,9 +14,8 @@ from millstream.checkpoint.storage import Storage
 from millstream.common.job_status import JobStatus
 from millstream.service.app import assembled
 from millstream.service.archive import Archive
-from millstream.service.asgi_client import Answer
 from millstream.service.cluster_api import ClusterApi, Household
-from millstream.service.http import Refused, is_id, json_bytes
+from millstream.service.http import Answer, Refused, is_id, json_bytes
 from millstream.service.logs import RecentLines
 from millstream.service.remote_jobs_api import ElsewhereApi, unknown
 

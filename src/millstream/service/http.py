@@ -7,11 +7,13 @@ import hmac
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 # A body larger than this, or one that takes longer to come, is not read.
 MOST_BODY = 1 << 20
@@ -172,3 +174,47 @@ def names_of(request: Request, parameter: str) -> list[str] | None:
 def asked_metrics(request: Request, found: Iterable[str]) -> list[str] | None:
     """Return the metrics that are asked for by `get`, or by `all=true`, which archives use; None for only names."""
     return list(found) if request.query_params.get("all") == "true" else names_of(request, "get")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was answered: the status code, the body, and what kind of text that is."""
+
+    status: int
+    body: bytes
+    media_type: str = "application/json"
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def ask_app(app: ASGIApp, path: str, query: str = "") -> Answer:
+    """Return what an application answers to a GET."""
+    status, body = 0, b""
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [],
+        "client": None,
+        "server": None,
+    }
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        nonlocal status, body
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        elif message["type"] == "http.response.body":
+            body += message.get("body", b"")
+
+    await app(scope, receive, send)
+    return Answer(status, body)

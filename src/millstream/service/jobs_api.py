@@ -26,11 +26,10 @@ from millstream.jobmaster.machine.requests import (
     SavepointRequest,
 )
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, body_of, names_of
-from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.logs import Heard, RecentLines, text_of
-from millstream.service.operations import Operations
-from millstream.service.registry import Entry, Registry
+from millstream.service.registry import Entry, Operations, Registry
 from millstream.service.responses import checkpoints, jobs, metrics
+from millstream.service.responses.metrics import aggregated_metrics, listed_metrics
 from millstream.service.responses.tasks import milliseconds
 
 _MOST_EXCEPTIONS = 20

@@ -9,10 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.service.asgi_client import Answer
-from millstream.service.http import Refused, an_id, answer, names_of, read_body
-from millstream.service.listing import aggregated_metrics
+from millstream.service.http import Answer, Refused, an_id, answer, names_of, read_body
 from millstream.service.responses.jobs import application_of
+from millstream.service.responses.metrics import aggregated_metrics
 
 _METHODS = ["GET", "POST", "PATCH", "PUT", "DELETE"]
 

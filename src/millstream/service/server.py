@@ -19,7 +19,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.jobmaster.output_listeners import listen
 from millstream.service.app import Service, make_app
-from millstream.service.archiver import Archiver, put_where_settings_say
+from millstream.service.archive import Archiver, put_where_settings_say
 from millstream.service.connection_limits import GuardedProtocol, limit_reads
 from millstream.service.logs import Heard, RecentLines
 from millstream.service.options import PORT, ServiceOptions

@@ -16,10 +16,10 @@ from millstream.operators.runtime.vertex import Vertex
 from millstream.service.diagnosis import explanations
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, names_of
 from millstream.service.jobs_api import JobsApi
-from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.registry import Entry
-from millstream.service.responses import insights, metrics, pressure, tasks
+from millstream.service.responses import metrics, tasks
 from millstream.service.responses.jobs import is_over
+from millstream.service.responses.metrics import aggregated_metrics, listed_metrics
 
 # Which stacks each kind of flame graph is of: those on which the processor worked, those on which it did not.
 _SAMPLED = {"full": (True, False), "on_cpu": (True,), "off_cpu": (False,)}
@@ -98,7 +98,7 @@ class VerticesApi:
         found = _all_metrics(entry, vertex)
         seen = [entry.view.tasks.get((vertex.id, i)) for i in range(vertex.parallelism)]
         attempts = [0 if t is None else t.attempt for t in seen]
-        return answer(pressure.of_vertex(found, attempts, tasks.milliseconds(self._clock())))
+        return answer(tasks.back_pressure_of(found, attempts, tasks.milliseconds(self._clock())))
 
     async def flame_graph(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
@@ -130,7 +130,7 @@ class VerticesApi:
 
     async def insight(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
-        return answer(insights.of_vertex(entry.view, vertex))
+        return answer(tasks.diagnostics_of_vertex(entry.view, vertex))
 
     async def metrics(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from millstream.common.execution_state import ExecutionState
 from millstream.common.masking import masked_text
 from millstream.jobmaster.machine.progress import SubtaskProgress
 from millstream.jobmaster.machine.view import JobView, TaskView
+from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
 from millstream.operators.runtime.vertex import Vertex
 
 _NOTHING = SubtaskProgress()
@@ -237,3 +239,83 @@ def _on_worker(
         "status-counts": counts(tasks),
         "aggregated": _aggregated([subtask_details(view, vertex, i, now) for i in subtasks]),
     }
+
+
+# Shares of time up to which Flink calls back pressure nothing, and low.
+NONE_TO, LOW_TO = 0.10, 0.50
+
+
+def back_pressure_level(share: float) -> str:
+    """Return Flink's word for a share of time.
+
+    Example:
+        >>> back_pressure_level(0.05), back_pressure_level(0.3), back_pressure_level(0.9)
+        ('ok', 'low', 'high')
+    """
+    return "ok" if share <= NONE_TO else "low" if share <= LOW_TO else "high"
+
+
+def back_pressure_of(subtasks: list[dict[str, Any]], attempts: list[int], at: int) -> dict[str, Any]:
+    """Return the back pressure of a vertex from the metrics of its subtasks."""
+    shown = []
+    for i, metrics in enumerate(subtasks):
+        ratio = metrics["backPressuredTimeMsPerSecond"] / 1000
+        shown.append(
+            {
+                "subtask": i,
+                "attempt-number": attempts[i],
+                "backpressureLevel": back_pressure_level(ratio),
+                "backpressure-back_pressure_level": back_pressure_level(ratio),
+                "ratio": ratio,
+                "idleRatio": metrics["idleTimeMsPerSecond"] / 1000,
+                "busyRatio": metrics["busyTimeMsPerSecond"] / 1000,
+                "other-concurrent-attempts": [],
+            }
+        )
+    most = max((s["ratio"] for s in shown), default=0.0)
+    return {
+        "status": "ok",
+        "backpressureLevel": back_pressure_level(most),
+        "backpressure-back_pressure_level": back_pressure_level(most),
+        "end-timestamp": at,
+        "subtasks": shown,
+    }
+
+
+def diagnostics_of_vertex(view: JobView, vertex: Vertex) -> dict[str, Any]:
+    """Return what the subtasks of a vertex have told last."""
+    subtasks = [diagnostics_of_subtask(view, vertex, i) for i in range(vertex.parallelism)]
+    return {"id": vertex_id(vertex), "name": vertex.name, "subtasks": subtasks}
+
+
+def diagnostics_of_subtask(view: JobView, vertex: Vertex, subtask: int) -> dict[str, Any]:
+    """Return what one subtask has told."""
+    done = progress_of(view, vertex, subtask)
+    seen = done.insight or SubtaskDiagnostics(at=-1)
+    by_edge = {e.id: number for number, e in enumerate(vertex.in_edges)}
+    senders = {v.id: v.name for v in view.plan.vertices}
+    sources = {e.id: senders[e.source] for e in vertex.in_edges}
+    return {
+        "subtask": subtask,
+        "at": seen.at,
+        "records-in": done.records_in,
+        "records-out": done.records_out,
+        "bytes-in": done.bytes_in,
+        "bytes-out": done.bytes_out,
+        "state-rows": seen.state_rows,
+        "state-bytes": seen.state_bytes,
+        "hottest-keys": [asdict(key) for key in seen.keys],
+        "split-count": seen.split_count,
+        "splits": [asdict(mark) for mark in seen.splits],
+        "inputs": [
+            {"input": by_edge[i.edge], "from": sources[i.edge], **_without_edge(asdict(i))}
+            for i in seen.inputs
+            if i.edge in by_edge
+        ],
+        "waiting": [asdict(one) for one in seen.waiting],
+        "late": [asdict(late) for late in seen.late],
+    }
+
+
+def _without_edge(mark: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in mark.items() if name != "edge"}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
+
+import h11
+
+from millstream.service.http import Answer, Refused
 
 
 class Line:
@@ -43,3 +48,57 @@ class Line:
     def close(self) -> None:
         self._file.close()
         self._end.close()
+
+
+# How long a program's process may take to answer.
+_PATIENCE = 30.0
+_CHUNK = 1 << 16
+
+
+async def forward(path: str, method: str, target: str, body: bytes = b"") -> Answer:
+    """Return what a process answers.
+
+    Args:
+        path: its socket.
+        method: of the request.
+        target: path and query of the request.
+        body: of the request.
+
+    Raises:
+        OSError: nobody is there.
+    """
+    try:
+        return await asyncio.wait_for(_forward(path, method, target, body), _PATIENCE)
+    except TimeoutError:
+        raise Refused(504, f"The process of the job's program has not answered within {_PATIENCE:g} s.") from None
+
+
+async def _forward(path: str, method: str, target: str, body: bytes) -> Answer:
+    reader, writer = await asyncio.open_unix_connection(path)
+    try:
+        connection = h11.Connection(h11.CLIENT)
+        headers = [("Host", "program"), ("Content-Length", str(len(body))), ("Connection", "close")]
+        request = h11.Request(method=method, target=target, headers=headers)
+        for event in (request, h11.Data(data=body), h11.EndOfMessage()):
+            writer.write(connection.send(event) or b"")
+        await writer.drain()
+        return await _answer(connection, reader)
+    finally:
+        writer.close()
+
+
+async def _answer(connection: h11.Connection, reader: asyncio.StreamReader) -> Answer:
+    status, media_type, parts = 0, "application/json", []
+    while True:
+        event: Any = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(_CHUNK))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+            media_type = next((v.decode() for k, v in event.headers if k == b"content-type"), media_type)
+        elif isinstance(event, h11.Data):
+            parts.append(bytes(event.data))
+        elif isinstance(event, h11.EndOfMessage):
+            return Answer(status, b"".join(parts), media_type)
+        elif isinstance(event, h11.ConnectionClosed):
+            raise ConnectionResetError("the process has hung up")

@@ -16,8 +16,7 @@ from millstream.common.errors import IncurableError
 from millstream.common.job_status import JobStatus
 from millstream.operators.runtime.messages import JobPlan
 from millstream.service.app import make_app
-from millstream.service.archive import Archive
-from millstream.service.archiver import Archiver, put_where_settings_say
+from millstream.service.archive import Archive, Archiver, put_where_settings_say
 from millstream.service.registry import JOBS, Entry
 from millstream.service.responses.cluster import slots_needed
 from millstream.service.server import Sampler, Server, leave_to_cluster, service_of

@@ -9,10 +9,15 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import uuid
 from dataclasses import dataclass, replace
+from email.parser import BytesParser
+from email.policy import HTTP
 
 from millstream.checkpoint.storage import Storage
 from millstream.common.errors import DamagedStateError
+from millstream.service.http import Refused
 from millstream.service.session.submission import Submission
 
 log = logging.getLogger("millstream")
@@ -59,3 +64,77 @@ class Library:
     def remove(self, program_id: str) -> None:
         """Forget a program that has ended."""
         self.storage.delete(program_id)
+
+
+_NAME = re.compile(r"[\w.+ -]{1,200}\.(py|zip)", re.ASCII)
+_ID = re.compile(r"[0-9a-f-]{36}_[\w.+ -]{1,200}\.(py|zip)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One of them.
+
+    Attributes:
+        id: by which it is known, and what its file is called.
+        name: what the client called it.
+        uploaded_ms: when it came.
+    """
+
+    id: str
+    name: str
+    path: str
+    uploaded_ms: int
+
+
+class Uploads:
+    """The programs that were uploaded."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+
+    def all(self) -> list[Upload]:
+        """Return them, the newest first."""
+        found = [self._upload(name) for name in os.listdir(self._directory) if self._is_one(name)]
+        return sorted(found, key=lambda u: -u.uploaded_ms)
+
+    def find(self, upload_id: str) -> Upload:
+        """Return one of them; what is no id of one is never looked for in the file system."""
+        if not self._is_one(upload_id):
+            raise Refused(404, f"No program with the id {upload_id} was uploaded.")
+        return self._upload(upload_id)
+
+    def _is_one(self, name: str) -> bool:
+        path = os.path.join(self._directory, name)
+        return bool(_ID.fullmatch(name)) and os.path.isfile(path) and not os.path.islink(path)
+
+    def _upload(self, name: str) -> Upload:
+        path = os.path.join(self._directory, name)
+        return Upload(name, name.partition("_")[2], path, int(os.stat(path).st_mtime * 1000))
+
+    def delete(self, upload_id: str) -> None:
+        os.remove(self.find(upload_id).path)
+
+    def take(self, content_type: str, body: bytes) -> Upload:
+        """Store the one file of a form."""
+        name, data = _file_of(content_type, body)
+        if not _NAME.fullmatch(name):
+            raise Refused(400, "Only Python programs are taken: a .py file, or a .zip of modules with a __main__.py.")
+        upload_id = f"{uuid.uuid4()}_{name}"
+        path = os.path.join(self._directory, upload_id)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        return self._upload(upload_id)
+
+
+def _file_of(content_type: str, body: bytes) -> tuple[str, bytes]:
+    """Return name and content of the one file of a form (multipart/form-data)."""
+    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
+    form = BytesParser(policy=HTTP).parsebytes(head + body)
+    parts = [part for part in form.iter_parts() if part.get_filename()] if form.is_multipart() else []
+    if len(parts) != 1:
+        raise Refused(400, "Exactly 1 file must be sent, as a form (multipart/form-data).")
+    # Whatever directory a client names is its own.
+    name = os.path.basename((parts[0].get_filename() or "").replace("\\", "/"))
+    data = parts[0].get_payload(decode=True)
+    return name, data if isinstance(data, bytes) else b""
