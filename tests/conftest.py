@@ -136,7 +136,7 @@ def config(spark_files: Path) -> Configuration:
 
 
 @pytest.fixture
-def slots_stay(config: Configuration) -> bool:
+def resident_slots(config: Configuration) -> bool:
     """Whether streaming jobs run in slots that stay."""
     return config.get_string("millstream.exchange", "auto") != "spark"
 

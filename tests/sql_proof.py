@@ -147,7 +147,7 @@ class Played:
     def epoch(self) -> None:
         """Run one epoch."""
         ahead = self._times[self.read :]
-        if ahead and not self.job.execution.unread_sources():
+        if ahead and not self.job.execution.sources_with_pending_input():
             self._clock.set(ahead[0])
             same = next((i for i, time in enumerate(ahead) if time != ahead[0]), len(ahead))
             self._size = min(self._sizes(), same)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator, OperatorSetup, RuntimeServices
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
@@ -130,7 +130,7 @@ class TestTranslator(Translator):
         operator = ScanOperator(TestingSource(batches))
         added = self._program.add("batches", operator, parallelism=1)
         added.uid = planned.uid
-        self.register(planned, [StreamEnd(added)])
+        self.register(planned, [UpstreamEdge(added)])
 
 
 def given(columns: Fields, changes: frozenset[Changes] = ALL_CHANGES, uid: str = "input") -> Planned:
@@ -152,7 +152,7 @@ def add(env: StreamExecutionEnvironment, query: Planned, inputs: Inputs, session
         translator.put(node, batches)
     end = translator.translate(planned(nodes.Collected(query.node.fields, query.node), query, uid=f"{query.uid}-all"))
     sink = CollectSink()
-    out = env._program.add("collect", TableSinkOperator(sink), [StreamEnd(end)], parallelism=1)
+    out = env._program.add("collect", TableSinkOperator(sink), [UpstreamEdge(end)], parallelism=1)
     out.uid = f"{query.uid}-sink"
     env._sinks.append(out)
     return sink

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import GlobalPartitioner
 from millstream.sql.columns.batch import Batch
@@ -74,9 +74,11 @@ def add(
     records = [_record(s, kinds) for s in steps]
     source = program.add(f"steps of {name}", ScanOperator(TestingSource(records)), parallelism=1)
     sides = range(max(operator.inputs, 1))
-    played = [program.add(f"input {i} of {name}", _Played(i), [StreamEnd(source)], parallelism=1) for i in sides]
-    ends = [StreamEnd(p, GlobalPartitioner(), input_index=i) for i, p in enumerate(played)]
+    played = [program.add(f"input {i} of {name}", _Played(i), [UpstreamEdge(source)], parallelism=1) for i in sides]
+    ends = [UpstreamEdge(p, GlobalPartitioner(), input_index=i) for i, p in enumerate(played)]
     tried = program.add(name, operator, ends, parallelism=1)
-    out = program.add(f"{name}: out", TableSinkOperator(sink), [StreamEnd(tried, GlobalPartitioner())], parallelism=1)
+    out = program.add(
+        f"{name}: out", TableSinkOperator(sink), [UpstreamEdge(tried, GlobalPartitioner())], parallelism=1
+    )
     env._sinks.append(out)
     return sink

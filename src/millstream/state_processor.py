@@ -26,7 +26,7 @@ from millstream.checkpoint.inspect import (
     SourceInfo,
     StateInfo,
 )
-from millstream.checkpoint.savepoint_editor import Edit
+from millstream.checkpoint.savepoint_editor import SavepointEditor
 from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.state_rows import StateRow
 from millstream.checkpoint.storage import storage_options
@@ -63,7 +63,7 @@ class Savepoint:
 
     def __init__(self, inspection: Inspection, configuration: Configuration) -> None:
         self._inspection = inspection
-        self._edit = Edit(inspection)
+        self._edit = SavepointEditor(inspection)
         self._config = configuration
 
     @staticmethod

@@ -16,7 +16,7 @@ from typing import Any
 from millstream.checkpoint.manifest import SHARED, Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.storage import open_storage
-from millstream.checkpoint.store import CheckpointStore, Found
+from millstream.checkpoint.store import CheckpointStore, StoredCheckpoint
 from millstream.common import Configuration
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import JobCancelledError
@@ -28,7 +28,7 @@ from millstream.jobmaster.machine.flow import EpochSizer
 from millstream.jobmaster.machine.job_machine import JobMachine
 from millstream.jobmaster.machine.options import JobOptions
 from millstream.jobmaster.machine.requests import Request
-from millstream.jobmaster.mailbox import JobClock, ThreadInbox
+from millstream.jobmaster.mailbox import JobClock, ThreadMailbox
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 from millstream.operators.runtime.vertex import JobSettings
 from millstream.testing import CollectSink, ManualClock
@@ -67,7 +67,7 @@ class Driver:
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     compression: bool = False
     incremental: bool | None = None
-    origin: Found | None = None
+    origin: StoredCheckpoint | None = None
     asked: dict[int, Request] = field(default_factory=dict)
     written: Callable[[Manifest], None] = lambda manifest: None
 
@@ -166,7 +166,7 @@ class _TellingStore(CheckpointStore):
         return location
 
 
-class _Inline(ThreadInbox):
+class _Inline(ThreadMailbox):
     """Work beside the job is done when it is begun, and nobody waits."""
 
     def take(self, seconds: float) -> Event | None:

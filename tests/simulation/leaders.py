@@ -374,7 +374,7 @@ class JobManager:
         self._world.begin(self._manager, self._elect)
         self._world.begin(self._manager, self._live)
 
-    # --- the election, as `Elector` does it
+    # --- the election, as `ElectionRunner` does it
 
     def _clock(self) -> float:
         return self._world.now + self._manager.offset

@@ -19,8 +19,8 @@ from millstream.jobmaster.machine.job_machine import JobMachine
 from millstream.jobmaster.machine.options import JobOptions
 from millstream.jobmaster.machine.recovery_state import operators_in
 from millstream.jobmaster.machine.view import JobView
-from millstream.jobmaster.mailbox import Inbox, JobClock
-from millstream.jobmaster.monitors import EpochWatchdog, SlotWatch
+from millstream.jobmaster.mailbox import JobClock, Mailbox
+from millstream.jobmaster.monitors import EpochWatchdog, SlotMonitor
 from millstream.operators.runtime.messages import JobPlan
 
 from .scene import Scene
@@ -59,13 +59,13 @@ class WatchedMachine:
     def handle(self, event: e.Event, now: float, ahead: float = 0.0) -> list[i.Instruction]:
         if isinstance(event, e.OutputCommitted):
             self._check_recovery(event)
-        if isinstance(event, (e.StepFailed, e.CancelAsked, e.SuspendAsked)):
+        if isinstance(event, (e.InstructionFailed, e.CancelRequested, e.SuspendRequested)):
             # A step that fails in a job that is asked to stop is told as that: what is left is aborted at the end.
             self._recovery = None
-        if isinstance(event, (e.ManifestWritten, e.ManifestLost)):
+        if isinstance(event, (e.ManifestWritten, e.ManifestFailed)):
             self._unanswered.discard(event.checkpoint)
         instructions = self._machine.handle(event, now, ahead)
-        if isinstance(event, (e.ManifestWritten, e.ManifestLost)) and self._world.random.random() < 0.1:
+        if isinstance(event, (e.ManifestWritten, e.ManifestFailed)) and self._world.random.random() < 0.1:
             self._tell_again(event, now)
         if any(isinstance(x, i.PollSources) for x in instructions):
             # All that was asked for before is done.
@@ -86,11 +86,11 @@ class WatchedMachine:
 
     # --- what must be so
 
-    def _tell_again(self, event: e.ManifestWritten | e.ManifestLost, now: float) -> None:
+    def _tell_again(self, event: e.ManifestWritten | e.ManifestFailed, now: float) -> None:
         """The machine hears once more of what it knows, or even the contrary: it must not be moved."""
         number = event.checkpoint
         before = self._machine.view.checkpoints
-        lost = e.ManifestLost(checkpoint=number, reason="lost")
+        lost = e.ManifestFailed(checkpoint=number, reason="lost")
         again = self._world.random.choice((e.ManifestWritten(checkpoint=number, location=""), lost))
         moved = [x for x in self._machine.handle(again, now) if not isinstance(x, (i.Warn, i.DiscardCheckpoints))]
         if moved or self._machine.view.checkpoints != before:
@@ -125,7 +125,7 @@ class WatchedMachine:
             self._world.violate(f"the job has finished and leaves {left}")
 
 
-class ToldOfSlots(SlotWatch):
+class ToldOfSlots(SlotMonitor):
     """Slots are counted when they are asked for; of changes the world tells."""
 
     def _begin(self) -> None:
@@ -140,7 +140,7 @@ class NeverOverdue(EpochWatchdog):
 
 
 class VirtualInbox:
-    """Events come, and manifests are written, while virtual time passes; follows `Inbox`."""
+    """Events come, and manifests are written, while virtual time passes; follows `Mailbox`."""
 
     def __init__(self, scene: Scene, storage: SimulatedStorage) -> None:
         self._world = scene.world
@@ -180,7 +180,7 @@ def make_master(
     storage: SimulatedStorage,
     store: CheckpointStore,
     options: JobOptions,
-    inbox: Inbox | None = None,
+    inbox: Mailbox | None = None,
     **about: Any,
 ) -> JobMaster:
     """Return the job master, in the simulated world; `about` are further arguments of its own."""

@@ -13,23 +13,23 @@ from unittest.mock import patch
 from millstream.checkpoint import restore, store
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.restore import Start
+from millstream.checkpoint.restore import InitialState
 from millstream.checkpoint.snapshot import Snapshot, unpack
 from millstream.checkpoint.store import CheckpointStore
 from millstream.exchange import exchange_machine as p
 from millstream.exchange.exchange_machine import ExchangeMachine
 from millstream.exchange.frames import Frame, Kind
-from millstream.exchange.receive_buffer import Arrivals, _Level
+from millstream.exchange.receive_buffer import ReceiveBuffer, _Level
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine import events as e
 from millstream.jobmaster.machine import instructions as i
-from millstream.jobmaster.machine.coordinator import Checkpoint, Coordinator
+from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointCoordinator
 from millstream.jobmaster.machine.execution import Execution, Positions
 from millstream.jobmaster.machine.job_machine import JobMachine
-from millstream.jobmaster.machine.job_phases import Epoch, Step, Why
-from millstream.jobmaster.machine.recovery_state import Ledger
-from millstream.jobmaster.machine.shutdown import Ending, Last
-from millstream.jobmaster.sink_committers import Output
+from millstream.jobmaster.machine.job_phases import EpochPlan, JobPhase, SnapshotPurpose
+from millstream.jobmaster.machine.recovery_state import RecoveryState
+from millstream.jobmaster.machine.shutdown import Shutdown, ShutdownStep
+from millstream.jobmaster.sink_committers import SinkCommitters
 from millstream.leader.election import Election, Instruction, Lease, LeaseWritten, Role
 from millstream.leader.fence import Fence, JobRecord
 from millstream.operators.runtime.blocks import Block, Control, Layout
@@ -93,7 +93,7 @@ def _instead_of(owner: Any, *names: str) -> Callable[[Callable[..., Any]], Calla
 
 # Where a mistake is not noticed by the simulation of a job.
 _SIMULATIONS: dict[Any, Simulation] = {
-    Arrivals: run_transport,
+    ReceiveBuffer: run_transport,
     ExchangeMachine: run_transport,
     Election: run_leaders,
     Fence: run_leaders,
@@ -123,8 +123,8 @@ def _instead_of_entry(table: dict[Any, Any], entry: Any) -> Callable[[Callable[.
 # --- when output is committed
 
 
-@_instead_of(Output, "commit")
-def late_commit(real: Real, self: Output, staged: dict[str, Any]) -> None:
+@_instead_of(SinkCommitters, "commit")
+def late_commit(real: Real, self: SinkCommitters, staged: dict[str, Any]) -> None:
     """Output is committed one checkpoint later than the coordinator is told."""
     late = self.__dict__.pop("late", None)
     self.__dict__["late"] = staged
@@ -144,23 +144,23 @@ def commit_before_manifest(real: Real, self: JobMachine, event: e.Event, *time: 
     return instructions
 
 
-@_instead_of(Coordinator, "committed")
-def staged_dropped_early(real: Real, self: Coordinator, checkpoint_id: int) -> list[i.Instruction]:
+@_instead_of(CheckpointCoordinator, "committed")
+def staged_dropped_early(real: Real, self: CheckpointCoordinator, checkpoint_id: int) -> list[i.Instruction]:
     """With a commit all staged output is forgotten, also what was staged after the checkpoint's cut."""
     self._staged.drop_until(self._staged.end)
     return real(self, checkpoint_id)
 
 
-@_instead_of(Coordinator, "acknowledge")
-def declined_output_left_out(real: Real, self: Coordinator, *about: Any) -> list[i.Instruction]:
+@_instead_of(CheckpointCoordinator, "acknowledge")
+def declined_output_left_out(real: Real, self: CheckpointCoordinator, *about: Any) -> list[i.Instruction]:
     """A manifest names only what was staged since the one before, even if that one failed."""
     instructions = real(self, *about)
     self._staged.drop_until(self._staged.end)
     return instructions
 
 
-@_instead_of(Coordinator, "has_staged")
-def last_checkpoint_may_fail(real: Real, self: Coordinator) -> bool:
+@_instead_of(CheckpointCoordinator, "has_staged")
+def last_checkpoint_may_fail(real: Real, self: CheckpointCoordinator) -> bool:
     """The job ends although its last checkpoint has failed."""
     return False
 
@@ -170,28 +170,32 @@ def cut_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> l
     """A checkpoint is cut before the output is committed that need not wait for it."""
     instructions: list[i.Instruction] = real(self, event)
     if self._taken is not None:
-        instructions += self._ledger.cut(self._taken)
+        instructions += self._recovery.cut(self._taken)
     return instructions
 
 
 # --- what a recovery does with output
 
 
-@_instead_of(Output, "recover")
-def forgotten_abort(real: Real, self: Output, staged: dict[str, bytes], job_id: str, operators: Any = None) -> None:
+@_instead_of(SinkCommitters, "recover")
+def forgotten_abort(
+    real: Real, self: SinkCommitters, staged: dict[str, bytes], job_id: str, operators: Any = None
+) -> None:
     """A recovery commits what the checkpoint names, and aborts nothing."""
     self.commit({o: unpack(s) for o, s in staged.items() if operators is None or o in operators})
 
 
-@_instead_of(Output, "recover")
-def forgotten_commit(real: Real, self: Output, staged: dict[str, bytes], job_id: str, operators: Any = None) -> None:
+@_instead_of(SinkCommitters, "recover")
+def forgotten_commit(
+    real: Real, self: SinkCommitters, staged: dict[str, bytes], job_id: str, operators: Any = None
+) -> None:
     """A recovery takes it that what the checkpoint names has been committed."""
     real(self, {}, job_id, operators)
 
 
-@_instead_of(Output, "recover")
+@_instead_of(SinkCommitters, "recover")
 def aborted_in_the_wrong_job(
-    real: Real, self: Output, staged: dict[str, bytes], job_id: str, operators: Any = None
+    real: Real, self: SinkCommitters, staged: dict[str, bytes], job_id: str, operators: Any = None
 ) -> None:
     """A new driver looks for what to abort among its own output, not its predecessor's."""
     own = next(iter(self._committers.values()))
@@ -199,15 +203,15 @@ def aborted_in_the_wrong_job(
     real(self, staged, own.job_id, operators)
 
 
-@_instead_of(Ending, "next")
-def abort_at_the_end_without_waiting(real: Real, self: Ending) -> Last | None:
+@_instead_of(Shutdown, "next")
+def abort_at_the_end_without_waiting(real: Real, self: Shutdown) -> ShutdownStep | None:
     """A job that fails or is cancelled aborts the output of a checkpoint that is still being written."""
-    step: Last | None = real(self)
-    return real(self) if step is Last.AWAIT_MANIFESTS else step
+    step: ShutdownStep | None = real(self)
+    return real(self) if step is ShutdownStep.AWAIT_MANIFESTS else step
 
 
-@_instead_of(Ledger, "begin")
-def reused_attempt(real: Real, self: Ledger, plan: JobPlan, start: Start) -> list[i.Instruction]:
+@_instead_of(RecoveryState, "begin")
+def reused_attempt(real: Real, self: RecoveryState, plan: JobPlan, start: InitialState) -> list[i.Instruction]:
     """A restart has the same number as the execution that failed."""
     self.attempt = -1
     instructions: list[i.Instruction] = real(self, plan, start)
@@ -217,28 +221,28 @@ def reused_attempt(real: Real, self: Ledger, plan: JobPlan, start: Start) -> lis
 # --- output that a committer lets wait
 
 
-@_instead_of(Coordinator, "output_waits")
-def waiting_output_is_not_named(real: Real, self: Coordinator, waiting: Any) -> None:
+@_instead_of(CheckpointCoordinator, "output_waits")
+def waiting_output_is_not_named(real: Real, self: CheckpointCoordinator, waiting: Any) -> None:
     """A manifest names what was staged since the one before, not what waits from earlier."""
 
 
-@_instead_of(Output, "finish")
-def waiting_output_at_the_end(real: Real, self: Output) -> None:
+@_instead_of(SinkCommitters, "finish")
+def waiting_output_at_the_end(real: Real, self: SinkCommitters) -> None:
     """A job ends while committed output still waits."""
 
 
 # --- what is gone back to
 
 
-@_instead_of(Coordinator, "failed")
-def older_checkpoint(real: Real, self: Coordinator, now: float, operators: Any = None) -> Checkpoint | None:
+@_instead_of(CheckpointCoordinator, "failed")
+def older_checkpoint(real: Real, self: CheckpointCoordinator, now: float, operators: Any = None) -> Checkpoint | None:
     """A restart goes back to the checkpoint before the last, if that is retained."""
     target: Checkpoint | None = real(self, now, operators)
     return self._completed[-2] if len(self._completed) > 1 else target
 
 
-@_instead_of(Ledger, "start_from")
-def state_of_another_checkpoint(real: Real, self: Ledger, checkpoint: Checkpoint | None) -> Start:
+@_instead_of(RecoveryState, "start_from")
+def state_of_another_checkpoint(real: Real, self: RecoveryState, checkpoint: Checkpoint | None) -> InitialState:
     """A restart takes the offsets of the last checkpoint, and the state of the one before."""
     start = real(self, checkpoint)
     retained = self.coordinator.retained()
@@ -248,62 +252,62 @@ def state_of_another_checkpoint(real: Real, self: Ledger, checkpoint: Checkpoint
     return start
 
 
-@_instead_of(Coordinator, "__init__")
+@_instead_of(CheckpointCoordinator, "__init__")
 def origin_forgotten(
-    real: Real, self: Coordinator, options: CheckpointOptions, now: float, origin: Origin | None = None
+    real: Real, self: CheckpointCoordinator, options: CheckpointOptions, now: float, origin: Origin | None = None
 ) -> None:
     """A driver that fails before its first checkpoint goes back to the beginning, not to what it started from."""
     real(self, options, now, origin)
     self._restored = None
 
 
-@_instead_of(Coordinator, "__init__")
+@_instead_of(CheckpointCoordinator, "__init__")
 def ids_from_one(
-    real: Real, self: Coordinator, options: CheckpointOptions, now: float, origin: Origin | None = None
+    real: Real, self: CheckpointCoordinator, options: CheckpointOptions, now: float, origin: Origin | None = None
 ) -> None:
     """A new driver numbers its checkpoints from one."""
     real(self, options, now, origin)
     self._next_id = 1
 
 
-@_instead_of_entry(JobMachine._CONTINUATIONS, Step.BACKING_OFF)
+@_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.BACKING_OFF)
 def not_waiting_for_manifests(real: Real, self: JobMachine) -> list[i.Instruction]:
     """A restart does not wait for the manifests that are being written."""
     real(self)
-    with patch.object(Coordinator, "is_writing", False):
+    with patch.object(CheckpointCoordinator, "is_writing", False):
         return self._go_back()
 
 
 MUTANTS["cut-without-state"] = Mutant(
     "cut-without-state",
     "A cut is gone on from that is without the state which was taken over from another job.",
-    [(Execution, "owns_its_state", True)],
+    [(Execution, "owns_state", True)],
 )
 
 
-@_instead_of(Ledger, "remember_cut")
-def region_without_state(real: Real, self: Ledger) -> None:
+@_instead_of(RecoveryState, "remember_snapshot")
+def region_without_state(real: Real, self: RecoveryState) -> None:
     """When a region fails, the others go on without the state that they took over from another job."""
     self._last_cut = self.execution.snapshot(self.positions) if self.has_regions else None
 
 
-@_instead_of_entry(JobMachine._CONTINUATIONS, Step.STORING)
+@_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.STORING)
 def position_not_noted(real: Real, self: JobMachine) -> list[i.Instruction]:
     """At most once: records are processed although the note of their position has failed."""
-    return self._run(self._wanted) if self._why is Why.NOTE_POSITION else real(self)
+    return self._run(self._wanted) if self._why is SnapshotPurpose.NOTE_POSITION else real(self)
 
 
 @_instead_of(JobMachine, "_run")
 def position_not_renewed(real: Real, self: JobMachine, epoch: Any) -> list[i.Instruction]:
     """What a checkpoint says of the sources is how far they were at some epoch before."""
-    return [x for x in real(self, epoch) if not isinstance(x, i.NotePositions)]
+    return [x for x in real(self, epoch) if not isinstance(x, i.ReadPositions)]
 
 
 # --- what is on storage
 
 
-@_instead_of(Coordinator, "clean_up")
-def failed_checkpoint_left(real: Real, self: Coordinator) -> list[i.Instruction]:
+@_instead_of(CheckpointCoordinator, "clean_up")
+def failed_checkpoint_left(real: Real, self: CheckpointCoordinator) -> list[i.Instruction]:
     """The manifest of a checkpoint that was given up stays on storage while the job runs."""
     with patch.object(self, "_stored", {n: c for n, c in self._stored.items() if c.completed_at is not None}):
         instructions: list[i.Instruction] = real(self)
@@ -335,14 +339,14 @@ def removed_in_any_order(real: Real, self: CheckpointStore) -> None:
     self.storage.delete("")
 
 
-@_instead_of(Coordinator, "needed")
-def state_deleted_early(real: Real, self: Coordinator, live: set[str]) -> frozenset[str]:
+@_instead_of(CheckpointCoordinator, "needed")
+def state_deleted_early(real: Real, self: CheckpointCoordinator, live: set[str]) -> frozenset[str]:
     """State files are deleted that only an older checkpoint needs."""
     return frozenset(live)
 
 
-@_instead_of(Coordinator, "stored_files")
-def state_of_unanswered_deleted(real: Real, self: Coordinator) -> set[str]:
+@_instead_of(CheckpointCoordinator, "stored_files")
+def state_of_unanswered_deleted(real: Real, self: CheckpointCoordinator) -> set[str]:
     """State files are deleted that a checkpoint needs whose manifest may still come to storage."""
     return {name for checkpoint in self.retained() for name in checkpoint.cut.files()}
 
@@ -350,7 +354,7 @@ def state_of_unanswered_deleted(real: Real, self: Coordinator) -> set[str]:
 # --- state that slots hold in memory
 
 
-def _without_delta(name: str, what: str, needed: Callable[[JobMachine, Epoch], bool]) -> None:
+def _without_delta(name: str, what: str, needed: Callable[[JobMachine, EpochPlan], bool]) -> None:
     """Make a mutant in which slots are told to write what they hold only where `needed`, and cuts are made anyway."""
     real = Execution.snapshot
 
@@ -358,9 +362,9 @@ def _without_delta(name: str, what: str, needed: Callable[[JobMachine, Epoch], b
         with patch.object(self, "_in_memory", None), patch.object(self, "_held_since", {}):
             return real(self, positions)
 
-    def keeps(self: JobMachine, epoch: Epoch) -> bool:
-        ends = self._ledger.execution.running_sources() <= epoch.ending
-        return not self._ledger.slots_stay or ends or needed(self, epoch)
+    def keeps(self: JobMachine, epoch: EpochPlan) -> bool:
+        ends = self._recovery.execution.running_sources() <= epoch.ending
+        return not self._recovery.resident_slots or ends or needed(self, epoch)
 
     MUTANTS[name] = Mutant(name, what, [(JobMachine, "_keeps_state", keeps), (Execution, "snapshot", snapshot)])
 
@@ -368,12 +372,12 @@ def _without_delta(name: str, what: str, needed: Callable[[JobMachine, Epoch], b
 _without_delta(
     "checkpoint-without-delta",
     "A checkpoint does not have slots write what they hold.",
-    lambda machine, epoch: machine._ledger.has_regions or epoch.cut or machine._options.at_most_once,
+    lambda machine, epoch: machine._recovery.has_regions or epoch.cut or machine._options.at_most_once,
 )
 _without_delta(
     "request-without-delta",
     "A rescale and a checkpoint that was asked for do not have slots write what they hold.",
-    lambda machine, epoch: (epoch.checkpoint or machine._ledger.has_regions) and not epoch.cut,
+    lambda machine, epoch: (epoch.checkpoint or machine._recovery.has_regions) and not epoch.cut,
 )
 _without_delta(
     "region-without-delta",
@@ -437,22 +441,22 @@ MUTANTS["unread-for-everybody"] = Mutant(
 # --- how blocks and reports get from slot to slot and to the driver
 
 
-@_instead_of(Arrivals, "_check")
-def lost_end_unnoticed(real: Real, self: Arrivals, sender: int, state: Any, frame: Frame) -> None:
+@_instead_of(ReceiveBuffer, "_check")
+def lost_end_unnoticed(real: Real, self: ReceiveBuffer, sender: int, state: Any, frame: Frame) -> None:
     """A sender may go on to another level although the END of the one before has not come."""
     if frame.level in state.levels and frame.epoch >= state.epoch:
         state.epoch, state.at = frame.epoch, state.levels.index(frame.level)
 
 
-@_instead_of(Arrivals, "is_complete")
-def level_without_an_end(real: Real, self: Arrivals, epoch: int, level: int) -> bool:
+@_instead_of(ReceiveBuffer, "is_complete")
+def level_without_an_end(real: Real, self: ReceiveBuffer, epoch: int, level: int) -> bool:
     """A level begins when all ENDs but one have come."""
     arrived = self._levels.get((epoch, level))
     return arrived is not None and arrived.ended >= max(1, self._widths[level - 1] - 1)
 
 
-@_instead_of(Arrivals, "take")
-def block_of_an_older_epoch(real: Real, self: Arrivals, sender: int, frame: Frame) -> None:
+@_instead_of(ReceiveBuffer, "take")
+def block_of_an_older_epoch(real: Real, self: ReceiveBuffer, sender: int, frame: Frame) -> None:
     """A block of an older epoch is taken for one of this."""
     state = self._senders[sender]
     is_over = frame.epoch == state.epoch and state.at == len(state.levels)
@@ -462,8 +466,8 @@ def block_of_an_older_epoch(real: Real, self: Arrivals, sender: int, frame: Fram
     real(self, sender, frame)
 
 
-@_instead_of(Arrivals, "collect")
-def blocks_given_out_again(real: Real, self: Arrivals, epoch: int, level: int) -> list[bytes]:
+@_instead_of(ReceiveBuffer, "collect")
+def blocks_given_out_again(real: Real, self: ReceiveBuffer, epoch: int, level: int) -> list[bytes]:
     """What has come for a level is given out again with the next epoch."""
     old = self.__dict__.setdefault("given_out", {})
     messages = real(self, epoch, level)
@@ -502,7 +506,7 @@ def ended_with_requests_in_flight(real: Real, self: Execution, reports: Any) -> 
     return found
 
 
-def _without_subtasks_state(real: Real, start: Start, files: dict[str, Any], *about: Any) -> None:
+def _without_subtasks_state(real: Real, start: InitialState, files: dict[str, Any], *about: Any) -> None:
     real(start, files, *about)
     for state_id in [name for name in files if name.endswith(".operator")]:
         del files[state_id]
@@ -629,13 +633,13 @@ MUTANTS["later-runs-aborted"] = Mutant(
 MUTANTS["former-cleared-at-once"] = Mutant(
     "former-cleared-at-once",
     "Who takes over deletes what its predecessors have left before it has a checkpoint of its own.",
-    [(JobMaster._WAYS, i.TakeDirectory, lambda self, asked: _take_and_clear(self))],
+    [(JobMaster._WAYS, i.ClaimDirectory, lambda self, asked: _take_and_clear(self))],
     run_leaders,
 )
 
 
 def _take_and_clear(master: JobMaster) -> None:
-    master._take_directory(i.TakeDirectory())
+    master._take_directory(i.ClaimDirectory())
     master._subsume(master._store.storage.url)
 
 

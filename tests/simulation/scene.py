@@ -30,7 +30,7 @@ class Circumstances:
         restart: makes a restart strategy; every driver has its own.
         epoch_seconds, writing_seconds: how long an epoch takes, and the writing of a manifest, at most.
         patience: for how many checkpoints sinks let output wait that could count.
-        slots_stay: whether every epoch of an execution runs in the same processes.
+        resident_slots: whether every epoch of an execution runs in the same processes.
         scaling: how the job follows the slots there are, if it does.
     """
 
@@ -40,7 +40,7 @@ class Circumstances:
     epoch_seconds: float
     writing_seconds: float
     patience: int
-    slots_stay: bool
+    resident_slots: bool
     scaling: ScalingOptions | None = None
 
     @property
@@ -48,7 +48,7 @@ class Circumstances:
         return self.checkpoints.mode
 
     def describe(self) -> str:
-        slots = "slots stay" if self.slots_stay else "slots come anew"
+        slots = "slots stay" if self.resident_slots else "slots come anew"
         spread = f"parallelism one of {self.parallelisms}, {self.scaling}"
         return f"{self.checkpoints}, {self.restart().describe()}, {spread}, {slots}"
 

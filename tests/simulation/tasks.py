@@ -47,7 +47,7 @@ class SimulatedTasks:
     def __init__(self, scene: Scene, plan: JobPlan, attempt: int, state_url: str) -> None:
         self._scene = scene
         self._world = scene.world
-        self.slots_stay = scene.circumstances.slots_stay
+        self.resident_slots = scene.circumstances.resident_slots
         self._plan = plan
         self._attempt = attempt
         self._storage = TaskStorage(scene.disk, state_url)
@@ -80,7 +80,7 @@ class SimulatedTasks:
             raise EpochFailed("a slot is gone")
         if world.verbose:
             world.note(f"runs epoch {tasks[0].epoch} of attempt {self._attempt}, checkpoint {tasks[0].checkpoint}")
-        if not self.slots_stay and world.random.random() < 0.2:
+        if not self.resident_slots and world.random.random() < 0.2:
             world.note("slots are other processes from here on")
             self._states.clear()
         works = [w for v in range(0, len(self._plan.vertices), 2) for w in self._region(v, tasks)]

@@ -2,7 +2,7 @@
 
 From a seed come the slots, their levels, the blocks they send each other, how long everything takes, who dies, which
 connection breaks, and what a mistake in our own code could do to a frame: lose it, double it, send an old one again.
-Real are `ExchangeMachine` and `Arrivals`. Whatever happens, an epoch that counts has every block once, and counts once;
+Real are `ExchangeMachine` and `ReceiveBuffer`. Whatever happens, an epoch that counts has every block once, and counts once;
 and what was done to a frame is noticed.
 """
 
@@ -17,7 +17,7 @@ from random import Random
 
 from millstream.exchange import exchange_machine as p
 from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
-from millstream.exchange.receive_buffer import Arrivals
+from millstream.exchange.receive_buffer import ReceiveBuffer
 
 from .outcome import Outcome
 from .world import Violated, World
@@ -138,9 +138,9 @@ class _Execution:
         """Run an epoch; tell whether it succeeded."""
         self._epoch, self._outcome = epoch, None
         self.world.note(f"epoch {epoch}")
-        self.handle(p.EpochAsked(epoch, pickle.dumps(epoch)))
+        self.handle(p.EpochRequested(epoch, pickle.dumps(epoch)))
         if self.faults.strikes("cancelled"):
-            self.later(partial(self.handle, p.CancelAsked()))
+            self.later(partial(self.handle, p.CancelRequested()))
         if self.faults.strikes("Spark ends"):
             self.later(partial(self.handle, p.SparkEnded("")))
         self.world.wait(_STANDS_STILL, lambda: self._outcome is not None)
@@ -153,7 +153,7 @@ class _Execution:
         """Without an answer there is only who lost the very last frame of a link; somebody would kill that job."""
         if "frame lost" not in self.tampered.values():
             self.world.violate(f"epoch {self._epoch} stands still")
-        self.handle(p.LinkBroke("killed by its user"))
+        self.handle(p.ConnectionLost("killed by its user"))
 
     def _check_cause(self) -> None:
         cause = self.machine.cause
@@ -163,7 +163,7 @@ class _Execution:
 
     def release(self) -> None:
         """End all; what slots still have to say comes while they end."""
-        self.handle(p.ReleaseAsked())
+        self.handle(p.ReleaseRequested())
         self.world.wait(5.0, lambda: not any(slot.is_alive for slot in self.slots))
         for slot in self.slots:
             slot.die()
@@ -179,7 +179,7 @@ class _Execution:
                 self._send_all(Frame(Kind.EPOCH, instruction.epoch, payload=instruction.payload))
             elif isinstance(instruction, p.SendStop):
                 self._send_all(Frame(Kind.STOP))
-            elif isinstance(instruction, p.HangUp):
+            elif isinstance(instruction, p.CloseConnections):
                 for slot in self.slots:
                     # Whatever they do, they do it a little longer.
                     self.world.after(self.world.random.choice((0.0, 0.1, 2.0)), slot.die)
@@ -198,13 +198,13 @@ class _Execution:
     def hear(self, slot: int, frame: Frame) -> None:
         """Take what a slot says to the driver."""
         if frame.kind is Kind.HELLO:
-            self.handle(p.SlotCalled(slot, f"/{slot}"))
+            self.handle(p.SlotRegistered(slot, f"/{slot}"))
         elif frame.kind is Kind.MET:
-            self.handle(p.SlotMet(slot))
+            self.handle(p.SlotConnected(slot))
         elif frame.kind is Kind.REPORT:
             self.handle(p.SlotReported(slot, frame.epoch, frame.payload))
         elif frame.kind is Kind.LOST:
-            self.handle(p.LinkBroke(f"slot {slot}"))
+            self.handle(p.ConnectionLost(f"slot {slot}"))
         else:
             self.handle(p.SlotFailed(slot, frame.payload.decode()))
 
@@ -261,13 +261,13 @@ class _Execution:
             if (sender, target) not in self._cut:
                 self._cut.add((sender, target))
                 if target == -1:
-                    self.later(partial(self.handle, p.LinkBroke(f"slot {sender} is gone")), (sender, -1))
+                    self.later(partial(self.handle, p.ConnectionLost(f"slot {sender} is gone")), (sender, -1))
                 elif sender >= 0:
                     self.later(partial(self.slots[target].lose, sender), (sender, target))
 
 
 class _Slot:
-    """A slot: follows `exchange.slot.Slot`, with the real `Arrivals`."""
+    """A slot: follows `exchange.slot.Slot`, with the real `ReceiveBuffer`."""
 
     def __init__(self, execution: _Execution, number: int) -> None:
         self.number = number
@@ -275,7 +275,7 @@ class _Slot:
         self._execution = execution
         self._world = execution.world
         self._job = execution.job
-        self._arrivals = Arrivals(number, execution.job.widths)
+        self._arrivals = ReceiveBuffer(number, execution.job.widths)
         self._commands: list[Frame] = []
         self._is_cut_off = False
         self._life = self._live()

@@ -192,7 +192,7 @@ def kill(victims: list[psutil.Process]) -> None:
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
-def test_the_death_of_idle_slots(env: Env, how_many: int, slots_stay: bool) -> None:
+def test_the_death_of_idle_slots(env: Env, how_many: int, resident_slots: bool) -> None:
     """An epoch as a Spark job finds new slots, which read the state; slots that stay fail with their execution."""
     reader, sink, client = running_counts(env)
     reader.push(100)
@@ -200,7 +200,7 @@ def test_the_death_of_idle_slots(env: Env, how_many: int, slots_stay: bool) -> N
     before = {pid for _, _, pid in sink.results()}
     kill(slot_processes()[:how_many])
     reader.push(100)
-    if slots_stay:
+    if resident_slots:
         with pytest.raises(JobExecutionError, match="worker process died"):
             client.get_job_execution_result().result(30)
         assert slot_processes() == []
@@ -296,7 +296,7 @@ def test_two_jobs_at_once_do_not_mix(env: Env, config: Any) -> None:
     assert not pids[0] & pids[1]
 
 
-def test_with_no_input_no_spark_job_runs(env: Env, slots_stay: bool) -> None:
+def test_with_no_input_no_spark_job_runs(env: Env, resident_slots: bool) -> None:
     reader, sink, client = running_counts(env)
     reader.push(10)
     wait_until(lambda: len(sink.results()) == 10)
@@ -309,7 +309,7 @@ def test_with_no_input_no_spark_job_runs(env: Env, slots_stay: bool) -> None:
     reader.push(10)
     wait_until(lambda: len(sink.results()) == 20)
     # Slots that stay need no other job.
-    assert (jobs() == before) is slots_stay
+    assert (jobs() == before) is resident_slots
     client.cancel().result(10)
 
 

@@ -43,7 +43,7 @@ def failure_of(env: Env) -> str:
     return str(caught.value)
 
 
-def test_the_users_traceback_comes_first_then_operator_and_record(env1: Env, slots_stay: bool) -> None:
+def test_the_users_traceback_comes_first_then_operator_and_record(env1: Env, resident_slots: bool) -> None:
     stream = env1.from_collection([5, 2, 0]).map(lambda x: x).name("before")
     stream.map(divide).name("division").uid("div-1").map(lambda x: x).name("after").add_sink(lambda v: None)
     with pytest.raises(JobExecutionError) as caught:
@@ -58,7 +58,7 @@ def test_the_users_traceback_comes_first_then_operator_and_record(env1: Env, slo
     assert lines[-1] == "record: 0"
     assert "millstream/" not in text.replace("tests/", "")
     assert "Py4J" not in text
-    assert ("SubtaskFailed" if slots_stay else "org.apache.spark") in caught.value.engine_trace
+    assert ("SubtaskFailed" if resident_slots else "org.apache.spark") in caught.value.engine_trace
 
 
 class Boom(ValueError):

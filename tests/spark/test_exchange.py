@@ -28,7 +28,7 @@ from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironme
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.exchange import driver
-from millstream.exchange.connection import Link
+from millstream.exchange.connection import Connection
 from millstream.jobmaster.machine.view import JobView
 from millstream.service.responses.metrics import of_job
 from millstream.spark.cores import executions_that_hold
@@ -271,7 +271,7 @@ def spark_jobs() -> int:
 
 
 @pytest.mark.parametrize(
-    ("exchange", "mode", "slots_stay"),
+    ("exchange", "mode", "resident_slots"),
     [
         ("auto", RuntimeExecutionMode.STREAMING, True),
         ("auto", RuntimeExecutionMode.BATCH, False),
@@ -280,7 +280,7 @@ def spark_jobs() -> int:
         ("Spark", RuntimeExecutionMode.STREAMING, False),
     ],
 )
-def test_the_choice(config: Configuration, exchange: str, mode: RuntimeExecutionMode, slots_stay: bool) -> None:
+def test_the_choice(config: Configuration, exchange: str, mode: RuntimeExecutionMode, resident_slots: bool) -> None:
     config.set_string("millstream.exchange", exchange).set_integer("millstream.epoch.max-records", 10)
     env = Env.get_execution_environment(config)
     env.set_runtime_mode(mode)
@@ -288,8 +288,8 @@ def test_the_choice(config: Configuration, exchange: str, mode: RuntimeExecution
     held = CollectSink()
     env.from_source(NumberSequenceSource(0, 99)).map(lambda x: is_held()).sink_to(held)
     env.execute()
-    assert set(held.results()) == {slots_stay}
-    if slots_stay:
+    assert set(held.results()) == {resident_slots}
+    if resident_slots:
         assert spark_jobs() == before + 1
 
 
@@ -352,7 +352,7 @@ def test_all_records_to_one_slow_slot_of_four(config: Configuration) -> None:
 
 def streams_here() -> set[str]:
     """Tell over what this process is connected to others of the job."""
-    return {type(o._stream).__name__ + o.socket.family.name for o in gc.get_objects() if isinstance(o, Link)}
+    return {type(o._stream).__name__ + o.socket.family.name for o in gc.get_objects() if isinstance(o, Connection)}
 
 
 @pytest.mark.parametrize(("is_encrypted", "stream"), [("false", "PlainStreamAF_INET"), ("true", "TlsStreamAF_INET")])

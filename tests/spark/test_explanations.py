@@ -20,7 +20,7 @@ def _slow(x: int) -> int:
     return x
 
 
-def test_the_vertex_that_holds_a_job_up_is_named_and_the_one_with_a_hot_key(env: Env, slots_stay: bool) -> None:
+def test_the_vertex_that_holds_a_job_up_is_named_and_the_one_with_a_hot_key(env: Env, resident_slots: bool) -> None:
     numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers")
     spread = numbers.map(_busy).key_by(lambda x: x % 100).map(_slow).name("slow")
     spread.key_by(lambda x: 0 if x % 10 else x).reduce(lambda a, b: a).name("hot").add_sink(lambda v: None)
@@ -30,7 +30,7 @@ def test_the_vertex_that_holds_a_job_up_is_named_and_the_one_with_a_hot_key(env:
     client = TestClient(make_app(Service(registry)))
     try:
         told = _until(
-            client, str(job.get_job_id()), registry, wanted={"skew", *(["back pressure"] if slots_stay else [])}
+            client, str(job.get_job_id()), registry, wanted={"skew", *(["back pressure"] if resident_slots else [])}
         )
         seen = _flames(client, str(job.get_job_id()))
     finally:
@@ -38,7 +38,7 @@ def test_the_vertex_that_holds_a_job_up_is_named_and_the_one_with_a_hot_key(env:
     # Where the time goes, in the user's own lines: one sleeps, the other works.
     off, on = seen["off_cpu"], seen["on_cpu"]
     assert off["_slow"] > on["_slow"] and on["_busy"] > 2 * off["_busy"], seen
-    if slots_stay:
+    if resident_slots:
         assert told["back pressure"]["title"] == "slow holds the job up"
         assert "Source: numbers -> Map" in told["back pressure"]["text"]
         assert "made at test_explanations.py:" in told["back pressure"]["text"]

@@ -288,7 +288,7 @@ def test_a_source_that_is_held_keeps_what_it_was_dealt_out() -> None:
     job.input.put([record(("b", 0), 0)])
     job.job.run_tasks(execution.tasks({source: {0: job.input.waiting}}, frozenset(), slice=1.0))
     job.input.waiting = []
-    assert Told.asked == ["a"] and execution.unread_sources() == {source}
+    assert Told.asked == ["a"] and execution.sources_with_pending_input() == {source}
     assert job.epoch(seconds=1) == ["a"]
     assert job.epoch() == ["b"]
 
@@ -305,7 +305,10 @@ def chained(capacity: int, seconds: float = 0.0) -> LocalJob:
 def test_a_source_in_the_same_chain_gives_back_what_there_is_no_room_for() -> None:
     job = chained(4, 1.0)
     job.run_epoch()
-    assert Told.asked == [0, 1, 2, 3] and job.execution.unread_sources() == job.execution.held_sources() != set()
+    assert (
+        Told.asked == [0, 1, 2, 3]
+        and job.execution.sources_with_pending_input() == job.execution.held_sources() != set()
+    )
     job.run_epoch()
     assert Told.asked == [0, 1, 2, 3]
     assert isinstance(job._clock, ManualClock)

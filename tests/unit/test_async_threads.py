@@ -81,7 +81,7 @@ def test_a_job_that_is_drained_reads_all_though_there_is_no_room() -> None:
     AsyncDataStream.ordered_wait(numbers, Sleeps(lambda v: 0.12), Time.seconds(5), 1).sink_to(sink)
     job = LocalJob(env)
     job.run_epoch()
-    (source,) = job.execution.unread_sources()
+    (source,) = job.execution.sources_with_pending_input()
     assert job.execution.held_sources() == {source}
     job.run_tasks(job.execution.tasks({}, frozenset({source})))
     assert sink.results() == list(range(5)) and job.is_finished

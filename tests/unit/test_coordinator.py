@@ -10,7 +10,7 @@ from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.snapshot import Snapshot, SubtaskSnapshot, VertexSnapshot, unpack
 from millstream.jobmaster.machine import instructions as i
-from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointStatus, Coordinator
+from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointCoordinator, CheckpointStatus
 
 OPTIONS = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0)
 
@@ -19,7 +19,7 @@ def cut(epoch: int = 1) -> Snapshot:
     return Snapshot("job", "name", epoch)
 
 
-def complete(coordinator: Coordinator, now: float) -> Checkpoint:
+def complete(coordinator: CheckpointCoordinator, now: float) -> Checkpoint:
     """Take a checkpoint without anything going wrong."""
     checkpoint = coordinator.trigger(now)
     [write] = coordinator.acknowledge(checkpoint.id, cut(), now)
@@ -30,7 +30,7 @@ def complete(coordinator: Coordinator, now: float) -> Checkpoint:
     return checkpoint
 
 
-def carry_out(coordinator: Coordinator, instructions: list[i.Instruction]) -> None:
+def carry_out(coordinator: CheckpointCoordinator, instructions: list[i.Instruction]) -> None:
     for instruction in instructions:
         if isinstance(instruction, i.DiscardCheckpoints):
             coordinator.discarded(instruction.checkpoints)
@@ -41,18 +41,18 @@ def staged(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def test_every_interval_from_trigger_to_trigger() -> None:
-    coordinator = Coordinator(OPTIONS, now=100.0)
+    coordinator = CheckpointCoordinator(OPTIONS, now=100.0)
     assert coordinator.next_due() == 110.0
     complete(coordinator, 111.0)
     assert coordinator.next_due() == 121.0
 
 
 def test_never_when_not_enabled() -> None:
-    assert Coordinator(CheckpointOptions(), 0.0).next_due() == math.inf
+    assert CheckpointCoordinator(CheckpointOptions(), 0.0).next_due() == math.inf
 
 
 def test_the_least_pause_counts_from_the_end_of_the_last() -> None:
-    coordinator = Coordinator(replace(OPTIONS, min_pause=8.0), 0.0)
+    coordinator = CheckpointCoordinator(replace(OPTIONS, min_pause=8.0), 0.0)
     checkpoint = coordinator.trigger(10.0)
     coordinator.acknowledge(checkpoint.id, cut(), 11.0)
     coordinator.written(checkpoint.id, "there", 17.0)
@@ -61,7 +61,7 @@ def test_the_least_pause_counts_from_the_end_of_the_last() -> None:
 
 def test_no_more_at_once_than_allowed() -> None:
     for most in (1, 2):
-        coordinator = Coordinator(replace(OPTIONS, max_concurrent=most), 0.0)
+        coordinator = CheckpointCoordinator(replace(OPTIONS, max_concurrent=most), 0.0)
         for _ in range(most):
             assert coordinator.next_due() < math.inf
             coordinator.trigger(10.0)
@@ -69,7 +69,7 @@ def test_no_more_at_once_than_allowed() -> None:
 
 
 def test_output_is_named_until_it_is_committed() -> None:
-    coordinator = Coordinator(OPTIONS, 0.0)
+    coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     coordinator.stage("sink", 0, "a")
     first = coordinator.trigger(1.0)
     coordinator.acknowledge(first.id, cut(), 1.0)
@@ -93,7 +93,7 @@ def test_output_is_named_until_it_is_committed() -> None:
 
 
 def test_what_waits_is_named_by_every_checkpoint_until_it_is_done_with() -> None:
-    coordinator = Coordinator(OPTIONS, 0.0)
+    coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     coordinator.output_waits({"sink": [(0, "a")]})
     # It is no reason to take another checkpoint at the end of a job.
     assert not coordinator.has_staged()
@@ -105,7 +105,7 @@ def test_what_waits_is_named_by_every_checkpoint_until_it_is_done_with() -> None
 
 
 def test_failures_are_tolerated_in_a_row() -> None:
-    coordinator = Coordinator(replace(OPTIONS, tolerable_failures=1), 0.0)
+    coordinator = CheckpointCoordinator(replace(OPTIONS, tolerable_failures=1), 0.0)
     for fails in (False, True):
         checkpoint = coordinator.trigger(1.0)
         coordinator.acknowledge(checkpoint.id, cut(), 1.0)
@@ -117,7 +117,7 @@ def test_failures_are_tolerated_in_a_row() -> None:
 
 
 def test_what_takes_too_long_is_given_up_and_its_answer_ignored() -> None:
-    coordinator = Coordinator(replace(OPTIONS, tolerable_failures=5), 0.0)
+    coordinator = CheckpointCoordinator(replace(OPTIONS, tolerable_failures=5), 0.0)
     checkpoint = coordinator.trigger(0.0)
     coordinator.acknowledge(checkpoint.id, cut(), 1.0)
     assert coordinator.next_expiry() == 60.0
@@ -132,7 +132,7 @@ def test_what_takes_too_long_is_given_up_and_its_answer_ignored() -> None:
 
 
 def test_one_that_is_overtaken_is_given_up() -> None:
-    coordinator = Coordinator(replace(OPTIONS, max_concurrent=2), 0.0)
+    coordinator = CheckpointCoordinator(replace(OPTIONS, max_concurrent=2), 0.0)
     first, second = coordinator.trigger(0.0), coordinator.trigger(1.0)
     for checkpoint in (first, second):
         coordinator.acknowledge(checkpoint.id, cut(), 2.0)
@@ -143,7 +143,7 @@ def test_one_that_is_overtaken_is_given_up() -> None:
 
 
 def test_old_ones_go() -> None:
-    coordinator = Coordinator(replace(OPTIONS, retained=2), 0.0)
+    coordinator = CheckpointCoordinator(replace(OPTIONS, retained=2), 0.0)
     first, second = complete(coordinator, 1.0), complete(coordinator, 2.0)
     third = coordinator.trigger(3.0)
     coordinator.acknowledge(third.id, cut(), 3.0)
@@ -155,7 +155,7 @@ def test_old_ones_go() -> None:
 
 
 def test_a_failure_goes_back_to_the_last_complete_one() -> None:
-    coordinator = Coordinator(OPTIONS, 0.0)
+    coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     assert coordinator.failed(1.0) is None
     done = complete(coordinator, 2.0)
     coordinator.stage("sink", 0, "lost")
@@ -169,7 +169,7 @@ def test_a_failure_goes_back_to_the_last_complete_one() -> None:
 
 
 def test_only_the_output_of_what_goes_back_is_dropped() -> None:
-    coordinator = Coordinator(OPTIONS, 0.0)
+    coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     complete(coordinator, 1.0)
     coordinator.stage("back", 0, "x")
     coordinator.stage("on", 0, "y")
@@ -181,7 +181,7 @@ def test_only_the_output_of_what_goes_back_is_dropped() -> None:
 
 def test_a_job_begins_with_a_checkpoint_of_another() -> None:
     origin = Origin(Manifest("checkpoint", 41, 7_000_000, cut(), ""), "there", "there/shared", claimed=True)
-    coordinator = Coordinator(OPTIONS, 0.0, origin)
+    coordinator = CheckpointCoordinator(OPTIONS, 0.0, origin)
     began = coordinator.failed(1.0)
     assert began is not None and began.cut is origin.manifest.snapshot
     checkpoint = coordinator.trigger(2.0)
@@ -201,7 +201,7 @@ def test_a_job_begins_with_a_checkpoint_of_another() -> None:
 
 
 def test_state_files_go_when_nobody_needs_them() -> None:
-    coordinator = Coordinator(OPTIONS, 0.0)
+    coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     coordinator.wrote(["1.base", "2.delta", "3.base"])
     checkpoint = coordinator.trigger(1.0)
     snapshot = cut()
@@ -218,12 +218,12 @@ def test_state_files_go_when_nobody_needs_them() -> None:
 
 
 def test_patience_lets_an_epoch_run_until_more_checkpoints_have_expired_than_may() -> None:
-    coordinator = Coordinator(OPTIONS, now=0.0)
+    coordinator = CheckpointCoordinator(OPTIONS, now=0.0)
     # None is under way: the next is due at 10 and would expire at 70.
     assert coordinator.patience(4.0) == 66.0
     coordinator.trigger(12.0)
     assert coordinator.patience(12.0) == 60.0
-    tolerant = Coordinator(replace(OPTIONS, tolerable_failures=2), now=0.0)
+    tolerant = CheckpointCoordinator(replace(OPTIONS, tolerable_failures=2), now=0.0)
     tolerant.trigger(12.0)
     assert tolerant.patience(12.0) == 180.0
-    assert Coordinator(CheckpointOptions(), 0.0).patience(1.0) == math.inf
+    assert CheckpointCoordinator(CheckpointOptions(), 0.0).patience(1.0) == math.inf

@@ -23,8 +23,8 @@ from millstream.common.errors import DeposedError, InvalidProgramError
 from millstream.common.job_status import JobStatus
 from millstream.common.run_ids import is_earlier
 from millstream.leader import drivers as module
-from millstream.leader.cas_cells import StorageCell
-from millstream.leader.drivers import Drivers, Hold, owner_file, program_ended
+from millstream.leader.cas_cells import FileCell
+from millstream.leader.drivers import DriverLease, DriverRegistry, owner_file, program_ended
 from millstream.leader.fence import Fence, JobRecord
 
 HERE = this_process("job")
@@ -34,13 +34,13 @@ GONE = {**HERE, "started": "1"}
 
 
 @pytest.fixture
-def drivers(tmp_path: Path) -> Iterator[Drivers]:
+def drivers(tmp_path: Path) -> Iterator[DriverRegistry]:
     module._finished.clear()
-    yield Drivers(str(tmp_path), {}, lease=0.3)
+    yield DriverRegistry(str(tmp_path), {}, lease=0.3)
     module._finished.clear()
 
 
-def silent(hold: Hold) -> Fence:
+def silent(hold: DriverLease) -> Fence:
     """Have a driver say no more that it is there."""
     hold._is_over.set()
     # It may be about to say so once more.
@@ -48,7 +48,7 @@ def silent(hold: Hold) -> Fence:
     return hold.fence
 
 
-def test_driver_is_refused_while_another_process_here_has_the_job(drivers: Drivers) -> None:
+def test_driver_is_refused_while_another_process_here_has_the_job(drivers: DriverRegistry) -> None:
     first = drivers.claim_latest("job", HERE)
     with pytest.raises(InvalidProgramError, match=rf"Job 'job' still runs \(process {os.getpid()} on .*stop it first"):
         drivers.claim_latest("job", HERE)
@@ -58,7 +58,7 @@ def test_driver_is_refused_while_another_process_here_has_the_job(drivers: Drive
 
 
 def test_driver_takes_over_at_once_when_the_process_here_is_gone(tmp_path: Path) -> None:
-    drivers = Drivers(str(tmp_path), {}, lease=600)
+    drivers = DriverRegistry(str(tmp_path), {}, lease=600)
     first = silent(drivers.claim_latest("job", GONE))
     began = time.monotonic()
     second = drivers.claim_latest("job", HERE)
@@ -70,11 +70,11 @@ def test_driver_takes_over_at_once_when_the_process_here_is_gone(tmp_path: Path)
 
 
 def test_driver_is_refused_while_another_host_is_heard_of_and_takes_over_when_it_is_silent(
-    drivers: Drivers, tmp_path: Path
+    drivers: DriverRegistry, tmp_path: Path
 ) -> None:
     first = drivers.claim_latest("job", AWAY)
     with pytest.raises(InvalidProgramError, match="still runs .* on pod-1"):
-        Drivers(str(tmp_path), {}, lease=60).claim_latest("job", HERE)
+        DriverRegistry(str(tmp_path), {}, lease=60).claim_latest("job", HERE)
     # It only sleeps: what it does later is refused.
     fence = silent(first)
     second = drivers.claim_latest("job", HERE)
@@ -83,7 +83,7 @@ def test_driver_is_refused_while_another_host_is_heard_of_and_takes_over_when_it
     second.let_go()
 
 
-def test_hold_reports_that_another_driver_has_the_job(drivers: Drivers) -> None:
+def test_hold_reports_that_another_driver_has_the_job(drivers: DriverRegistry) -> None:
     first, told = drivers.claim_latest("job", GONE), threading.Event()
     first.watch(lambda reason: told.set())
     second = drivers.claim_latest("job", HERE)
@@ -96,7 +96,7 @@ def test_hold_reports_that_another_driver_has_the_job(drivers: Drivers) -> None:
 
 
 def test_hold_goes_on_saying_that_it_is_there_when_storage_has_failed_once(
-    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+    drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold, again, failures = drivers.claim_latest("job", HERE), threading.Event(), iter([OSError("no connection")])
 
@@ -113,7 +113,7 @@ def test_hold_goes_on_saying_that_it_is_there_when_storage_has_failed_once(
 def test_driver_takes_over_when_another_host_lets_go_while_it_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drivers = Drivers(str(tmp_path), {}, lease=600)
+    drivers = DriverRegistry(str(tmp_path), {}, lease=600)
     first = drivers.claim_latest("job", AWAY)
     with monkeypatch.context() as patched:
         patched.setattr(module.time, "sleep", lambda seconds: first.let_go())
@@ -123,7 +123,7 @@ def test_driver_takes_over_when_another_host_lets_go_while_it_waits(
 
 
 def test_driver_does_not_wait_for_another_host_that_has_let_go(
-    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+    drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent(drivers.claim_run("job", None, GONE))
     # It takes the run over, too, whose record names it from then on.
@@ -146,10 +146,12 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> No
 
 
 def test_driver_is_refused_when_another_claims_the_job_behind_its_look(
-    drivers: Drivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    drivers: DriverRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others: list[Hold] = []
-    meanwhile(monkeypatch, lambda: others.append(Drivers(str(tmp_path), {}, lease=0.3).claim_latest("job", HERE)))
+    others: list[DriverLease] = []
+    meanwhile(
+        monkeypatch, lambda: others.append(DriverRegistry(str(tmp_path), {}, lease=0.3).claim_latest("job", HERE))
+    )
     with pytest.raises(InvalidProgramError, match="Job 'job' still runs"):
         drivers.claim_latest("job", HERE)
     others[0].fence.publish("a/chk-1")
@@ -157,7 +159,7 @@ def test_driver_is_refused_when_another_claims_the_job_behind_its_look(
 
 
 def test_driver_is_refused_and_lets_go_when_the_run_before_it_wakes_behind_its_look(
-    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+    drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = silent(drivers.claim_run("job", None, GONE))
     meanwhile(monkeypatch, first.renew)
@@ -167,7 +169,9 @@ def test_driver_is_refused_and_lets_go_when_the_run_before_it_wakes_behind_its_l
     drivers.claim_latest("job", HERE).let_go()
 
 
-def test_job_that_was_started_on_its_own_is_taken_over_with_its_directory(drivers: Drivers, tmp_path: Path) -> None:
+def test_job_that_was_started_on_its_own_is_taken_over_with_its_directory(
+    drivers: DriverRegistry, tmp_path: Path
+) -> None:
     first = silent(drivers.claim_run("job", None, GONE))
     owner = owner_file(first, GONE)
     assert (tmp_path / first.run_id / "_record").is_dir()
@@ -186,7 +190,7 @@ def test_job_that_was_started_on_its_own_is_taken_over_with_its_directory(driver
     drivers.claim_latest("job", HERE).let_go()
 
 
-def test_driver_takes_a_job_while_another_job_runs_on_its_own(drivers: Drivers) -> None:
+def test_driver_takes_a_job_while_another_job_runs_on_its_own(drivers: DriverRegistry) -> None:
     another = drivers.claim_run("another job", None, HERE)
     drivers.claim_latest("job", HERE).let_go()
     another.fence.publish("a/chk-1")
@@ -195,7 +199,7 @@ def test_driver_takes_a_job_while_another_job_runs_on_its_own(drivers: Drivers) 
 
 @pytest.mark.parametrize("is_latest", [True, False])
 def test_run_ids_go_on_though_the_clock_is_put_back(
-    drivers: Drivers, monkeypatch: pytest.MonkeyPatch, is_latest: bool
+    drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch, is_latest: bool
 ) -> None:
     first = silent(drivers.claim_latest("job", GONE) if is_latest else drivers.claim_run("job", None, GONE))
     now = time.time_ns()
@@ -205,7 +209,7 @@ def test_run_ids_go_on_though_the_clock_is_put_back(
     second.let_go()
 
 
-def test_finished_job_stays_finished_until_its_program_has_ended(drivers: Drivers) -> None:
+def test_finished_job_stays_finished_until_its_program_has_ended(drivers: DriverRegistry) -> None:
     first = drivers.claim_latest("job", GONE)
     first.fence.end(JobStatus.FINISHED.name, "")
     silent(first)
@@ -227,7 +231,7 @@ def test_finished_job_stays_finished_until_its_program_has_ended(drivers: Driver
 
 
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.CANCELED])
-def test_job_that_has_not_finished_runs_again(drivers: Drivers, status: JobStatus) -> None:
+def test_job_that_has_not_finished_runs_again(drivers: DriverRegistry, status: JobStatus) -> None:
     first = drivers.claim_latest("job", GONE)
     first.fence.end(status.name, "")
     silent(first)
@@ -236,14 +240,14 @@ def test_job_that_has_not_finished_runs_again(drivers: Drivers, status: JobStatu
     second.let_go()
 
 
-def finish(drivers: Drivers) -> None:
+def finish(drivers: DriverRegistry) -> None:
     """Have a job finish in this program."""
     hold = drivers.claim_latest("job", GONE)
     hold.fence.end(JobStatus.FINISHED.name, "")
     hold.let_go()
 
 
-def test_finished_job_stays_finished_when_its_program_runs_another_job_and_fails(drivers: Drivers) -> None:
+def test_finished_job_stays_finished_when_its_program_runs_another_job_and_fails(drivers: DriverRegistry) -> None:
     finish(drivers)
     drivers.claim_latest("another job", HERE).let_go()
     program_ended(well=False)
@@ -252,7 +256,7 @@ def test_finished_job_stays_finished_when_its_program_runs_another_job_and_fails
 
 @pytest.mark.parametrize(("error", "outcome"), [(ValueError(), "FINISHED"), (None, None)])
 def test_finished_job_stays_finished_when_its_program_ends_with_an_error(
-    drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: Exception | None, outcome: str | None
+    drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch, error: Exception | None, outcome: str | None
 ) -> None:
     finish(drivers)
     monkeypatch.setattr(sys, "last_value", error, raising=False)
@@ -260,7 +264,7 @@ def test_finished_job_stays_finished_when_its_program_ends_with_an_error(
     assert drivers.claim_latest("job", GONE).fence.record.outcome == outcome
 
 
-def test_owner_file_names_a_driver_that_is_there_until_it_lets_go(drivers: Drivers) -> None:
+def test_owner_file_names_a_driver_that_is_there_until_it_lets_go(drivers: DriverRegistry) -> None:
     hold = drivers.claim_latest("job", HERE)
     owner = owner_file(hold.fence, HERE)
     assert drivers.is_alive(owner)
@@ -272,7 +276,7 @@ def test_owner_file_names_a_driver_that_is_there_until_it_lets_go(drivers: Drive
     assert drivers.is_alive(HERE) and not drivers.is_alive(GONE)
 
 
-def test_driver_is_refused_while_another_process_has_the_run_of_the_id_that_was_given(drivers: Drivers) -> None:
+def test_driver_is_refused_while_another_process_has_the_run_of_the_id_that_was_given(drivers: DriverRegistry) -> None:
     run = "0123456789abcdef" * 2
     first = drivers.claim_run("job", run, HERE)
     with pytest.raises(InvalidProgramError, match=f"{run} is in use by another job"):
@@ -292,7 +296,7 @@ def test_of_drivers_that_start_at_once_one_has_the_job(tmp_path: Path) -> None:
 
     def start() -> None:
         try:
-            found.append(Drivers(str(tmp_path), {}, lease=0.3).claim_latest("job", HERE))
+            found.append(DriverRegistry(str(tmp_path), {}, lease=0.3).claim_latest("job", HERE))
         except InvalidProgramError as e:
             found.append(e)
 
@@ -301,7 +305,7 @@ def test_of_drivers_that_start_at_once_one_has_the_job(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    holds = [one for one in found if isinstance(one, Hold)]
+    holds = [one for one in found if isinstance(one, DriverLease)]
     assert len(holds) == 1 and len(found) == 8
     holds[0].let_go()
 
@@ -329,7 +333,7 @@ def check(found: Managers, process: subprocess.Popen[bytes]) -> None:
 def move_away(found: Managers) -> None:
     """Have it said that the driver is on another host."""
     (name,) = (found.directory / "checkpoints" / "_jobs").iterdir()
-    cell = StorageCell(open_storage(str(name.parent)), name.name)
+    cell = FileCell(open_storage(str(name.parent)), name.name)
     data, version = cell.read()
     assert data is not None
     record = JobRecord.from_bytes(data)

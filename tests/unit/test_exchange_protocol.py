@@ -8,7 +8,7 @@ import pytest
 
 from millstream.exchange import exchange_machine as p
 from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
-from millstream.exchange.receive_buffer import Arrivals
+from millstream.exchange.receive_buffer import ReceiveBuffer
 
 # --- the driver's machine
 
@@ -16,36 +16,36 @@ from millstream.exchange.receive_buffer import Arrivals
 def started(slots: int = 2, reporters: int = 2) -> p.ExchangeMachine:
     machine = p.ExchangeMachine(slots, reporters)
     for slot in range(slots):
-        machine.handle(p.SlotCalled(slot, f"/s{slot}"))
+        machine.handle(p.SlotRegistered(slot, f"/s{slot}"))
     for slot in range(slots):
-        machine.handle(p.SlotMet(slot))
+        machine.handle(p.SlotConnected(slot))
     assert machine.phase is p.Phase.RUNNING
     return machine
 
 
 def in_epoch(epoch: int = 7) -> p.ExchangeMachine:
     machine = started()
-    assert machine.handle(p.EpochAsked(epoch, b"tasks")) == [p.SendEpoch(epoch, b"tasks")]
+    assert machine.handle(p.EpochRequested(epoch, b"tasks")) == [p.SendEpoch(epoch, b"tasks")]
     return machine
 
 
-def fails(instructions: list[p.Instruction], trouble: p.Trouble) -> None:
+def fails(instructions: list[p.Instruction], trouble: p.FailureKind) -> None:
     hang_up, fail = instructions
-    assert hang_up == p.HangUp()
+    assert hang_up == p.CloseConnections()
     assert isinstance(fail, p.FailEpoch)
     assert fail.cause.trouble is trouble
 
 
 def test_slots_call_then_meet_then_run_the_epoch_that_waited() -> None:
     machine = p.ExchangeMachine(2, 1)
-    assert machine.handle(p.EpochAsked(1, b"e")) == []
-    assert machine.handle(p.SlotCalled(1, "/b")) == []
-    assert machine.handle(p.SlotCalled(0, "/a")) == [p.SendRoster({0: "/a", 1: "/b"})]
+    assert machine.handle(p.EpochRequested(1, b"e")) == []
+    assert machine.handle(p.SlotRegistered(1, "/b")) == []
+    assert machine.handle(p.SlotRegistered(0, "/a")) == [p.SendRoster({0: "/a", 1: "/b"})]
     assert machine.phase is p.Phase.MEETING
-    assert machine.handle(p.SlotMet(0)) == []
-    assert machine.handle(p.SlotMet(1)) == [p.SendEpoch(1, b"e")]
+    assert machine.handle(p.SlotConnected(0)) == []
+    assert machine.handle(p.SlotConnected(1)) == [p.SendEpoch(1, b"e")]
     assert machine.handle(p.SlotReported(0, 1, b"r")) == [p.FinishEpoch([b"r"])]
-    assert machine.handle(p.EpochAsked(2, b"e")) == [p.SendEpoch(2, b"e")]
+    assert machine.handle(p.EpochRequested(2, b"e")) == [p.SendEpoch(2, b"e")]
 
 
 def test_reports_are_in_the_order_of_slots() -> None:
@@ -57,76 +57,76 @@ def test_reports_are_in_the_order_of_slots() -> None:
 def test_a_report_that_comes_twice_is_noticed() -> None:
     machine = in_epoch()
     machine.handle(p.SlotReported(1, 7, b"r"))
-    fails(machine.handle(p.SlotReported(1, 7, b"r")), p.Trouble.CONFUSED)
+    fails(machine.handle(p.SlotReported(1, 7, b"r")), p.FailureKind.CONFUSED)
 
 
 def test_a_second_report_after_the_epoch_fails_the_next() -> None:
     machine = in_epoch()
     for slot in (0, 1):
         machine.handle(p.SlotReported(slot, 7, b"r"))
-    assert machine.handle(p.SlotReported(1, 7, b"r")) == [p.HangUp()]
-    (failed,) = machine.handle(p.EpochAsked(8, b""))
+    assert machine.handle(p.SlotReported(1, 7, b"r")) == [p.CloseConnections()]
+    (failed,) = machine.handle(p.EpochRequested(8, b""))
     assert isinstance(failed, p.FailEpoch)
     assert "reported epoch 7" in failed.cause.text
 
 
 def test_a_report_of_an_older_epoch_is_noticed() -> None:
-    fails(in_epoch().handle(p.SlotReported(0, 6, b"r")), p.Trouble.CONFUSED)
+    fails(in_epoch().handle(p.SlotReported(0, 6, b"r")), p.FailureKind.CONFUSED)
 
 
 def test_a_report_of_a_slot_that_has_none_to_give_is_noticed() -> None:
     machine = started(slots=2, reporters=1)
-    machine.handle(p.EpochAsked(1, b""))
-    fails(machine.handle(p.SlotReported(1, 1, b"r")), p.Trouble.CONFUSED)
+    machine.handle(p.EpochRequested(1, b""))
+    fails(machine.handle(p.SlotReported(1, 1, b"r")), p.FailureKind.CONFUSED)
 
 
 def test_a_slot_that_answers_after_the_end_does_no_harm() -> None:
     machine = in_epoch()
-    fails(machine.handle(p.SlotFailed(0, "Boom")), p.Trouble.RAISED)
+    fails(machine.handle(p.SlotFailed(0, "Boom")), p.FailureKind.RAISED)
     for late in (
         p.SlotReported(1, 7, b"r"),
         p.SlotFailed(1, "x"),
-        p.LinkBroke("slot 1"),
-        p.SlotMet(1),
+        p.ConnectionLost("slot 1"),
+        p.SlotConnected(1),
         p.SparkEnded(""),
     ):
         assert machine.handle(late) == []
-    assert machine.cause == p.Cause(p.Trouble.RAISED, "Boom")
-    assert machine.handle(p.ReleaseAsked()) == [p.HangUp()]
+    assert machine.cause == p.Cause(p.FailureKind.RAISED, "Boom")
+    assert machine.handle(p.ReleaseRequested()) == [p.CloseConnections()]
 
 
 @pytest.mark.parametrize(
     ("event", "trouble"),
     [
-        (p.SlotFailed(1, "Boom"), p.Trouble.RAISED),
-        (p.LinkBroke("slot 1 is gone"), p.Trouble.DIED),
-        (p.SparkEnded(""), p.Trouble.SPARK),
-        (p.RulesBroken("?"), p.Trouble.CONFUSED),
-        (p.CancelAsked(), p.Trouble.CANCELLED),
+        (p.SlotFailed(1, "Boom"), p.FailureKind.RAISED),
+        (p.ConnectionLost("slot 1 is gone"), p.FailureKind.DIED),
+        (p.SparkEnded(""), p.FailureKind.SPARK),
+        (p.ProtocolViolated("?"), p.FailureKind.CONFUSED),
+        (p.CancelRequested(), p.FailureKind.CANCELLED),
     ],
 )
-def test_what_breaks_fails_the_epoch_in_every_phase(event: p.Event, trouble: p.Trouble) -> None:
+def test_what_breaks_fails_the_epoch_in_every_phase(event: p.Event, trouble: p.FailureKind) -> None:
     starting = p.ExchangeMachine(2, 2)
     meeting = p.ExchangeMachine(2, 2)
     for slot in (0, 1):
-        meeting.handle(p.SlotCalled(slot, "/s"))
+        meeting.handle(p.SlotRegistered(slot, "/s"))
     for machine in (starting, meeting):
-        machine.handle(p.EpochAsked(7, b""))
+        machine.handle(p.EpochRequested(7, b""))
     for machine in (starting, meeting, in_epoch()):
         fails(machine.handle(event), trouble)
         assert machine.phase is p.Phase.ENDING
     idle = started()
-    assert idle.handle(event) == [p.HangUp()]
-    (failed,) = idle.handle(p.EpochAsked(7, b""))
+    assert idle.handle(event) == [p.CloseConnections()]
+    (failed,) = idle.handle(p.EpochRequested(7, b""))
     assert isinstance(failed, p.FailEpoch)
     assert failed.cause.trouble is trouble
 
 
 def test_slots_that_do_not_come_are_named() -> None:
     machine = p.ExchangeMachine(3, 3)
-    machine.handle(p.EpochAsked(1, b""))
-    machine.handle(p.SlotCalled(0, "/s"))
-    fails(machine.handle(p.StartTimedOut()), p.Trouble.LATE)
+    machine.handle(p.EpochRequested(1, b""))
+    machine.handle(p.SlotRegistered(0, "/s"))
+    fails(machine.handle(p.StartTimedOut()), p.FailureKind.LATE)
     assert machine.cause is not None
     assert machine.cause.text == "2 of 3 slots are missing, the first is 1"
     assert in_epoch().handle(p.StartTimedOut()) == []
@@ -135,23 +135,23 @@ def test_slots_that_do_not_come_are_named() -> None:
 def test_a_slot_that_calls_twice_or_in_nobodys_name_is_noticed() -> None:
     for slot in (0, 5):
         machine = p.ExchangeMachine(2, 2)
-        machine.handle(p.EpochAsked(1, b""))
-        machine.handle(p.SlotCalled(0, "/s"))
-        fails(machine.handle(p.SlotCalled(slot, "/s")), p.Trouble.CONFUSED)
+        machine.handle(p.EpochRequested(1, b""))
+        machine.handle(p.SlotRegistered(0, "/s"))
+        fails(machine.handle(p.SlotRegistered(slot, "/s")), p.FailureKind.CONFUSED)
 
 
 def test_who_waits_is_asked_to_stop_and_who_works_is_made_to() -> None:
-    assert started().handle(p.ReleaseAsked()) == [p.SendStop()]
-    assert in_epoch().handle(p.ReleaseAsked()) == [p.HangUp()]
-    assert p.ExchangeMachine(1, 1).handle(p.ReleaseAsked()) == [p.HangUp()]
+    assert started().handle(p.ReleaseRequested()) == [p.SendStop()]
+    assert in_epoch().handle(p.ReleaseRequested()) == [p.CloseConnections()]
+    assert p.ExchangeMachine(1, 1).handle(p.ReleaseRequested()) == [p.CloseConnections()]
     machine = started()
-    machine.handle(p.ReleaseAsked())
+    machine.handle(p.ReleaseRequested())
     # It did not stop.
-    assert machine.handle(p.ReleaseAsked()) == [p.HangUp()]
+    assert machine.handle(p.ReleaseRequested()) == [p.CloseConnections()]
 
 
 def test_one_epoch_at_a_time() -> None:
-    fails(in_epoch().handle(p.EpochAsked(8, b"")), p.Trouble.CONFUSED)
+    fails(in_epoch().handle(p.EpochRequested(8, b"")), p.FailureKind.CONFUSED)
 
 
 def test_no_order_of_events_leaves_an_epoch_without_an_answer() -> None:
@@ -159,12 +159,12 @@ def test_no_order_of_events_leaves_an_epoch_without_an_answer() -> None:
     for seed in range(500):
         rng = random.Random(seed)
         machine, waiting = p.ExchangeMachine(2, 2), False
-        events: list[p.Event] = [p.SlotCalled(s, "/") for s in (0, 1)] + [p.SlotMet(s) for s in (0, 1)]
-        events += [p.SlotReported(s, 1, b"") for s in (0, 1)] + [p.EpochAsked(1, b""), p.LinkBroke("x")]
+        events: list[p.Event] = [p.SlotRegistered(s, "/") for s in (0, 1)] + [p.SlotConnected(s) for s in (0, 1)]
+        events += [p.SlotReported(s, 1, b"") for s in (0, 1)] + [p.EpochRequested(1, b""), p.ConnectionLost("x")]
         if seed % 2:
             rng.shuffle(events)
         for event in events:
-            waiting = waiting or isinstance(event, p.EpochAsked)
+            waiting = waiting or isinstance(event, p.EpochRequested)
             ends = [i for i in machine.handle(event) if isinstance(i, (p.FinishEpoch, p.FailEpoch))]
             assert len(ends) <= waiting
             waiting = waiting and not ends
@@ -180,7 +180,7 @@ def data(epoch: int, level: int, payload: bytes = b"x") -> Frame:
 
 
 def test_a_level_is_complete_with_the_last_end() -> None:
-    arrivals = Arrivals(0, [2, 2])
+    arrivals = ReceiveBuffer(0, [2, 2])
     arrivals.take(0, data(1, 1, b"a"))
     arrivals.take(1, data(1, 1, b"b"))
     arrivals.take(1, end_of(1, 1, 1))
@@ -195,7 +195,7 @@ def test_a_level_is_complete_with_the_last_end() -> None:
 
 
 def test_a_sender_may_be_an_epoch_ahead() -> None:
-    arrivals = Arrivals(0, [2, 2, 2])
+    arrivals = ReceiveBuffer(0, [2, 2, 2])
     for epoch in (3, 4):
         for level in (1, 2):
             arrivals.take(1, end_of(epoch, level, 0))
@@ -207,14 +207,14 @@ def test_a_sender_may_be_an_epoch_ahead() -> None:
 
 def test_an_end_that_is_lost_is_noticed_with_the_next_frame() -> None:
     for following in (data(1, 2), end_of(1, 2, 0), data(2, 1), end_of(2, 1, 0)):
-        arrivals = Arrivals(0, [2, 2, 2])
+        arrivals = ReceiveBuffer(0, [2, 2, 2])
         arrivals.take(1, data(1, 1))
         with pytest.raises(ProtocolError, match="before the end of level 1 of epoch 1"):
             arrivals.take(1, following)
 
 
 def test_an_end_that_is_lost_at_the_end_of_an_epoch_is_noticed_in_the_next() -> None:
-    arrivals = Arrivals(0, [2, 2, 2])
+    arrivals = ReceiveBuffer(0, [2, 2, 2])
     arrivals.take(1, end_of(1, 1, 0))
     with pytest.raises(ProtocolError, match="before the end of level 2 of epoch 1"):
         arrivals.take(1, end_of(2, 1, 0))
@@ -222,7 +222,7 @@ def test_an_end_that_is_lost_at_the_end_of_an_epoch_is_noticed_in_the_next() -> 
 
 def test_a_block_that_is_lost_or_doubled_is_noticed() -> None:
     for sent, came in ((2, 1), (1, 2)):
-        arrivals = Arrivals(0, [2, 2])
+        arrivals = ReceiveBuffer(0, [2, 2])
         for _ in range(came):
             arrivals.take(1, data(1, 1))
         with pytest.raises(ProtocolError, match=f"sent {sent} blocks .* of which {came} came"):
@@ -231,7 +231,7 @@ def test_a_block_that_is_lost_or_doubled_is_noticed() -> None:
 
 def test_what_is_left_of_an_older_epoch_is_noticed() -> None:
     for old in (data(1, 1), end_of(1, 1, 0), data(2, 1), end_of(2, 1, 0)):
-        arrivals = Arrivals(0, [2, 2])
+        arrivals = ReceiveBuffer(0, [2, 2])
         arrivals.take(1, end_of(1, 1, 0))
         arrivals.take(1, end_of(2, 1, 0))
         with pytest.raises(ProtocolError, match="after the end of epoch 2"):
@@ -241,13 +241,13 @@ def test_what_is_left_of_an_older_epoch_is_noticed() -> None:
 def test_a_slot_that_has_nothing_to_send_here_is_noticed() -> None:
     # Level 0 has one slot only, so slot 1 sends nothing to level 1.
     with pytest.raises(ProtocolError):
-        Arrivals(0, [1, 2]).take(1, data(1, 1))
+        ReceiveBuffer(0, [1, 2]).take(1, data(1, 1))
     with pytest.raises(ProtocolError, match="said EPOCH"):
-        Arrivals(0, [2, 2]).take(1, Frame(Kind.EPOCH, 1))
+        ReceiveBuffer(0, [2, 2]).take(1, Frame(Kind.EPOCH, 1))
 
 
 def test_levels_of_different_widths() -> None:
-    arrivals = Arrivals(0, [1, 3, 1])
+    arrivals = ReceiveBuffer(0, [1, 3, 1])
     arrivals.take(0, end_of(1, 1, 0))
     assert arrivals.is_complete(1, 1)
     for sender in range(3):

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.support.spark_cluster import Network, can_separate
 
-from millstream.exchange.connection import Link
+from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.handshake import Side
-from millstream.exchange.keepalive import ask_for_signs, is_silent
+from millstream.exchange.keepalive import enable_keepalive, is_silent
 from millstream.exchange.poller import Poller
 
 SECONDS = 1.0
@@ -48,7 +48,7 @@ def connection(network: Network) -> Iterator[socket.socket]:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as listener:
         assert listener.stdout is not None and listener.stdout.readline() == b"ready\n"
         with socket.create_connection((address, 7000), 30) as connection:
-            ask_for_signs(connection, SECONDS)
+            enable_keepalive(connection, SECONDS)
             yield connection
         listener.kill()
 
@@ -87,7 +87,7 @@ def test_an_idle_connection_to_a_machine_that_is_parted_breaks(network: Network,
 def test_a_process_that_does_not_read_is_not_silent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as connection:
         connection.connect(server.getsockname())
-        ask_for_signs(connection, 0.2)
+        enable_keepalive(connection, 0.2)
         connection.setblocking(False)
         with server.accept()[0]:
             with pytest.raises(BlockingIOError):
@@ -100,7 +100,7 @@ def test_a_process_that_does_not_read_is_not_silent() -> None:
 
 @separate
 def test_the_poller_hangs_up_on_a_machine_that_is_silent(network: Network, connection: socket.socket) -> None:
-    link = Link(connection, Credentials(b"s" * 32, silence=SECONDS), Side.CALLER)
+    link = Connection(connection, Credentials(b"s" * 32, silence=SECONDS), Side.CALLER)
     poller, lost = Poller(), []
     poller.add(link, lambda frame: None, lambda: lost.append(link))
     link.push(Frame(Kind.MET))

@@ -25,12 +25,12 @@ from millstream.exchange import driver as driver_module
 from millstream.exchange.acceptor import MOST_UNPROVED
 from millstream.exchange.addresses import Address, accept, address_of, connect, listen
 from millstream.exchange.channels import CREDIT_BYTES
-from millstream.exchange.connection import Link
+from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import CertificateError, Credentials, Identity, make_identity
 from millstream.exchange.driver import Exchange, ExchangeFailed
-from millstream.exchange.exchange_machine import CancelAsked, Cause, Trouble
+from millstream.exchange.exchange_machine import CancelRequested, Cause, FailureKind
 from millstream.exchange.frames import HEAD, Frame, Kind
-from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
+from millstream.exchange.handshake import AuthenticationError, Handshake, Side
 from millstream.exchange.poller import Poller
 from millstream.exchange.slot_loop import Slot
 from millstream.operators.diagnostics.io_metrics import SlotTraffic, SubtaskTraffic
@@ -69,9 +69,9 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
 # --- frames and secrets
 
 
-def linked_pair(first: Credentials = SECRET, second: Credentials = SECRET) -> tuple[Link, Link]:
+def linked_pair(first: Credentials = SECRET, second: Credentials = SECRET) -> tuple[Connection, Connection]:
     a, b = socket.socketpair()
-    return Link(a, first, Side.CALLER), Link(b, second, Side.CALLED)
+    return Connection(a, first, Side.CALLER), Connection(b, second, Side.CALLED)
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
@@ -89,14 +89,14 @@ def trickle(source: socket.socket, target: socket.socket) -> None:
 def test_frames_survive_reads_of_one_byte(credentials: Credentials) -> None:
     frames = [Frame(Kind.EPOCH, 2**40, 3, b"x" * 1000), Frame(Kind.STOP), Frame(Kind.DATA, 1, 65535, bytes(range(256)))]
     (a, outer_a), (b, outer_b) = tcp_pair(), tcp_pair()
-    left, right = Link(a, credentials, Side.CALLER), Link(b, credentials, Side.CALLED)
+    left, right = Connection(a, credentials, Side.CALLER), Connection(b, credentials, Side.CALLED)
     for end in (outer_a, outer_b):
         end.setblocking(False)
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for frame in frames:
         left.push(frame)
         right.push(frame)
-    heard: dict[Link, list[Frame]] = {left: [], right: []}
+    heard: dict[Connection, list[Frame]] = {left: [], right: []}
     for _ in range(20_000):
         for link in (left, right):
             link.flush()
@@ -115,10 +115,10 @@ def test_frames_survive_reads_of_one_byte(credentials: Credentials) -> None:
 # --- TLS
 
 
-def met_over_tcp(caller: Credentials, called: Credentials) -> tuple[Link, Link]:
+def met_over_tcp(caller: Credentials, called: Credentials) -> tuple[Connection, Connection]:
     """Return two links that have said all they had to say to each other."""
     a, b = tcp_pair()
-    links = Link(a, caller, Side.CALLER), Link(b, called, Side.CALLED)
+    links = Connection(a, caller, Side.CALLER), Connection(b, called, Side.CALLED)
     poller = Poller()
     over: list[int] = []
     for link in links:
@@ -130,7 +130,7 @@ def met_over_tcp(caller: Credentials, called: Credentials) -> tuple[Link, Link]:
 
 def test_what_goes_over_tls_cannot_be_read_on_the_way() -> None:
     (a, outer_a), (b, outer_b) = tcp_pair(), tcp_pair()
-    links = Link(a, ENCRYPTED, Side.CALLER), Link(b, ENCRYPTED, Side.CALLED)
+    links = Connection(a, ENCRYPTED, Side.CALLER), Connection(b, ENCRYPTED, Side.CALLED)
     links[0].push(Frame(Kind.EPOCH, 1, 0, b"a salary" * 100))
     poller, heard, passed = Poller(), list[Frame](), bytearray()
     for link in links:
@@ -155,7 +155,7 @@ def test_what_goes_over_tls_cannot_be_read_on_the_way() -> None:
 def test_what_tls_has_decrypted_is_not_left_behind() -> None:
     """The last record holds the end of a large frame and a small one: of that the socket says nothing."""
     a, b = tcp_pair()
-    links = Link(a, ENCRYPTED, Side.CALLER), Link(b, ENCRYPTED, Side.CALLED)
+    links = Connection(a, ENCRYPTED, Side.CALLER), Connection(b, ENCRYPTED, Side.CALLED)
     # A record with its head, twice as much as is sent at once, and a little more.
     size = (1 << 14) - HEAD.size + 2 * (1 << 18) + 100
     frames = [Frame(Kind.DATA, 1, 1, bytes(size)), Frame(Kind.END, 1, 1, b"end")]
@@ -207,7 +207,7 @@ def test_a_caller_without_a_certificate_is_refused() -> None:
     a, b = tcp_pair()
     context = ssl.create_default_context(cadata=ENCRYPTED.identity.pem.split("-----BEGIN PRIVATE")[0])
     context.check_hostname = False
-    link, poller, lost = Link(b, ENCRYPTED, Side.CALLED), Poller(), list[int]()
+    link, poller, lost = Connection(b, ENCRYPTED, Side.CALLED), Poller(), list[int]()
     poller.add(link, lambda frame: None, lambda: lost.append(1))
     serving = threading.Thread(target=lambda: poller.until(lambda: bool(lost), 5))
     serving.start()
@@ -279,7 +279,7 @@ def test_a_wrong_secret_is_refused_by_either_side(side: Side) -> None:
     honest, stranger = Handshake(SECRET.secret, side), Handshake(OTHER.secret, other)
     stranger.feed(honest.greeting)
     honest.feed(stranger.greeting)
-    with pytest.raises(NotOfThisJobError):
+    with pytest.raises(AuthenticationError):
         honest.feed(os.urandom(32))
     assert not honest.is_done
 
@@ -288,7 +288,7 @@ def test_a_proof_cannot_be_sent_back() -> None:
     caller = Handshake(SECRET.secret, Side.CALLER)
     proof = caller.feed(caller.greeting)
     assert len(proof) == 32
-    with pytest.raises(NotOfThisJobError):
+    with pytest.raises(AuthenticationError):
         caller.feed(proof)
 
 
@@ -327,10 +327,10 @@ def test_nothing_of_a_stranger_is_unpickled_and_nothing_told_to_it(tmp_path: Pat
 
 def test_a_stranger_does_not_disturb_the_driver(caplog: pytest.LogCaptureFixture) -> None:
     with Party([2, 2], ring) as party:
-        stranger = Link.to(party.exchange.address, OTHER)
+        stranger = Connection.to(party.exchange.address, OTHER)
         stranger.push(Frame(Kind.HELLO, payload=b'{"slot": 0, "address": "/x"}'))
         stranger.flush()
-        silent = Link.to(party.exchange.address, SECRET)
+        silent = Connection.to(party.exchange.address, SECRET)
         poller = Poller()
         lost: list[int] = []
         poller.add(stranger, lambda frame: None, lambda: lost.append(1))
@@ -403,7 +403,7 @@ def test_slots_that_all_call_at_once_are_let_in() -> None:
     """Many processes on few cores take long to prove themselves."""
     slots = 3 * MOST_UNPROVED
     exchange = Exchange(slots, slots, SECRET, None)
-    links = [Link.to(exchange.address, SECRET) for _ in range(slots)]
+    links = [Connection.to(exchange.address, SECRET) for _ in range(slots)]
     # All have called before the first one says a word.
     exchange.serve_until(lambda: False, 0.5)
     poller, lost = Poller(), []
@@ -568,7 +568,7 @@ def test_a_slot_that_cannot_open_what_it_goes_on_from_says_why(monkeypatch: pyte
     monkeypatch.setattr(Scripted, "cannot_open", 1)
     with Party([2, 2], ring) as party:
         party.start()
-        assert party.fails().cause == Cause(Trouble.RAISED, "FileNotFoundError: a state file")
+        assert party.fails().cause == Cause(FailureKind.RAISED, "FileNotFoundError: a state file")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -604,7 +604,7 @@ def test_sockets_that_were_deleted_are_told(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(Scripted, "open", clean)
         party.start()
         cause = party.fails().cause
-        assert cause.trouble is Trouble.RAISED
+        assert cause.trouble is FailureKind.RAISED
         assert re.search(r"The socket .*/d-. of slot . was deleted under the running job", cause.text)
 
 
@@ -781,7 +781,7 @@ def test_user_code_that_raises_fails_the_epoch() -> None:
     with Party([2, 2], raising) as party:
         party.start()
         cause = party.fails().cause
-        assert cause.trouble is Trouble.RAISED
+        assert cause.trouble is FailureKind.RAISED
         assert cause.text == "ValueError: Boom"
         # There is no other epoch in this execution.
         assert party.fails(2).cause == cause
@@ -791,7 +791,7 @@ class Puppet:
     """The only slot of an execution, which says what a test has it say, and hears everything."""
 
     def __init__(self, address: Address) -> None:
-        self.link = Link.to(address, SECRET)
+        self.link = Connection.to(address, SECRET)
         self.poller = Poller()
         self.heard: list[Frame] = []
         self.is_over = False
@@ -852,14 +852,14 @@ def says_nonsense(puppet: Puppet) -> None:
 @pytest.mark.parametrize(
     ("script", "trouble"),
     [
-        pytest.param(lambda puppet: puppet.say(HELLO), Trouble.DIED, id="starting"),
-        pytest.param(meets, Trouble.DIED, id="meeting"),
-        pytest.param(works, Trouble.DIED, id="running"),
-        pytest.param(dies_in_its_report, Trouble.DIED, id="in the middle of a frame"),
-        pytest.param(says_nonsense, Trouble.CONFUSED, id="nonsense"),
+        pytest.param(lambda puppet: puppet.say(HELLO), FailureKind.DIED, id="starting"),
+        pytest.param(meets, FailureKind.DIED, id="meeting"),
+        pytest.param(works, FailureKind.DIED, id="running"),
+        pytest.param(dies_in_its_report, FailureKind.DIED, id="in the middle of a frame"),
+        pytest.param(says_nonsense, FailureKind.CONFUSED, id="nonsense"),
     ],
 )
-def test_a_slot_that_goes_is_noticed_at_once(script: Callable[[Puppet], None], trouble: Trouble) -> None:
+def test_a_slot_that_goes_is_noticed_at_once(script: Callable[[Puppet], None], trouble: FailureKind) -> None:
     exchange, thread = puppet_plays(script)
     started = time.monotonic()
     with pytest.raises(ExchangeFailed) as caught:
@@ -881,7 +881,7 @@ def test_a_report_that_comes_twice_is_noticed_over_the_wire() -> None:
     assert [bytes(r) for r in exchange.run(1, b"tasks")] == [b"r"]
     with pytest.raises(ExchangeFailed) as caught:
         exchange.run(2, b"tasks")
-    assert caught.value.cause.trouble is Trouble.CONFUSED
+    assert caught.value.cause.trouble is FailureKind.CONFUSED
     exchange.close()
     thread.join(10)
 
@@ -904,7 +904,7 @@ def test_slots_that_do_not_come_fail_the_epoch(monkeypatch: pytest.MonkeyPatch) 
     with Party([2, 2], ring) as party:
         party.start(but=1)
         cause = party.fails().cause
-        assert cause.trouble is Trouble.LATE
+        assert cause.trouble is FailureKind.LATE
         assert "1 of 2 slots are missing, the first is 1" in cause.text
 
 
@@ -923,7 +923,7 @@ def test_a_connection_between_slots_that_breaks_is_told_to_the_driver(when: str)
         while connection is None:
             connection = accept(listener)
         if when == "while it runs":
-            link = Link(connection, SECRET, Side.CALLED)
+            link = Connection(connection, SECRET, Side.CALLED)
             puppet.poller.add(link, lambda frame: None, lambda: None)
             puppet.say(Frame(Kind.MET))
             puppet.hears(Kind.EPOCH)
@@ -941,7 +941,7 @@ def test_a_connection_between_slots_that_breaks_is_told_to_the_driver(when: str)
         thread.start()
         party.start(but=1)
         cause = party.fails().cause
-        assert cause.trouble is Trouble.DIED
+        assert cause.trouble is FailureKind.DIED
         assert cause.text.startswith("slot 0: slot 1 is gone")
     thread.join(10)
 
@@ -965,7 +965,7 @@ def test_slots_end_when_the_driver_is_gone(when: str) -> None:
             runs = threading.Thread(target=party.fails)
             runs.start()
             entered.wait(5)
-            party.exchange.tell(CancelAsked())
+            party.exchange.tell(CancelRequested())
             runs.join(5)
             leave.set()
         party.is_open = False

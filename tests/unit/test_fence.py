@@ -16,7 +16,7 @@ from object_store import BUCKET, object_store
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DeposedError, InvalidProgramError
-from millstream.leader.cas_cells import Cell, Cells, OvertakenError, StorageCells
+from millstream.leader.cas_cells import Cell, Cells, FileCells, OvertakenError
 from millstream.leader.fence import Fence
 from millstream.leader.kubernetes import Access, KubernetesCells
 
@@ -26,7 +26,7 @@ JOB = "0123456789abcdef0123456789abcdef"
 @contextmanager
 def cells_of(kind: str, tmp_path: Path) -> Iterator[Cells]:
     if kind == "directory":
-        yield StorageCells(open_storage(str(tmp_path / "ha")))
+        yield FileCells(open_storage(str(tmp_path / "ha")))
         return
     if kind == "zookeeper":
         pytest.importorskip("kazoo")
@@ -46,7 +46,7 @@ def cells_of(kind: str, tmp_path: Path) -> Iterator[Cells]:
             yield KubernetesCells(access, "shop_1", 5.0)
         return
     with object_store() as settings:
-        yield StorageCells(open_storage(f"s3://{BUCKET}/ha", storage_options(Configuration.from_dict(settings))))
+        yield FileCells(open_storage(f"s3://{BUCKET}/ha", storage_options(Configuration.from_dict(settings))))
 
 
 @pytest.fixture(scope="module", params=["directory", "s3", "zookeeper", "kubernetes"])
@@ -97,7 +97,7 @@ def test_a_cell_takes_the_write_that_names_its_version(cells: Cells) -> None:
 
 
 def test_of_many_who_write_at_once_one_is_written(tmp_path: Path) -> None:
-    cells = StorageCells(open_storage(str(tmp_path)))
+    cells = FileCells(open_storage(str(tmp_path)))
     won: list[Hashable] = []
 
     def write(n: int) -> None:
@@ -155,7 +155,7 @@ def test_who_comes_after_the_end_hears_how_it_was(cells: Cells) -> None:
 
 
 def test_checkpoints_count_by_their_numbers_and_others_do_not(tmp_path: Path) -> None:
-    cells = StorageCells(open_storage(str(tmp_path)))
+    cells = FileCells(open_storage(str(tmp_path)))
     own = fence(cells, 2)
     before = fence(cells, 1)
     before.claim()
@@ -170,7 +170,7 @@ def test_checkpoints_count_by_their_numbers_and_others_do_not(tmp_path: Path) ->
 
 
 def test_what_cannot_be_read_counts_no_longer_once_the_job_goes_on_before_it(tmp_path: Path) -> None:
-    cells = StorageCells(open_storage(str(tmp_path)))
+    cells = FileCells(open_storage(str(tmp_path)))
     old, new = fence(cells, 1), fence(cells, 2)
     old.claim()
     old.publish("/c/1/chk-1")
@@ -200,7 +200,7 @@ class Forgetful:
 
 
 def test_a_write_whose_answer_was_lost_is_found_again(tmp_path: Path) -> None:
-    cells = StorageCells(open_storage(str(tmp_path)))
+    cells = FileCells(open_storage(str(tmp_path)))
     cell = Forgetful(cells.cell("job"))
     own = Fence(cell, JOB, "shop", 1)
     cell.loses = True
@@ -217,7 +217,7 @@ def test_a_write_whose_answer_was_lost_is_found_again(tmp_path: Path) -> None:
 
 
 def test_an_end_that_cannot_be_written_down_is_none(tmp_path: Path) -> None:
-    cell = Forgetful(StorageCells(open_storage(str(tmp_path))).cell("job"))
+    cell = Forgetful(FileCells(open_storage(str(tmp_path))).cell("job"))
     own = Fence(cell, JOB, "shop", 1)
     own.claim()
     cell.loses = True

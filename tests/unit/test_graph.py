@@ -13,7 +13,7 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.plan import draw
 from millstream.graph.stream_graph import StreamGraph
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.runtime.vertex import Vertex
 from millstream.testing import CollectSink
 from millstream.testing.local_job import run_locally
@@ -202,7 +202,7 @@ def test_no_sink(env: Env) -> None:
 def test_a_cycle(env: Env) -> None:
     first = numbers(env).map(lambda x: x).name("first")
     second = first.map(lambda x: x).name("second")
-    first._transformation.inputs.append(StreamEnd(second._transformation))
+    first._transformation.inputs.append(UpstreamEdge(second._transformation))
     second.print()
     with pytest.raises(InvalidProgramError, match="cycle.*'first' -> 'first'|cycle.*first.*second"):
         graph(env)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from millstream.exchange.keepalive import HangUps
+from millstream.exchange.keepalive import DisconnectWatcher
 
 
 def watchers() -> int:
@@ -27,7 +27,7 @@ def ends(count: int) -> bool:
 def test_who_hangs_up_is_noticed_though_nobody_reads(family: socket.AddressFamily) -> None:
     told = threading.Event()
     before = watchers()
-    watch = HangUps(told.set)
+    watch = DisconnectWatcher(told.set)
     if family == socket.AF_UNIX:
         pairs = [socket.socketpair() for _ in range(2)]
     else:
@@ -51,7 +51,7 @@ def test_who_hangs_up_is_noticed_though_nobody_reads(family: socket.AddressFamil
 def test_who_is_hung_up_on_here_is_not_missed() -> None:
     told = threading.Event()
     before, descriptors = watchers(), len(os.listdir("/proc/self/fd"))
-    watch = HangUps(told.set)
+    watch = DisconnectWatcher(told.set)
     mine, other = socket.socketpair()
     watch.add(mine.fileno())
     mine.close()

@@ -49,9 +49,9 @@ def plan_of(parallelism: int = 1) -> JobPlan:
 class Told:
     """A machine, and what it has asked for since it was last looked at."""
 
-    def __init__(self, *, plan: JobPlan | None = None, slots_stay: bool = False, **options: Any) -> None:
+    def __init__(self, *, plan: JobPlan | None = None, resident_slots: bool = False, **options: Any) -> None:
         self.plan = plan or plan_of()
-        self.slots_stay = slots_stay
+        self.resident_slots = resident_slots
         self.now = 100.0
         self.options = JobOptions(**{"checkpoints": EVERY_EPOCH, **options})
         self.machine = JobMachine(self.plan, self.options, self.now)
@@ -76,9 +76,9 @@ class Told:
             case i.OpenOutput():
                 return e.OutputOpened(transactional=frozenset({self.sink}))
             case i.OpenSlots():
-                return e.SlotsOpened(stay=self.slots_stay, slices=QUICK)
-            case i.NotePositions():
-                return e.PositionsNoted(positions={self.plan.vertices[0].head.id: b"here"})
+                return e.SlotsOpened(stay=self.resident_slots, slices=QUICK)
+            case i.ReadPositions():
+                return e.PositionsRead(positions={self.plan.vertices[0].head.id: b"here"})
             case i.CommitOutput():
                 return e.OutputCommitted(checkpoint=instruction.checkpoint, waiting={}, wants_checkpoints=False)
             case i.RecoverOutput() | i.FinishOutput():
@@ -201,7 +201,7 @@ def staged_of(told: Told) -> dict[str, Any]:
 
 def test_a_job_opens_in_order() -> None:
     told = Told()
-    assert kinds(told.tell(e.JobStarted())) == ["TakeDirectory", "OpenOutput"]
+    assert kinds(told.tell(e.JobStarted())) == ["ClaimDirectory", "OpenOutput"]
     assert told.machine.view.status is JobStatus.CREATED
     assert kinds(told.go_on()) == ["OpenSlots"]
     assert {t.state for t in told.machine.view.tasks.values()} == {ExecutionState.DEPLOYING}
@@ -233,7 +233,7 @@ def test_a_slot_dies_while_a_manifest_is_written() -> None:
     # Nobody waits for it for long: the next epoch begins.
     told.until(i.PollSources)
     told.poll()
-    asked = told.tell(e.StepFailed(error=EpochFailed("a slot died")))
+    asked = told.tell(e.InstructionFailed(error=EpochFailed("a slot died")))
     assert kinds(asked) == ["Warn", "ReleaseSlots"] and told.machine.view.status is JobStatus.RESTARTING
     assert told.machine.deadline == told.now + 5.0
     # The delay is over, but there is no answer yet.
@@ -258,7 +258,7 @@ def test_a_commit_that_fails_is_done_again_by_the_restart() -> None:
     told.until(i.WriteManifest)
     [commit, *_] = told.machine.handle(e.ManifestWritten(checkpoint=1, location="there"), told.now)
     assert isinstance(commit, i.CommitOutput)
-    told.tell(e.StepFailed(error=JobExecutionError("the sink is away")))
+    told.tell(e.InstructionFailed(error=JobExecutionError("the sink is away")))
     recover = told.until(i.RecoverOutput)
     assert set(recover.named) == {told.sink}
 
@@ -273,7 +273,7 @@ def test_the_end_waits_until_all_output_counts() -> None:
     tolerant.start()
     tolerant.epoch("output", finished=True)
     tolerant.until(i.WriteManifest)
-    tolerant.tell(e.ManifestLost(checkpoint=1, reason="the disk is full"))
+    tolerant.tell(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
     again = tolerant.until(i.WriteManifest)
     assert again.manifest.id == 2 and set(again.manifest.snapshot.committables) == {tolerant.sink}
     tolerant.tell(e.ManifestWritten(checkpoint=2, location="there"))
@@ -290,7 +290,7 @@ def test_too_many_lost_checkpoints_fail_the_job() -> None:
     told.start()
     told.epoch("output")
     told.until(i.WriteManifest)
-    told.tell(e.ManifestLost(checkpoint=1, reason="the disk is full"))
+    told.tell(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
     finish = told.until(i.Finish)
     assert "the disk is full" in str(finish.error) and told.machine.view.status is JobStatus.FAILED
 
@@ -300,14 +300,14 @@ def test_a_cancelled_job_aborts_only_when_no_manifest_is_on_its_way() -> None:
     told.start()
     told.epoch("output")
     told.until(i.WriteManifest)
-    told.tell(e.CancelAsked())
+    told.tell(e.CancelRequested())
     assert told.machine.view.status is JobStatus.CANCELLING
     assert kinds(told.go_on()) == ["ReleaseSlots"]
     # What goes wrong meanwhile does not end the waiting.
-    assert kinds(told.tell(e.StepFailed(error=JobExecutionError("no")))) == ["Warn"]
+    assert kinds(told.tell(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
     assert kinds(told.go_on()) == ["FinishOutput"]
     assert told.tell(e.TimePassed()) == []
-    assert kinds(told.tell(e.StepFailed(error=JobExecutionError("no")))) == ["Warn"]
+    assert kinds(told.tell(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
     assert told.machine.deadline > told.now
     commit, *_ = told.tell(e.ManifestWritten(checkpoint=1, location="there"))
     assert isinstance(commit, i.CommitOutput)
@@ -322,7 +322,7 @@ def test_output_is_left_alone_when_storage_does_not_answer() -> None:
     told.start()
     told.epoch("output")
     told.until(i.WriteManifest)
-    told.tell(e.CancelAsked())
+    told.tell(e.CancelRequested())
     told.until(i.Finish)
     assert not [x for x in told.asked if isinstance(x, i.RecoverOutput)]
     assert [x.text for x in told.asked if isinstance(x, i.Warn)][-1].endswith("has not answered for 10 s.")
@@ -336,7 +336,7 @@ def test_a_failed_task_is_known_by_its_operator() -> None:
     told.poll()
     vertex = told.plan.vertices[-1]
     error = EpochFailed("no", operator_id=vertex.head.id, subtask=0, printed="last words\n")
-    told.tell(e.StepFailed(error=error))
+    told.tell(e.InstructionFailed(error=error))
     finish = told.until(i.Finish)
     assert finish.error is error
     assert i.Print(text="last words\n") in told.asked
@@ -349,7 +349,7 @@ def test_an_error_of_the_program_is_not_tried_again() -> None:
     told = Told(restart=FixedDelay(1_000, 0.0))
     told.start()
     told.poll()
-    told.tell(e.StepFailed(error=InvalidProgramError("no")))
+    told.tell(e.InstructionFailed(error=InvalidProgramError("no")))
     told.until(i.Finish)
     assert told.machine.view.status is JobStatus.FAILED
 
@@ -362,7 +362,7 @@ def test_at_most_once_notes_where_it_is_before_it_reads() -> None:
             shares={told.plan.vertices[0].id: {0: ["share"]}}, limited=True, finished=frozenset(), poll_again=told.now
         )
     )
-    assert kinds(asked) == ["NotePositions"]
+    assert kinds(asked) == ["ReadPositions"]
     write = told.until(i.WriteManifest)
     assert list(write.manifest.snapshot.sources.values()) == [b"here"]
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
@@ -408,7 +408,7 @@ def test_who_asks_too_late_is_refused() -> None:
     told.start()
     waiting, late = CheckpointRequest(), CheckpointRequest()
     told.tell(e.Requested(request=waiting))
-    told.tell(e.CancelAsked())
+    told.tell(e.CancelRequested())
     told.until(i.Finish)
     refused = [x for x in told.asked if isinstance(x, i.Refuse)] + told.tell(e.Requested(request=late))
     assert [x.request for x in refused if isinstance(x, i.Refuse)] == [waiting, late]
@@ -608,7 +608,7 @@ def test_requests_are_made_again_by_who_goes_on_though_nothing_comes_in() -> Non
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
     told.until(i.PollSources)
     told.found_nothing()
-    told.tell(e.StepFailed(error=EpochFailed("a slot died")))
+    told.tell(e.InstructionFailed(error=EpochFailed("a slot died")))
     told.until(i.PollSources)
     assert any(isinstance(x, i.RunEpoch) for x in told.found_nothing())
 
@@ -670,7 +670,7 @@ def test_a_request_is_served_by_its_own_checkpoint(request_: Request) -> None:
     told = Told(checkpoints=TOLERANT)
     write = ask_while_a_manifest_is_written(told, request_)
     told.tell(e.ManifestWritten(checkpoint=write.manifest.id - 1, location="there"))
-    told.tell(e.ManifestLost(checkpoint=write.manifest.id, reason="the disk is full"))
+    told.tell(e.ManifestFailed(checkpoint=write.manifest.id, reason="the disk is full"))
     refuse = told.until(i.Refuse)
     assert refuse.request is request_ and "the disk is full" in str(refuse.error)
     assert not [x for x in told.asked if isinstance(x, (i.WriteSavepoint, i.Answer))]
@@ -687,7 +687,7 @@ def test_a_drain_without_its_savepoint_is_a_failure() -> None:
     write = told.until(i.WriteManifest)
     told.tell(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
     told.until(i.WriteSavepoint)
-    told.tell(e.StepFailed(error=OSError("no space")))
+    told.tell(e.InstructionFailed(error=OSError("no space")))
     told.until(i.Finish)
     assert told.machine.view.status is JobStatus.FAILED
     assert [x for x in told.asked if isinstance(x, i.Refuse)]
@@ -698,7 +698,7 @@ def test_a_lost_checkpoint_is_followed_by_another_though_nothing_happens() -> No
     told.start()
     told.epoch("output")
     told.until(i.WriteManifest)
-    told.tell(e.ManifestLost(checkpoint=1, reason="the disk is full"))
+    told.tell(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
     told.until(i.PollSources)
     asked = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
     run = next(x for x in asked if isinstance(x, i.RunEpoch))
@@ -715,7 +715,7 @@ def test_without_room_for_the_new_slots_the_old_plan_goes_on() -> None:
     told.report(next(x for x in asked if isinstance(x, i.RunEpoch)))
     opened = told.until(i.OpenSlots)
     assert opened.plan is not told.plan
-    asked = told.tell(e.StepFailed(error=JobExecutionError("there is no room")))
+    asked = told.tell(e.InstructionFailed(error=JobExecutionError("there is no room")))
     assert kinds(asked) == ["Refuse", "ReleaseSlots", "OpenSlots"]
     again = asked[-1]
     assert isinstance(again, i.OpenSlots) and again.plan is told.plan and again.attempt == opened.attempt + 1
@@ -736,7 +736,7 @@ def keeps(told: Told, run: i.RunEpoch) -> bool:
 
 
 def test_state_is_written_when_a_checkpoint_needs_it() -> None:
-    told = Told(slots_stay=True, checkpoints=RARELY)
+    told = Told(resident_slots=True, checkpoints=RARELY)
     told.start()
     first = told.poll()
     assert first.tasks[0].in_memory is None
@@ -757,7 +757,7 @@ def test_state_is_written_when_a_checkpoint_needs_it() -> None:
 
 
 def test_state_is_written_for_every_request_and_at_the_end_only_for_a_checkpoint() -> None:
-    told = Told(slots_stay=True, checkpoints=CheckpointOptions())
+    told = Told(resident_slots=True, checkpoints=CheckpointOptions())
     told.start()
     for request in (RescaleRequest(1), SavepointRequest("there", stop=False, drain=False)):
         run = told.poll()
@@ -774,7 +774,7 @@ def test_state_is_written_for_every_request_and_at_the_end_only_for_a_checkpoint
             told.tell(e.SavepointWritten(location="there"))
         told.until(i.PollSources)
     assert not told.poll(finished=True).tasks[0].keep
-    told = Told(slots_stay=True, checkpoints=RARELY)
+    told = Told(resident_slots=True, checkpoints=RARELY)
     told.start()
     assert told.poll(finished=True).tasks[0].keep
 
@@ -786,10 +786,10 @@ def test_state_is_written_by_every_epoch_that_another_may_go_on_from() -> None:
         env.from_collection([1, 2, 3]).key_by(lambda x: x).reduce(lambda a, b: a + b).sink_to(CollectSink()).uid(uid)
     two_regions = LocalJob(env).plan
     once = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0, mode=CheckpointingMode.AT_MOST_ONCE)
-    for told in (Told(checkpoints=RARELY), Told(slots_stay=True, plan=two_regions, checkpoints=RARELY)):
+    for told in (Told(checkpoints=RARELY), Told(resident_slots=True, plan=two_regions, checkpoints=RARELY)):
         told.start()
         assert keeps(told, told.poll())
-    told = Told(slots_stay=True, checkpoints=once)
+    told = Told(resident_slots=True, checkpoints=once)
     told.start()
     told.tell(
         e.SourcesPolled(
@@ -815,7 +815,7 @@ def waiting(**options: Any) -> Told:
 def test_a_source_that_has_input_is_asked_at_once() -> None:
     told = waiting()
     before = told.now
-    told.tell(e.InputCame())
+    told.tell(e.InputArrived())
     told.until(i.PollSources)
     assert told.now == before
 
@@ -826,7 +826,7 @@ def test_a_slot_that_is_gone_is_noticed_without_input() -> None:
     told.tell(e.SlotsLost(attempt=0))
     run = told.until(i.RunEpoch)
     assert told.now == before and run.tasks[0].shares == {}
-    told.tell(e.StepFailed(error=EpochFailed("a slot is gone")))
+    told.tell(e.InstructionFailed(error=EpochFailed("a slot is gone")))
     assert told.until(i.OpenSlots).attempt == 1
     # Of slots that are not used any more nobody wants to know.
     told.until(i.PollSources)
@@ -961,7 +961,7 @@ def test_after_a_failure_a_job_goes_on_with_the_slots_that_are_left() -> None:
     assert widths(told.until(i.OpenSlots)) == [1, 4]
     told.until(i.PollSources)
     run = told.poll()
-    told.tell(e.StepFailed(error=EpochFailed("a machine is gone")))
+    told.tell(e.InstructionFailed(error=EpochFailed("a machine is gone")))
     counted(told, 2)
     assert told.until(i.CountSlots).wanted == 4
     opened = told.until(i.OpenSlots)
@@ -1004,7 +1004,7 @@ def test_machine_fails_with_the_checkpoint_timeout_when_an_epoch_does_not_end() 
     told.now += timeout
     [hanging] = [x for x in explanations(told.machine.view, {}, told.now) if x.kind == "hanging epoch"]
     assert hanging.title == f"Epoch 2 has been running for {timeout:.0f} s"
-    told.tell(e.StepFailed(error=EpochOverdue("Epoch 2 has not ended within a while")))
+    told.tell(e.InstructionFailed(error=EpochOverdue("Epoch 2 has not ended within a while")))
     finish = told.until(i.Finish)
     assert "so checkpoints exceed execution.checkpointing.timeout" in str(finish.error)
     last = told.machine.view.checkpoints.history[-1]

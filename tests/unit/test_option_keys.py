@@ -20,7 +20,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.known_keys import OWN, check_keys, flink_keys, harmless_patterns, has_effect, is_harmless
 from millstream.common.setting import Setting
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobmaster.machine.options import fails_whole
+from millstream.jobmaster.machine.options import full_failover
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing import LocalEnvironment
 
@@ -193,13 +193,13 @@ def test_settings_of_flink_are_honoured() -> None:
 
 def test_failover_strategy_in_batch_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     config = Configuration.from_dict({"jobmanager.execution.failover-strategy": "region"})
-    assert not fails_whole(config, batch=False)
+    assert not full_failover(config, batch=False)
     assert caplog.text == ""
-    assert fails_whole(config, batch=True)
+    assert full_failover(config, batch=True)
     assert "failover-strategy=region has no effect in BATCH" in caplog.text
-    assert fails_whole(Configuration.from_dict({"jobmanager.execution.failover-strategy": "full"}), batch=False)
+    assert full_failover(Configuration.from_dict({"jobmanager.execution.failover-strategy": "full"}), batch=False)
     with pytest.raises(InvalidProgramError, match="failover-strategy is 'half'"):
-        fails_whole(Configuration.from_dict({"jobmanager.execution.failover-strategy": "half"}), batch=False)
+        full_failover(Configuration.from_dict({"jobmanager.execution.failover-strategy": "half"}), batch=False)
 
 
 def test_table_option_without_effect_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:

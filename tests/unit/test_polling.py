@@ -15,13 +15,13 @@ import pytest
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.jobmaster.machine.flow import LATEST, SOONEST, BackOff
+from millstream.jobmaster.machine.flow import LATEST, SOONEST, PollBackoff
 from millstream.testing import CollectSink, LocalEnvironment
 
 
 def asked_times(until: float, answer: float = 0.0) -> list[float]:
     """Return when a source is asked that has nothing for so long, and takes a while to say so."""
-    back_off, now, times = BackOff(), 0.0, []
+    back_off, now, times = PollBackoff(), 0.0, []
     while now < until:
         times.append(now)
         now = back_off.next(now, now + answer)
@@ -43,7 +43,7 @@ def test_a_source_that_takes_long_to_answer_is_asked_less_often() -> None:
 
 
 def test_a_source_that_had_input_is_asked_soon_again() -> None:
-    back_off = BackOff()
+    back_off = PollBackoff()
     back_off.next(0.0, 0.0)
     assert back_off.next(50.0, 50.0) == pytest.approx(50.0 + LATEST)
     back_off.had_input()

@@ -360,7 +360,7 @@ def test_unread_input_is_gone_on_with_at_another_parallelism(
     job = LocalJob(env, CLOCK)
     for _ in range(2):
         job.run_epoch()
-    assert job.execution.unread_sources()
+    assert job.execution.sources_with_pending_input()
     env = program(after)
     counting(make(env), sink)
     snapshot: Snapshot = job.snapshot()

@@ -18,7 +18,7 @@ from sql_runs import Bare, Change, batch_of, changes_of, collecting, fields, fin
 from millstream.common import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.runtime.partitioners import GlobalPartitioner
 from millstream.operators.runtime.runtime_snapshot import decode
 from millstream.sql.columns.batch import Batch
@@ -224,9 +224,9 @@ def _slow_program(batches: list[Batch], parallelism: int) -> tuple[StreamExecuti
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
     source = env._program.add("batches", ScanOperator(TestingSource(batches, 100)), parallelism=1)
     counts = _Slow((0,), [AggregateCall("COUNT", (), _BIGINT)], kinds_of(_INPUT), retracts=True)
-    slow = env._program.add("slow", counts, [StreamEnd(source, ColumnKeyPartitioner((0,)))])
+    slow = env._program.add("slow", counts, [UpstreamEdge(source, ColumnKeyPartitioner((0,)))])
     sink = CollectSink()
-    out = env._program.add("sink", TableSinkOperator(sink), [StreamEnd(slow, GlobalPartitioner())], parallelism=1)
+    out = env._program.add("sink", TableSinkOperator(sink), [UpstreamEdge(slow, GlobalPartitioner())], parallelism=1)
     source.uid, slow.uid, out.uid = "source", "slow", "sink"
     env._sinks.append(out)
     return env, sink

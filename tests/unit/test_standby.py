@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from millstream.checkpoint.storage import open_storage
-from millstream.leader.cas_cells import Cells, StorageCells
+from millstream.leader.cas_cells import Cells, FileCells
 from millstream.leader.election import Lease
 from millstream.leader.election_runner import LEADER
 from millstream.service.client import LeaderClient, cluster_of, mean_leader
@@ -27,7 +27,7 @@ from millstream.service.standby import Standby
 
 @pytest.fixture
 def cells(tmp_path: Path) -> Cells:
-    return StorageCells(open_storage(str(tmp_path / "ha" / "default")))
+    return FileCells(open_storage(str(tmp_path / "ha" / "default")))
 
 
 def leads(cells: Cells, address: str, term: int) -> None:

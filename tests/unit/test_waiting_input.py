@@ -78,7 +78,7 @@ def test_a_source_is_dealt_nothing_while_what_it_sent_waits() -> None:
     while not job.is_finished:
         job.run_epoch()
         most = max(most, waiting(job))
-        assert bool(waiting(job)) == bool(job.execution.unread_sources())
+        assert bool(waiting(job)) == bool(job.execution.sources_with_pending_input())
     assert 20 <= most < 30
     assert sorted(sink.results()) == list(range(100))
 
@@ -351,7 +351,7 @@ def test_the_state_of_subtasks_that_have_ended_is_in_every_checkpoint(parallelis
         # As another job, which has to make the state its own.
         job = LocalJob(_counting(parallelism), CLOCK, snapshot=job.snapshot(), storage=job.storage)
         job.run_epoch()
-        assert job.execution.owns_its_state and not job.is_finished
+        assert job.execution.owns_state and not job.is_finished
     # Functions that have nothing to do any more are not opened.
     assert CALLS == ["open"]
     job.run()

@@ -26,7 +26,7 @@ Tables = dict[str, dict[str, dict[str, str]]]
 
 
 @dataclass
-class Declared:
+class DeclaredStates:
     """What an operator of a program declares.
 
     Attributes:
@@ -54,12 +54,12 @@ class _Nowhere:
         raise AssertionError("state is kept in memory")
 
 
-def declared_states(plan: JobPlan) -> dict[str, Declared]:
+def declared_states(plan: JobPlan) -> dict[str, DeclaredStates]:
     """Return what the operators of a plan that can have state declare, by operator id.
 
     Only those are opened. What a function asks for later than in `open` is not known.
     """
-    found: dict[str, Declared] = {}
+    found: dict[str, DeclaredStates] = {}
     parallelisms = {v.id: (v.parallelism, v.max_parallelism) for v in plan.vertices}
     for vertex in plan.vertices:
         stateful = [n for n in vertex.nodes if _can_have_state(n.operator)]
@@ -74,13 +74,13 @@ def _can_have_state(operator: Operator) -> bool:
 
 def _open(
     plan: JobPlan, vertex: Vertex, nodes: list[ChainNode], parallelisms: dict[int, tuple[int, int]]
-) -> dict[str, Declared]:
-    found = {n.id: Declared() for n in nodes}
+) -> dict[str, DeclaredStates]:
+    found = {n.id: DeclaredStates() for n in nodes}
     services = RuntimeServices(wall_clock, requests, stopwatch(wall_clock))
     try:
         subtask = Subtask(vertex, 0, parallelisms, plan.settings, _Nowhere(), services)
     except Exception as e:
-        return {n.id: Declared(problem=_in_one_line(e)) for n in nodes}
+        return {n.id: DeclaredStates(problem=_in_one_line(e)) for n in nodes}
     for node in nodes:
         try:
             node.operator.open()
@@ -151,7 +151,7 @@ class UpgradeReport:
         return not self.changed and (allow_lost or not self.lost)
 
 
-def check_upgrade(inspection: Inspection, plan: JobPlan, declared: dict[str, Declared]) -> UpgradeReport:
+def check_upgrade(inspection: Inspection, plan: JobPlan, declared: dict[str, DeclaredStates]) -> UpgradeReport:
     """Compare what a checkpoint or savepoint holds with what a program declares.
 
     Args:
@@ -167,13 +167,13 @@ def check_upgrade(inspection: Inspection, plan: JobPlan, declared: dict[str, Dec
         if operator.id in here:
             node, vertex = here[operator.id]
             report.matches.append(_match(inspection, operator, vertex))
-            _compare(report, operator, node, declared.get(node.id, Declared()))
+            _compare(report, operator, node, declared.get(node.id, DeclaredStates()))
         else:
             report.lost.append(_lost(inspection, operator))
     matched = {m.id for m in report.matches}
     for node, _ in here.values():
         if node.id not in matched:
-            _new(report, node, declared.get(node.id, Declared()), node.id in inspection.vertices)
+            _new(report, node, declared.get(node.id, DeclaredStates()), node.id in inspection.vertices)
     return report
 
 
@@ -207,7 +207,7 @@ def _lost(inspection: Inspection, operator: OperatorInfo) -> Finding:
     return Finding(operator.name, None, f"{contents}: the program has no operator with uid '{operator.uid}'")
 
 
-def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, declared: Declared) -> None:
+def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, declared: DeclaredStates) -> None:
     if node.uid is None:
         report.warnings.append(_fragile(node))
     if declared.problem:
@@ -279,14 +279,14 @@ def _is_broadcast_of(node: ChainNode, state: StateInfo) -> bool:
     return state.layout.is_broadcast and state.table in names
 
 
-def _declared_names(declared: Declared) -> Iterator[tuple[str, str]]:
+def _declared_names(declared: DeclaredStates) -> Iterator[tuple[str, str]]:
     for which, tables in declared.tables.items():
         # Those that a function has asked for, not the operator's own.
         asked = (name for name, about in tables.items() if "type" in about and not is_internal(name))
         yield from (("operator" if which else KEYED, name) for name in asked)
 
 
-def _new(report: UpgradeReport, node: ChainNode, declared: Declared, was_there: bool) -> None:
+def _new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, was_there: bool) -> None:
     if isinstance(node.operator, SourceOperator):
         report.new.append(Finding(node.name, None, "is a new source and is read from its beginning"))
         return

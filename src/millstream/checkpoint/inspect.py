@@ -18,7 +18,7 @@ from millstream.checkpoint.snapshot import OperatorSnapshot, VertexSnapshot, ope
 from millstream.checkpoint.sql_state_rows import column_rows, names_of
 from millstream.checkpoint.state_rows import Address, Layout, StateRow, is_internal, shown_kind, shown_name
 from millstream.checkpoint.storage import open_storage
-from millstream.checkpoint.store import Found, list_checkpoints, open_checkpoint
+from millstream.checkpoint.store import StoredCheckpoint, list_checkpoints, open_checkpoint
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
 from millstream.common.restricted_pickles import load_restricted
 from millstream.state.changelog import Loads, Section
@@ -103,7 +103,9 @@ class SourceInfo:
 class Inspection:
     """A checkpoint or savepoint, opened for reading."""
 
-    def __init__(self, found: Found, options: dict[str, Any] | None = None, loads: Loads = load_restricted) -> None:
+    def __init__(
+        self, found: StoredCheckpoint, options: dict[str, Any] | None = None, loads: Loads = load_restricted
+    ) -> None:
         self.location = found.location
         self.manifest: Manifest = found.manifest
         self.snapshot = found.manifest.snapshot

@@ -43,7 +43,7 @@ RecoveredInput = dict[str, list[tuple[int, RecoveredBlocks]]]
 
 
 @dataclass
-class Start:
+class InitialState:
     """What an execution starts from.
 
     Attributes:
@@ -84,7 +84,7 @@ def is_same_graph(snapshot: Snapshot, plan: JobPlan) -> bool:
     return before == now and sorted(map(tuple, snapshot.edges)) == sorted(edges_of(plan))
 
 
-def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_restored: bool = False) -> Start:
+def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_restored: bool = False) -> InitialState:
     """Return where a plan starts when it goes on from a snapshot.
 
     Args:
@@ -96,7 +96,7 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     """
     _check_all_taken(snapshot, plan, allow_non_restored)
     same = is_same_graph(snapshot, plan)
-    start = Start(snapshot.epoch)
+    start = InitialState(snapshot.epoch)
     if state_url is None:
         start.held = snapshot.files()
     source_ids = {n.id for v in plan.vertices for n in v.nodes if isinstance(n.operator, SourceOperator)}
@@ -142,7 +142,7 @@ def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot], earlier: Collection
 
 
 def _take_state(
-    start: Start,
+    start: InitialState,
     files: dict[str, Version],
     vertex: Vertex,
     subtask: int,

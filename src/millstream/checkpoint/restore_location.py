@@ -12,7 +12,7 @@ from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.signing import SigningKeys, signing_keys
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.checkpoint.store import (
-    Found,
+    StoredCheckpoint,
     clear_former,
     clear_home,
     is_alive,
@@ -149,7 +149,7 @@ def subsume_runs(directory: str, runs: Sequence[str], options: dict[str, Any]) -
 
 def _latest(
     config: Configuration, job_name: str, options: dict[str, Any], keys: SigningKeys | None, is_alive: IsAlive
-) -> tuple[Found, int] | None:
+) -> tuple[StoredCheckpoint, int] | None:
     """Return the newest checkpoint of a job of that name that can be read, and how many bytes of state it has."""
     directory = CheckpointOptions.read(config).directory
     if directory is None:
@@ -183,7 +183,7 @@ def _latest(
     return None
 
 
-def verify(found: Found, options: dict[str, Any]) -> int:
+def verify(found: StoredCheckpoint, options: dict[str, Any]) -> int:
     """Read everything a checkpoint consists of, and return how many bytes; damage is an error that names the file."""
     storage = open_storage(found.state_url(), options)
     sizes: dict[str, int] = {}

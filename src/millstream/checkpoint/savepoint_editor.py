@@ -115,7 +115,7 @@ class DropState:
 Change = Put | Update | Remove | DropState
 
 
-class Edit:
+class SavepointEditor:
     """What shall be different in a savepoint."""
 
     def __init__(self, inspection: Inspection, clock: Callable[[], float] = time.time) -> None:

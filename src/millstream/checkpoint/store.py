@@ -291,7 +291,7 @@ def read_owner(storage: Storage) -> dict[str, Any] | None:
 
 
 @record(frozen=True)
-class Found:
+class StoredCheckpoint:
     """A checkpoint or savepoint on storage."""
 
     manifest: Manifest
@@ -309,7 +309,9 @@ class Found:
         return f"{base}/{state}" if state else base
 
 
-def open_checkpoint(location: str, options: dict[str, Any] | None = None, keys: SigningKeys | None = None) -> Found:
+def open_checkpoint(
+    location: str, options: dict[str, Any] | None = None, keys: SigningKeys | None = None
+) -> StoredCheckpoint:
     """Read the manifest of a checkpoint or savepoint, given its directory or the manifest itself.
 
     With keys, one that none of them has signed is refused.
@@ -323,7 +325,7 @@ def open_checkpoint(location: str, options: dict[str, Any] | None = None, keys: 
         )
     data = bytes(storage.read(NAME))
     storage.forget([NAME])
-    return Found(decode_manifest(f"{storage.url}/{NAME}", data, keys), storage.url)
+    return StoredCheckpoint(decode_manifest(f"{storage.url}/{NAME}", data, keys), storage.url)
 
 
 def list_checkpoints(directory: str, options: dict[str, Any] | None = None) -> list[tuple[str, int]]:
@@ -338,7 +340,7 @@ def _checkpoint_ids(names: list[str]) -> list[int]:
 
 def latest_checkpoints(
     directory: str, job_name: str | None, options: dict[str, Any] | None = None
-) -> tuple[list[Found], list[str]]:
+) -> tuple[list[StoredCheckpoint], list[str]]:
     """Return the usable checkpoints of jobs below a directory, newest first, and what is wrong with the others."""
     found, problems = [], []
     for home in _homes(directory, options):

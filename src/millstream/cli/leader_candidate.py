@@ -16,7 +16,7 @@ from typing import NoReturn
 import click
 
 from millstream.leader.cas_cells import Cells
-from millstream.leader.election_runner import Elector
+from millstream.leader.election_runner import ElectionRunner
 from millstream.leader.options import HaOptions
 
 _LOOK = 0.1
@@ -39,13 +39,13 @@ class Candidate:
     on_deposed: Callable[[str], None] = lambda reason: None
     term: int | None = None
     deposed: str | None = None
-    _elector: Elector = field(init=False)
+    _elector: ElectionRunner = field(init=False)
     _has_news: threading.Event = field(default_factory=threading.Event)
 
     def stand(self) -> None:
         """Take part from now on."""
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._elector = Elector(self.cells, name, self.address, self.options.timing, self._lead, self._step_down)
+        self._elector = ElectionRunner(self.cells, name, self.address, self.options.timing, self._lead, self._step_down)
         self._elector.start()
 
     def _lead(self, term: int) -> None:

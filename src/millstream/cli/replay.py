@@ -21,7 +21,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.error_rendering import with_source_lines
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import naming_missing_classes
-from millstream.jobmaster.failure_reports import KeptFailure, directory_of, files_of, read
+from millstream.jobmaster.failure_reports import FailureReport, directory_of, files_of, read
 from millstream.operators.diagnostics.failures import is_ours, locate, user_traceback
 from millstream.operators.diagnostics.replay import Replay
 from millstream.operators.functions.context import RuntimeContext
@@ -57,7 +57,7 @@ def replay(job: str, number: int | None, debugs: bool, defines: tuple[str, ...])
     sys.exit(1)
 
 
-def _find(job: str, number: int | None, config: Configuration) -> KeptFailure:
+def _find(job: str, number: int | None, config: Configuration) -> FailureReport:
     if "://" in job:
         raise MillstreamError(
             f"{job}: what is replayed is run, and nothing is run from the network; copy it here first."
@@ -82,7 +82,7 @@ def _listed(by_number: dict[int, str]) -> str:
     return f"there {'is' if len(by_number) == 1 else 'are'} {', '.join(map(str, by_number))}"
 
 
-def _run(kept: KeptFailure, settings: dict[str, str]) -> Exception | None:
+def _run(kept: FailureReport, settings: dict[str, str]) -> Exception | None:
     """Run it, and print what came of it; return the error of the user's function, if it raised one again."""
     made = _made(kept, settings)
     found: list[str] = []
@@ -107,7 +107,7 @@ def _run(kept: KeptFailure, settings: dict[str, str]) -> Exception | None:
     return error
 
 
-def _made(kept: KeptFailure, settings: dict[str, str]) -> Replay:
+def _made(kept: FailureReport, settings: dict[str, str]) -> Replay:
     """Make the operator in this process, as it was made in a worker."""
     failure, about = kept.failure, kept.settings
     if failure.kept is None:
@@ -159,7 +159,7 @@ def _state(made: Replay) -> Iterator[str]:
             yield f"state: {shown}"
 
 
-def _about(kept: KeptFailure) -> str:
+def _about(kept: FailureReport) -> str:
     failure, when = kept.failure, datetime.fromtimestamp(kept.at).strftime("%Y-%m-%d %H:%M:%S")
     made = f", made at {failure.made_at}" if failure.made_at else ""
     return (

@@ -10,7 +10,7 @@ from typing import Any
 from millstream.common.watermark_strategy import MIN_WATERMARK, WatermarkStrategy
 from millstream.connectors.values.collecting import DriverSink
 from millstream.connectors.values.collection import CollectionSource
-from millstream.graph.transformations import Program, StreamEnd, Transformation
+from millstream.graph.transformations import Program, Transformation, UpstreamEdge
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.process import ProcessOperator
 from millstream.operators.sink import SinkOperator
@@ -33,7 +33,7 @@ class Cache:
     job: Future[Any] | None = None
     elements: list[tuple[Any, int]] = field(default_factory=list)
     # What computed the stream before it came from here.
-    _computed: tuple[Any, list[StreamEnd]] | None = None
+    _computed: tuple[Any, list[UpstreamEdge]] | None = None
 
     @property
     def is_filled(self) -> bool:
@@ -48,18 +48,20 @@ class Cache:
         """Return a sink behind the stream that fills the cache."""
         self.elements = []
         keep = ProcessOperator(UserFunction(_WithTime(), "process_element"))
-        pairs = program.add("Cache", keep, [StreamEnd(transformation)], parallelism=transformation.parallelism)
-        sink = program.add("Cache", SinkOperator(DriverSink(self.elements.extend)), [StreamEnd(pairs)])
+        pairs = program.add("Cache", keep, [UpstreamEdge(transformation)], parallelism=transformation.parallelism)
+        sink = program.add("Cache", SinkOperator(DriverSink(self.elements.extend)), [UpstreamEdge(pairs)])
         sink.parallelism = transformation.parallelism
         return sink
 
     def replace(self, program: Program, transformation: Transformation) -> None:
         """Let the stream come from what was put away: everything behind it stays as it is."""
         source = program.add("Source: Cache", SourceOperator(CollectionSource(self.elements)), parallelism=1)
-        before = StreamEnd(source)
+        before = UpstreamEdge(source)
         if any(timestamp != MIN_WATERMARK for _, timestamp in self.elements):
             strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda pair, _: pair[1])
-            before = StreamEnd(program.add("Cached Timestamps", WatermarkOperator(strategy), [before], parallelism=1))
+            before = UpstreamEdge(
+                program.add("Cached Timestamps", WatermarkOperator(strategy), [before], parallelism=1)
+            )
         self._computed = (transformation.operator, transformation.inputs)
         transformation.operator = MapOperator(UserFunction(lambda pair: pair[0], None))
         transformation.inputs = [before]

@@ -44,7 +44,7 @@ from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin,
 from millstream.datastream.operator_settings import OperatorSettings
 from millstream.datastream.program_lint import warn_of_no_result, warn_of_yields
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
-from millstream.graph.transformations import StreamEnd, Transformation
+from millstream.graph.transformations import Transformation, UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.operators.functions.output_tag import OutputTag, check_tag
 from millstream.operators.functions.user_function import UserFunction
@@ -105,7 +105,7 @@ class DataStreamSink(OperatorSettings):
 class DataStream(OperatorSettings, Generic[T_co]):
     """A stream of records."""
 
-    def __init__(self, environment: StreamExecutionEnvironment, ends: list[StreamEnd]) -> None:
+    def __init__(self, environment: StreamExecutionEnvironment, ends: list[UpstreamEdge]) -> None:
         self._environment = environment
         self._ends = ends
 
@@ -342,7 +342,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
             self._check_field("key_by", key_selector)
         check_type(key_type, "The key type of key_by()")
         by_key = KeyPartitioner(key_of(key_selector), key_type)
-        ends = [StreamEnd(e.source, by_key, e.tag) for e in self._ends]
+        ends = [UpstreamEdge(e.source, by_key, e.tag) for e in self._ends]
         unkeyed = DataStream(self._environment, self._ends)
         return KeyedStream(self._environment, ends, by_key.select, key_type, unkeyed)
 
@@ -405,7 +405,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
         return self._partitioned(CustomPartitioner(function, key_of(key_selector)))
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
-        return DataStream(self._environment, [StreamEnd(e.source, partitioner, e.tag) for e in self._ends])
+        return DataStream(self._environment, [UpstreamEdge(e.source, partitioner, e.tag) for e in self._ends])
 
     # --- ends
 
@@ -450,7 +450,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
                 f"Operator {tagging.label} has no side outputs: only process functions do, and sources with "
                 "on_bad_records(BadRecords.to(tag))."
             )
-        return DataStream(self._environment, [StreamEnd(tagging, None, output_tag)])
+        return DataStream(self._environment, [UpstreamEdge(tagging, None, output_tag)])
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print every record; with more than one subtask each line begins with the subtask's number."""
@@ -543,15 +543,15 @@ class DataStream(OperatorSettings, Generic[T_co]):
         check_type(output_type, f"The output type of '{name}'")
         ends = list(self._ends)
         if second is not None:
-            ends += [StreamEnd(e.source, e.partitioner, e.tag, 1) for e in second._ends]
+            ends += [UpstreamEdge(e.source, e.partitioner, e.tag, 1) for e in second._ends]
         transformation = self._environment._program.add(name, operator, ends, output_type)
-        return DataStream(self._environment, [StreamEnd(transformation)])
+        return DataStream(self._environment, [UpstreamEdge(transformation)])
 
 
 class CachedDataStream(DataStream[T_co]):
     """A stream whose records are kept for the next execute()."""
 
-    def __init__(self, environment: StreamExecutionEnvironment, ends: list[StreamEnd], cache: Cache) -> None:
+    def __init__(self, environment: StreamExecutionEnvironment, ends: list[UpstreamEdge], cache: Cache) -> None:
         super().__init__(environment, ends)
         self._cache = cache
 
@@ -592,7 +592,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def __init__(
         self,
         environment: StreamExecutionEnvironment,
-        ends: list[StreamEnd],
+        ends: list[UpstreamEdge],
         select: Callable[[Any], Any],
         key_type: TypeInformation | None,
         unkeyed: DataStream[T_co],
@@ -743,7 +743,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def _beside_unkeyed(self) -> DataStream[Row]:
         """Return the stream as a function sees it that has a stream without keys beside it."""
         by_key = KeyPartitioner(key_of(0))
-        return DataStream(self._environment, [StreamEnd(e.source, by_key, e.tag) for e in self._pairs()._ends])
+        return DataStream(self._environment, [UpstreamEdge(e.source, by_key, e.tag) for e in self._pairs()._ends])
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
         raise InvalidProgramError("Cannot override partitioning for KeyedStream.")

@@ -68,8 +68,8 @@ from millstream.graph.plan import draw, execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import (
     Program,
-    StreamEnd,
     Transformation,
+    UpstreamEdge,
     check_max_parallelism,
     check_parallelism,
 )
@@ -79,7 +79,7 @@ from millstream.state.backend import Backend, backend_of
 # Not yet: it is imported while Spark starts, and not at all by workers.
 if TYPE_CHECKING:
     from millstream.jobmaster.job import JobMaster
-    from millstream.jobmaster.job_launcher import Launch
+    from millstream.jobmaster.job_launcher import JobSpec
     from millstream.spark.dataframes import DataFrame, SparkSession
 
 __all__ = ["StreamExecutionEnvironment"]
@@ -453,7 +453,7 @@ class StreamExecutionEnvironment:
         check_type(type_info, f"The type of source '{name}'")
         self._story.begin()
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
-        return DataStream(self, [StreamEnd(transformation)])
+        return DataStream(self, [UpstreamEdge(transformation)])
 
     @overload
     def add_source(
@@ -544,9 +544,9 @@ class StreamExecutionEnvironment:
         write_log(config)
         self._start_ahead(config)
         register = _served(config)
-        from millstream.jobmaster.job_launcher import Launch
+        from millstream.jobmaster.job_launcher import JobSpec
 
-        job = self._launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
+        job = self._launch(JobSpec(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
         register(job)
         for _, cache in filling:
             cache.job = job.result
@@ -561,12 +561,12 @@ class StreamExecutionEnvironment:
 
         start_ahead(config)
 
-    def _launch(self, job: Launch) -> JobMaster:
+    def _launch(self, job: JobSpec) -> JobMaster:
         """Start a job where jobs of this environment run."""
         if runs_here(job.config):
-            from millstream.jobmaster.local_launcher import launch_here
+            from millstream.jobmaster.local_launcher import launch_locally
 
-            return launch_here(job)
+            return launch_locally(job)
         from millstream.spark.spark_launcher import launch
 
         return launch(job)

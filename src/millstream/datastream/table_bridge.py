@@ -15,7 +15,7 @@ from millstream.datastream.data_stream import DataStream
 from millstream.datastream.launch_context import with_last_word
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.graph.plan import execution_plan
-from millstream.graph.transformations import Program, StreamEnd, Transformation
+from millstream.graph.transformations import Program, Transformation, UpstreamEdge
 
 if TYPE_CHECKING:
     from millstream.operators.base import Operator
@@ -51,7 +51,7 @@ class Bridge:
         """Run a job whose records come back, and return them and a handle on the job."""
         mailbox = Mailbox()
         collecting: Any = sink(DriverSink(mailbox.put))  # type: ignore[call-arg]
-        last = self.program.add("Collect Sink", collecting, [StreamEnd(end)], parallelism=1)
+        last = self.program.add("Collect Sink", collecting, [UpstreamEdge(end)], parallelism=1)
         job = self.environment._start(name, [last])
         return CloseableIterator(mailbox, job), LocalJobClient(job)
 
@@ -73,7 +73,7 @@ class Bridge:
         for end in ends:
             self.environment._add_sink(end)
 
-    def stream(self, end: StreamEnd, type_info: TypeInformation | None) -> DataStream[Any]:
+    def stream(self, end: UpstreamEdge, type_info: TypeInformation | None) -> DataStream[Any]:
         """Return a stream of a transformation's records."""
         end.source.type_info = type_info
         return DataStream(self.environment, [end])
@@ -84,7 +84,7 @@ class Bridge:
         return str(self.settings().get_string("execution.runtime-mode", "STREAMING")).upper() == "BATCH"
 
 
-def ends_of(stream: DataStream[Any]) -> list[StreamEnd]:
+def ends_of(stream: DataStream[Any]) -> list[UpstreamEdge]:
     """Return where the records of a stream come from."""
     return list(stream._ends)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from millstream.exchange.addresses import Address, accept, address_of, listen
-from millstream.exchange.connection import Link
+from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.handshake import Side
 from millstream.exchange.poller import Poller
@@ -17,11 +17,16 @@ MOST_UNPROVED = 128
 PROOF_SECONDS = 10.0
 
 
-class Door:
+class Acceptor:
     """A listener, as long as it is open, and those who have called and not proved themselves yet."""
 
     def __init__(
-        self, own: Address, poller: Poller, credentials: Credentials, welcome: Callable[[Link], None], expected: int = 0
+        self,
+        own: Address,
+        poller: Poller,
+        credentials: Credentials,
+        welcome: Callable[[Connection], None],
+        expected: int = 0,
     ) -> None:
         """Listen; callers are let in once `open` is called.
 
@@ -39,7 +44,7 @@ class Door:
         self._listener: socket.socket = listen(own)
         self.address: Address = address_of(self._listener)
         # When each of them called, oldest first.
-        self._unproved: dict[Link, float] = {}
+        self._unproved: dict[Connection, float] = {}
 
     def open(self) -> None:
         self._poller.watch(self._listener.fileno(), self._admit)
@@ -57,7 +62,7 @@ class Door:
         if connection is None:
             return
         try:
-            link = Link(connection, self._credentials, Side.CALLED)
+            link = Connection(connection, self._credentials, Side.CALLED)
         except OSError:
             # The caller has gone already.
             connection.close()
@@ -77,6 +82,6 @@ class Door:
                 self._hang_up(link, "it did not prove that it is of this job")
         self._unproved = waiting
 
-    def _hang_up(self, link: Link, reason: str = "") -> None:
+    def _hang_up(self, link: Connection, reason: str = "") -> None:
         if not link.is_trusted and not link.closed:
             self._poller.drop(link, reason)

@@ -9,13 +9,13 @@ from functools import partial
 from heapq import nlargest
 
 from millstream.common.errors import MillstreamError
-from millstream.exchange.acceptor import Door
+from millstream.exchange.acceptor import Acceptor
 from millstream.exchange.addresses import Address
-from millstream.exchange.connection import Link
+from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind, ProtocolError
 from millstream.exchange.poller import Poller
-from millstream.exchange.receive_buffer import Arrivals
+from millstream.exchange.receive_buffer import ReceiveBuffer
 from millstream.operators.diagnostics.io_metrics import ChannelTraffic
 
 # The credit of a channel: so many bytes may wait at the sender before its loop has to.
@@ -44,7 +44,7 @@ class Channel:
         most_queued: the most bytes that have waited to be sent since that was last told.
     """
 
-    link: Link
+    link: Connection
     blocked: int = 0
     blocked_seconds: float = 0.0
     most_queued: int = 0
@@ -63,7 +63,7 @@ class Channels:
     def __init__(
         self,
         slot: int,
-        arrivals: Arrivals,
+        arrivals: ReceiveBuffer,
         poller: Poller,
         credentials: Credentials,
         own: Address,
@@ -84,7 +84,7 @@ class Channels:
         self._poller = poller
         self._credentials = credentials
         self._go_on = go_on
-        self._door = Door(own, poller, credentials, self._welcome, expected=slot)
+        self._door = Acceptor(own, poller, credentials, self._welcome, expected=slot)
         self._channels: dict[int, Channel] = {}
         # For how many seconds this slot has waited for others to take something.
         self.back_pressured = 0.0
@@ -110,9 +110,9 @@ class Channels:
             self._wait()
         self._door.close()
 
-    def _call(self, other: int, address: Address) -> Link:
+    def _call(self, other: int, address: Address) -> Connection:
         try:
-            return Link.to(address, self._credentials)
+            return Connection.to(address, self._credentials)
         except FileNotFoundError:
             raise MillstreamError(
                 f"The socket {address} of slot {other} was deleted under the running job, by a cleaner of temporary "
@@ -124,12 +124,12 @@ class Channels:
     def _all_met(self, others: int) -> bool:
         return len(self._channels) == others and all(c.link.is_trusted for c in self._channels.values())
 
-    def _welcome(self, link: Link) -> None:
+    def _welcome(self, link: Connection) -> None:
         caller = _Caller()
         # Whoever cannot prove itself is hung up on, and nothing comes of it.
         self._poller.add(link, partial(self._hear, link, caller), partial(self._lose, caller))
 
-    def _hear(self, link: Link, caller: _Caller, frame: Frame) -> None:
+    def _hear(self, link: Connection, caller: _Caller, frame: Frame) -> None:
         if caller.slot is not None:
             self._arrivals.take(caller.slot, frame)
             return

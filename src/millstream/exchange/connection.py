@@ -10,14 +10,14 @@ from typing import cast
 from millstream.exchange.addresses import Address, connect
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import HEAD, Frame, Kind, ProtocolError
-from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
-from millstream.exchange.keepalive import ask_for_signs, is_silent
+from millstream.exchange.handshake import AuthenticationError, Handshake, Side
+from millstream.exchange.keepalive import enable_keepalive, is_silent
 
 _READ = 1 << 18
 _MOST_PARTS = 64
 
 
-class Link:
+class Connection:
     """One end of a connection.
 
     Until the other side has proved itself, nothing that was pushed leaves, and nothing that comes is taken for a frame.
@@ -34,7 +34,7 @@ class Link:
         self.silence: float | None = None
         if connection.family == socket.AF_INET:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            ask_for_signs(connection, credentials.silence)
+            enable_keepalive(connection, credentials.silence)
             self.silence = credentials.silence
         self._stream = credentials.stream(connection, side)
         self.socket = self._stream.socket
@@ -53,7 +53,7 @@ class Link:
         self._filled = 0
 
     @classmethod
-    def to(cls, address: Address, credentials: Credentials) -> Link:
+    def to(cls, address: Address, credentials: Credentials) -> Connection:
         """Call somebody."""
         return cls(connect(address), credentials, Side.CALLER)
 
@@ -139,7 +139,7 @@ class Link:
                 self._hear(data)
         except BlockingIOError:
             return []
-        except (OSError, NotOfThisJobError) as e:
+        except (OSError, AuthenticationError) as e:
             self._break(str(e))
             return []
         if not count:

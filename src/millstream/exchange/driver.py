@@ -16,12 +16,12 @@ from typing import Any
 
 from millstream.common.private_files import socket_directory
 from millstream.exchange import exchange_machine as p
-from millstream.exchange.acceptor import Door
+from millstream.exchange.acceptor import Acceptor
 from millstream.exchange.addresses import Address
-from millstream.exchange.connection import Link
+from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError
-from millstream.exchange.keepalive import HangUps
+from millstream.exchange.keepalive import DisconnectWatcher
 from millstream.exchange.poller import Poller
 
 log = logging.getLogger("millstream")
@@ -72,10 +72,10 @@ class Exchange:
         self._directory = socket_directory("millstream-x-") if host is None else None
         self._poller = Poller()
         own = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
-        self._door = Door(own, self._poller, credentials, self._welcome, expected=2 * slots)
-        self._slots: dict[int, Link] = {}
+        self._door = Acceptor(own, self._poller, credentials, self._welcome, expected=2 * slots)
+        self._slots: dict[int, Connection] = {}
         # All who have called and are no slots: the processes that hold slots, and who has not said its name yet.
-        self._others: dict[Link, _Caller] = {}
+        self._others: dict[Connection, _Caller] = {}
         self._outcome: p.FinishEpoch | p.FailEpoch | None = None
         self._ended_at = time.monotonic()
         self._pause = 0.0
@@ -88,7 +88,7 @@ class Exchange:
         self._refusal = ""
         self._door.open()
         self._poller.watch(self._wake.fileno(), self._hear)
-        self._hang_ups = HangUps(lost)
+        self._hang_ups = DisconnectWatcher(lost)
 
     @property
     def address(self) -> Address:
@@ -130,7 +130,7 @@ class Exchange:
         self._own = own
         self._pause = time.monotonic() - self._ended_at
         self._hear()
-        self._handle(p.EpochAsked(epoch, payload))
+        self._handle(p.EpochRequested(epoch, payload))
         deadline = time.monotonic() + START_SECONDS
         while self._outcome is None:
             left = None if self._machine.phase is p.Phase.RUNNING else deadline - time.monotonic()
@@ -146,7 +146,7 @@ class Exchange:
         """Ask slots that wait to go, and end those that do not."""
         self._hang_ups.close()
         self._hear()
-        self._handle(p.ReleaseAsked())
+        self._handle(p.ReleaseRequested())
 
     def serve_until(self, done: Callable[[], bool], seconds: float) -> bool:
         """Send and receive until something is the case, or the time is over; tell which."""
@@ -161,7 +161,7 @@ class Exchange:
     def close(self) -> None:
         """Hang up on all, and listen no more."""
         self._hang_ups.close()
-        self._hang_up(p.HangUp())
+        self._hang_up(p.CloseConnections())
         self._poller.close()
         self._wake.close()
         self._waker.close()
@@ -174,7 +174,7 @@ class Exchange:
         try:
             self._poller.turn(seconds)
         except ProtocolError as e:
-            self._handle(p.RulesBroken(str(e)))
+            self._handle(p.ProtocolViolated(str(e)))
 
     def _hear(self) -> None:
         """See to what other threads have told."""
@@ -188,19 +188,19 @@ class Exchange:
                 return
             self._handle(event)
 
-    def _welcome(self, link: Link) -> None:
+    def _welcome(self, link: Connection) -> None:
         caller = _Caller()
         self._others[link] = caller
         self._poller.add(link, partial(self._take, link, caller), partial(self._lose, link, caller))
 
-    def _take(self, link: Link, caller: _Caller, frame: Frame) -> None:
+    def _take(self, link: Connection, caller: _Caller, frame: Frame) -> None:
         slot = caller.slot
         if frame.kind is Kind.HOLD and slot is None:
             caller.is_host = True
             self._hang_ups.add(link.socket.fileno())
             self._close_door_behind_last()
         elif frame.kind is Kind.FROZEN and caller.is_host:
-            self._handle(p.SlotFroze(frame.payload.decode()))
+            self._handle(p.SlotFrozen(frame.payload.decode()))
         elif frame.kind is Kind.HELLO and slot is None:
             self._take_hello(link, caller, frame)
         elif frame.kind is Kind.FAILED:
@@ -209,18 +209,18 @@ class Exchange:
         elif slot is None:
             raise ProtocolError(f"somebody said {frame.kind.name} before its name")
         elif frame.kind is Kind.MET:
-            self._handle(p.SlotMet(slot))
+            self._handle(p.SlotConnected(slot))
         elif frame.kind is Kind.REPORT:
             self._handle(p.SlotReported(slot, frame.epoch, frame.payload))
         elif frame.kind is Kind.LOST:
             self._hear_hosts()
-            self._handle(p.LinkBroke(f"slot {slot}: {frame.payload.decode()}"))
+            self._handle(p.ConnectionLost(f"slot {slot}: {frame.payload.decode()}"))
         elif frame.kind is Kind.CUT_OFF:
-            self._handle(p.SlotCutOff(f"slot {slot}: {frame.payload.decode()}"))
+            self._handle(p.PeerUnreachable(f"slot {slot}: {frame.payload.decode()}"))
         else:
             raise ProtocolError(f"slot {slot} said {frame.kind.name} to the driver")
 
-    def _take_hello(self, link: Link, caller: _Caller, frame: Frame) -> None:
+    def _take_hello(self, link: Connection, caller: _Caller, frame: Frame) -> None:
         said: dict[str, Any] = json.loads(frame.payload)
         caller.slot = int(said["slot"])
         del self._others[link]
@@ -228,19 +228,19 @@ class Exchange:
         self._hang_ups.add(link.socket.fileno())
         self._close_door_behind_last()
         address = said["address"]
-        self._handle(p.SlotCalled(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
+        self._handle(p.SlotRegistered(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
 
     def _close_door_behind_last(self) -> None:
         hosts = sum(caller.is_host for caller in self._others.values())
         if self.has_all_slots and hosts == self._expected_hosts:
             self._door.close()
 
-    def _lose(self, link: Link, caller: _Caller) -> None:
+    def _lose(self, link: Connection, caller: _Caller) -> None:
         self._others.pop(link, None)
         if caller.is_host or caller.slot is not None:
             self._hear_hosts()
             who = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
-            self._handle(p.LinkBroke(f"{who} is gone {link.reason}".rstrip()))
+            self._handle(p.ConnectionLost(f"{who} is gone {link.reason}".rstrip()))
         elif link.reason:
             self._refusal = f"a caller was refused: {link.reason}"
             log.warning("%s", self._refusal)
@@ -274,7 +274,7 @@ class Exchange:
         for link in self._slots.values():
             link.push(frame)
 
-    def _hang_up(self, _: p.HangUp) -> None:
+    def _hang_up(self, _: p.CloseConnections) -> None:
         """End all slots by their lifelines; who has not called yet finds nobody."""
         self._door.close()
         for link in self._others:
@@ -289,7 +289,7 @@ class Exchange:
         p.SendRoster: _send_roster,
         p.SendEpoch: _send_epoch,
         p.SendStop: _send_stop,
-        p.HangUp: _hang_up,
+        p.CloseConnections: _hang_up,
         p.FinishEpoch: _end_epoch,
         p.FailEpoch: _end_epoch,
     }

@@ -31,7 +31,7 @@ class Phase(Enum):
     ENDING = auto()
 
 
-class Trouble(Enum):
+class FailureKind(Enum):
     """What kind of thing went wrong."""
 
     # User code raised, or a slot could not do its work; it has said what happened.
@@ -56,7 +56,7 @@ class Trouble(Enum):
 class Cause:
     """Why an execution has ended."""
 
-    trouble: Trouble
+    trouble: FailureKind
     text: str = ""
 
 
@@ -64,18 +64,18 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class SlotCalled:
+class SlotRegistered:
     slot: int
     address: Address
 
 
 @dataclass(frozen=True)
-class SlotMet:
+class SlotConnected:
     slot: int
 
 
 @dataclass(frozen=True)
-class EpochAsked:
+class EpochRequested:
     epoch: int
     payload: bytes
 
@@ -95,28 +95,28 @@ class SlotFailed:
 
 
 @dataclass(frozen=True)
-class LinkBroke:
+class ConnectionLost:
     """A connection is gone: to a slot, or to the process that holds some."""
 
     who: str
 
 
 @dataclass(frozen=True)
-class SlotFroze:
+class SlotFrozen:
     """A slot has sent no heartbeat for too long, and is killed."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class SlotCutOff:
+class PeerUnreachable:
     """A slot could not connect to another."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class RulesBroken:
+class ProtocolViolated:
     text: str
 
 
@@ -133,29 +133,29 @@ class StartTimedOut:
 
 
 @dataclass(frozen=True)
-class CancelAsked:
+class CancelRequested:
     pass
 
 
 @dataclass(frozen=True)
-class ReleaseAsked:
+class ReleaseRequested:
     pass
 
 
 Event = (
-    SlotCalled
-    | SlotMet
-    | EpochAsked
+    SlotRegistered
+    | SlotConnected
+    | EpochRequested
     | SlotReported
     | SlotFailed
-    | LinkBroke
-    | SlotFroze
-    | SlotCutOff
-    | RulesBroken
+    | ConnectionLost
+    | SlotFrozen
+    | PeerUnreachable
+    | ProtocolViolated
     | SparkEnded
     | StartTimedOut
-    | CancelAsked
-    | ReleaseAsked
+    | CancelRequested
+    | ReleaseRequested
 )
 
 
@@ -191,11 +191,11 @@ class SendStop:
 
 
 @dataclass(frozen=True)
-class HangUp:
+class CloseConnections:
     """End all slots at once, whatever they do."""
 
 
-Instruction = SendRoster | SendEpoch | FinishEpoch | FailEpoch | SendStop | HangUp
+Instruction = SendRoster | SendEpoch | FinishEpoch | FailEpoch | SendStop | CloseConnections
 Instructions = list[Instruction]
 
 
@@ -215,7 +215,7 @@ class ExchangeMachine:
         self._reporters = reporters
         self._roster: dict[int, Address] = {}
         self._met: set[int] = set()
-        self._asked: EpochAsked | None = None
+        self._asked: EpochRequested | None = None
         self._reports: dict[int, bytes] = {}
 
     def handle(self, event: Event) -> Instructions:
@@ -225,13 +225,13 @@ class ExchangeMachine:
         return self._WAYS[type(event)](self, event)
 
     def _handle_late(self, event: Event) -> Instructions:
-        if isinstance(event, EpochAsked):
-            return [FailEpoch(self.cause or Cause(Trouble.RELEASED))]
-        return [HangUp()] if isinstance(event, ReleaseAsked) else []
+        if isinstance(event, EpochRequested):
+            return [FailEpoch(self.cause or Cause(FailureKind.RELEASED))]
+        return [CloseConnections()] if isinstance(event, ReleaseRequested) else []
 
     # --- the start
 
-    def _called(self, event: SlotCalled) -> Instructions:
+    def _called(self, event: SlotRegistered) -> Instructions:
         if self.phase is not Phase.STARTING or event.slot in self._roster or not 0 <= event.slot < self._slots:
             return self._confused(f"slot {event.slot} called in phase {self.phase.name}")
         self._roster[event.slot] = event.address
@@ -240,7 +240,7 @@ class ExchangeMachine:
         self.phase = Phase.MEETING
         return [SendRoster(dict(self._roster))]
 
-    def _slot_met(self, event: SlotMet) -> Instructions:
+    def _slot_met(self, event: SlotConnected) -> Instructions:
         if self.phase is not Phase.MEETING or event.slot in self._met:
             return self._confused(f"slot {event.slot} met the others in phase {self.phase.name}")
         self._met.add(event.slot)
@@ -254,11 +254,11 @@ class ExchangeMachine:
             return []
         missing = sorted(set(range(self._slots)) - (self._met if self.phase is Phase.MEETING else set(self._roster)))
         text = f"{len(missing)} of {self._slots} slots are missing, the first is {missing[0]}"
-        return self._fail(Trouble.LATE, f"{text}; {event.hint}" if event.hint else text)
+        return self._fail(FailureKind.LATE, f"{text}; {event.hint}" if event.hint else text)
 
     # --- epochs
 
-    def _epoch_asked(self, event: EpochAsked) -> Instructions:
+    def _epoch_asked(self, event: EpochRequested) -> Instructions:
         if self._asked is not None:
             return self._confused(f"epoch {event.epoch} was asked for within epoch {self._asked.epoch}")
         self._asked = event
@@ -283,54 +283,54 @@ class ExchangeMachine:
     # --- the end
 
     def _failed(self, event: SlotFailed) -> Instructions:
-        return self._fail(Trouble.RAISED, event.report)
+        return self._fail(FailureKind.RAISED, event.report)
 
-    def _broke(self, event: LinkBroke) -> Instructions:
-        return self._fail(Trouble.DIED, event.who)
+    def _broke(self, event: ConnectionLost) -> Instructions:
+        return self._fail(FailureKind.DIED, event.who)
 
-    def _froze(self, event: SlotFroze) -> Instructions:
-        return self._fail(Trouble.FROZEN, event.text)
+    def _froze(self, event: SlotFrozen) -> Instructions:
+        return self._fail(FailureKind.FROZEN, event.text)
 
-    def _cut_off(self, event: SlotCutOff) -> Instructions:
-        return self._fail(Trouble.CUT_OFF, event.text)
+    def _cut_off(self, event: PeerUnreachable) -> Instructions:
+        return self._fail(FailureKind.CUT_OFF, event.text)
 
-    def _rules_broken(self, event: RulesBroken) -> Instructions:
+    def _rules_broken(self, event: ProtocolViolated) -> Instructions:
         return self._confused(event.text)
 
     def _spark_ended(self, event: SparkEnded) -> Instructions:
-        return self._fail(Trouble.SPARK, event.text)
+        return self._fail(FailureKind.SPARK, event.text)
 
-    def _cancelled(self, _: CancelAsked) -> Instructions:
-        return self._fail(Trouble.CANCELLED, "")
+    def _cancelled(self, _: CancelRequested) -> Instructions:
+        return self._fail(FailureKind.CANCELLED, "")
 
-    def _release(self, _: ReleaseAsked) -> Instructions:
+    def _release(self, _: ReleaseRequested) -> Instructions:
         idle = self.phase is Phase.RUNNING and self._asked is None
-        self.phase, self.cause = Phase.ENDING, Cause(Trouble.RELEASED)
+        self.phase, self.cause = Phase.ENDING, Cause(FailureKind.RELEASED)
         # Only who waits for a word of the driver's can be asked to go; others have to be made to.
-        return [SendStop() if idle else HangUp()]
+        return [SendStop() if idle else CloseConnections()]
 
     def _confused(self, text: str) -> Instructions:
-        return self._fail(Trouble.CONFUSED, text)
+        return self._fail(FailureKind.CONFUSED, text)
 
-    def _fail(self, trouble: Trouble, text: str) -> Instructions:
+    def _fail(self, trouble: FailureKind, text: str) -> Instructions:
         self.phase, self.cause = Phase.ENDING, Cause(trouble, text)
-        instructions: Instructions = [HangUp()]
+        instructions: Instructions = [CloseConnections()]
         if self._asked is not None:
             instructions.append(FailEpoch(self.cause))
         return instructions
 
     _WAYS: dict[type, Callable[[ExchangeMachine, Any], Instructions]] = {
-        SlotCalled: _called,
-        SlotMet: _slot_met,
-        EpochAsked: _epoch_asked,
+        SlotRegistered: _called,
+        SlotConnected: _slot_met,
+        EpochRequested: _epoch_asked,
         SlotReported: _reported,
         SlotFailed: _failed,
-        LinkBroke: _broke,
-        SlotFroze: _froze,
-        SlotCutOff: _cut_off,
-        RulesBroken: _rules_broken,
+        ConnectionLost: _broke,
+        SlotFrozen: _froze,
+        PeerUnreachable: _cut_off,
+        ProtocolViolated: _rules_broken,
         SparkEnded: _spark_ended,
         StartTimedOut: _timed_out,
-        CancelAsked: _cancelled,
-        ReleaseAsked: _release,
+        CancelRequested: _cancelled,
+        ReleaseRequested: _release,
     }

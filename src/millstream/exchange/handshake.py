@@ -25,7 +25,7 @@ class Side(Enum):
     CALLED = b"called"
 
 
-class NotOfThisJobError(ConnectionError):
+class AuthenticationError(ConnectionError):
     """The other side does not know the job's secret."""
 
 
@@ -49,12 +49,12 @@ class Handshake:
         self.rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take what came; return what to answer. Raises NotOfThisJobError."""
+        """Take what came; return what to answer. Raises AuthenticationError."""
         self._heard += data
         answer = b""
         if self._theirs is None:
             if not _MAGIC.startswith(self._heard[: len(_MAGIC)]):
-                raise NotOfThisJobError(
+                raise AuthenticationError(
                     "the other side speaks TLS, this one does not (security.ssl.internal.enabled is not true here)"
                     if self._heard[:1] in _TLS
                     else "the other side does not speak this protocol"
@@ -67,7 +67,7 @@ class Handshake:
         if len(self._heard) >= _PROOF:
             other = Side.CALLED if self._side is Side.CALLER else Side.CALLER
             if not hmac.compare_digest(self._take(_PROOF), self._proof_of(other)):
-                raise NotOfThisJobError("the other side does not know the job's secret")
+                raise AuthenticationError("the other side does not know the job's secret")
             self.is_done = True
             self.rest, self._heard = self._heard, b""
             if self._side is Side.CALLED:

@@ -20,7 +20,7 @@ CHECKS = 5
 _INFO = struct.Struct("=2xB53xI")
 
 
-def ask_for_signs(connection: socket.socket, seconds: float) -> None:
+def enable_keepalive(connection: socket.socket, seconds: float) -> None:
     """Have the kernel ask the other machine now and then whether it is there, and break the connection if not."""
     every = max(1, round(seconds / CHECKS))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -39,7 +39,7 @@ def is_silent(connection: socket.socket, seconds: float) -> bool:
     return bool(repeats) and milliseconds >= seconds * 1000
 
 
-class HangUps:
+class DisconnectWatcher:
     """Watches connections on a thread of its own, which sleeps until one of them has broken.
 
     It reads nothing. Where the system has no epoll (it is Linux's), nothing is told; who reads next notices.

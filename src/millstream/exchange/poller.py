@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from millstream.exchange.connection import Link
+from millstream.exchange.connection import Connection
 from millstream.exchange.frames import Frame
 from millstream.exchange.keepalive import CHECKS
 
 
 @dataclass
 class _Watched:
-    link: Link
+    link: Connection
     take: Callable[[Frame], None]
     lost: Callable[[], None]
     events: int
@@ -38,7 +38,7 @@ class Poller:
         # How often it is looked whether other machines are silent, and when next.
         self._look_seconds = self._look_at = math.inf
 
-    def add(self, link: Link, take: Callable[[Frame], None], lost: Callable[[], None]) -> None:
+    def add(self, link: Connection, take: Callable[[Frame], None], lost: Callable[[], None]) -> None:
         """Serve a link.
 
         Args:
@@ -72,7 +72,7 @@ class Poller:
         if known:
             self._poll.unregister(fd)
 
-    def drop(self, link: Link, reason: str) -> None:
+    def drop(self, link: Connection, reason: str) -> None:
         """Hang up on somebody: to those here it is as if the link had broken."""
         watched = self._links.get(link.socket.fileno())
         if watched is not None and watched.link is link:

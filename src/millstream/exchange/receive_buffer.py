@@ -40,7 +40,7 @@ class _Sender:
     most_waiting: int = 0
 
 
-class Arrivals:
+class ReceiveBuffer:
     """The input of one slot, from all slots that send to it, itself included."""
 
     def __init__(self, slot: int, widths: list[int]) -> None:

@@ -17,11 +17,11 @@ from typing import Protocol
 
 from millstream.exchange.addresses import Address, beside
 from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError
-from millstream.exchange.connection import Link
+from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError, end_of
 from millstream.exchange.poller import Poller
-from millstream.exchange.receive_buffer import Arrivals
+from millstream.exchange.receive_buffer import ReceiveBuffer
 from millstream.operators.diagnostics.io_metrics import LevelTimes, SlotTraffic
 from millstream.operators.runtime.messages import LevelTask
 from millstream.operators.runtime.slot_tasks import with_own
@@ -103,8 +103,8 @@ class Slot:
         self._work = work
         self._poller = Poller()
         # First of all: where the driver is gone by now, there is nothing yet that would have to be closed.
-        self._driver = Link.to(driver, credentials)
-        arrivals, own = Arrivals(number, widths), beside(driver, number)
+        self._driver = Connection.to(driver, credentials)
+        arrivals, own = ReceiveBuffer(number, widths), beside(driver, number)
         self._channels = Channels(number, arrivals, self._poller, credentials, own, self._check_driver)
         self._told_at = -math.inf
         # When the first epoch began here, and the last one ended.

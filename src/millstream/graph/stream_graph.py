@@ -21,7 +21,7 @@ from millstream.state.backend import Backend
 from millstream.state.key_groups import UPPER_BOUND_MAX_PARALLELISM, default_max_parallelism
 
 
-def physical(operator: Operator, backend: Backend) -> Operator:
+def select_operator(operator: Operator, backend: Backend) -> Operator:
     """Return the operator that runs, where state is kept in a backend: the given one, or one of its quick forms."""
     # These read and write a pane, or a key's sessions, as a whole, which only memory can afford.
     if type(operator) is not WindowOperator or backend is not Backend.HASHMAP:
@@ -170,7 +170,7 @@ def _decide(
         # An operator stays with its inputs when they are all in one group.
         groups = {i.slot_sharing_group for i in inputs}
         group = groups.pop() if len(groups) == 1 else DEFAULT_SLOT_GROUP
-    return StreamNode(t, physical(t.operator, backend), parallelism, max_parallelism, group)
+    return StreamNode(t, select_operator(t.operator, backend), parallelism, max_parallelism, group)
 
 
 def _check_forward(source: StreamNode, target: StreamNode, partitioner: Partitioner) -> None:

@@ -36,7 +36,7 @@ class Transformation:
     id: int
     name: str
     operator: Operator
-    inputs: list[StreamEnd]
+    inputs: list[UpstreamEdge]
     parallelism: int | None = None
     max_parallelism: int | None = None
     type_info: TypeInformation | None = None
@@ -92,7 +92,7 @@ class Transformation:
 
 
 @record(frozen=True)
-class StreamEnd:
+class UpstreamEdge:
     """The end of a stream that an operator takes as input: whose output, which side output, how partitioned."""
 
     source: Transformation
@@ -128,7 +128,7 @@ class Program:
         self,
         name: str,
         operator: Operator,
-        inputs: Iterable[StreamEnd] = (),
+        inputs: Iterable[UpstreamEdge] = (),
         type_info: TypeInformation | None = None,
         parallelism: int | None = None,
     ) -> Transformation:

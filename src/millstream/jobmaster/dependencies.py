@@ -50,7 +50,7 @@ def _moved(path: str, old: str, new: str) -> str:
     return new + path[len(old) :] if path.startswith(old + os.sep) else path
 
 
-def bring(config: Configuration, directory: str) -> Dependencies:
+def stage_dependencies(config: Configuration, directory: str) -> Dependencies:
     """Copy, unpack and install what the settings name, below a job's directory."""
     files = os.path.join(directory, FILES_DIRECTORY)
     path = [_copy_file(f, os.path.join(files, str(i))) for i, f in enumerate(_list(config, FILES))]

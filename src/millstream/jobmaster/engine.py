@@ -11,7 +11,7 @@ from millstream.operators.diagnostics.failures import Failure
 from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine, SlotReport
 
 
-class Slices(NamedTuple):
+class SliceBounds(NamedTuple):
     """How long epochs should be on an engine, in seconds.
 
     Attributes:
@@ -24,8 +24,8 @@ class Slices(NamedTuple):
 
 
 # Where an epoch costs a millisecond, and where it is a Spark job, which costs 20 to 50.
-QUICK = Slices(0.02, 0.2)
-SHUFFLED = Slices(0.25, 1.0)
+QUICK = SliceBounds(0.02, 0.2)
+SHUFFLED = SliceBounds(0.25, 1.0)
 
 
 class EpochFailed(JobExecutionError):
@@ -85,12 +85,12 @@ class EpochRunner(Protocol):
     """Runs the epochs of one execution on an engine.
 
     Attributes:
-        slots_stay: whether every epoch runs in the same processes, or the execution fails.
+        resident_slots: whether every epoch runs in the same processes, or the execution fails.
         slices: how long epochs should be here.
     """
 
-    slots_stay: bool
-    slices: Slices
+    resident_slots: bool
+    slices: SliceBounds
 
     def open(self, lost: Callable[[], None]) -> None:
         """Get slots; `lost` is called, from any thread, when one of them is gone that the next epoch needs."""

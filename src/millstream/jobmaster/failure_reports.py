@@ -54,7 +54,7 @@ def file_name(job_id: str, number: int) -> str:
 
 
 @record(frozen=True)
-class KeptFailure:
+class FailureReport:
     """A failure as its file tells it.
 
     Attributes:
@@ -89,7 +89,7 @@ def keep(directory: str, plan: JobPlan, number: int, at: float, failure: Failure
     """Write the file of a failure; return its path."""
     vertex, node = _find(plan, failure.operator_id)
     settings = plan.settings
-    kept = KeptFailure(
+    kept = FailureReport(
         job_id=settings.job_id,
         job_name=settings.job_name,
         number=number,
@@ -143,7 +143,7 @@ def _forget(directory: str, prefix: str, most: int) -> None:
             os.unlink(old.path)
 
 
-def read(path: str) -> KeptFailure:
+def read(path: str) -> FailureReport:
     """Read the file of a failure.
 
     Raises:
@@ -162,7 +162,7 @@ def read(path: str) -> KeptFailure:
         version = told.pop(_MARK)
         if version != _VERSION:
             raise MillstreamError(f"{path} is of format {version}; this millstream reads {_VERSION}.")
-        return KeptFailure(**told)
+        return FailureReport(**told)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise MillstreamError(f"{path} is no failure that millstream has kept.") from None
 

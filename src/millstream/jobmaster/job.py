@@ -29,10 +29,10 @@ from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine.job_machine import JobMachine
 from millstream.jobmaster.machine.requests import Request, RequestFailedError, SavepointRequest
 from millstream.jobmaster.machine.view import JobView
-from millstream.jobmaster.mailbox import Inbox, JobClock, ThreadInbox, patience
-from millstream.jobmaster.monitors import EpochWatchdog, SlotWatch
-from millstream.jobmaster.sink_committers import Output
-from millstream.jobmaster.source_coordinators import Sources
+from millstream.jobmaster.mailbox import JobClock, Mailbox, ThreadMailbox, patience
+from millstream.jobmaster.monitors import EpochWatchdog, SlotMonitor
+from millstream.jobmaster.sink_committers import SinkCommitters
+from millstream.jobmaster.source_coordinators import SourceCoordinators
 from millstream.operators.diagnostics.logs import pass_on
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 
@@ -53,10 +53,10 @@ class JobMaster:
         subsume: Callable[[str], None] = lambda home: None,
         is_alive: Callable[[dict[str, Any]], bool] = is_alive,
         on_end: Callable[[], None] = lambda: None,
-        keep_failure: Callable[[i.KeepFailure, float], None] = lambda asked, at: None,
+        keep_failure: Callable[[i.WriteFailureReport, float], None] = lambda asked, at: None,
         clock: JobClock | None = None,
-        inbox: Inbox | None = None,
-        watch: type[SlotWatch] = SlotWatch,
+        inbox: Mailbox | None = None,
+        watch: type[SlotMonitor] = SlotMonitor,
         watchdog: type[EpochWatchdog] = EpochWatchdog,
     ) -> None:
         """Take a job, to be started.
@@ -89,18 +89,18 @@ class JobMaster:
         self._on_end = on_end
         self._keep = keep_failure
         self._clock = clock or JobClock()
-        self._inbox = inbox or ThreadInbox()
+        self._inbox = inbox or ThreadMailbox()
         self._todo: deque[i.Instruction] = deque()
         # What it was asked to stop by.
-        self._stop_event: e.CancelAsked | e.SuspendAsked | None = None
+        self._stop_event: e.CancelRequested | e.SuspendRequested | None = None
         self._is_woken = threading.Event()
         self._lock = threading.Lock()
         self._has_broken_down = False
         self.leases = CheckpointLeases()
         self._sampled_until = 0.0
         self._runner: EpochRunner | None = None
-        self._sources: Sources | None = None
-        self._output: Output | None = None
+        self._sources: SourceCoordinators | None = None
+        self._output: SinkCommitters | None = None
         self._watchdog = watchdog(self._break_off)
         self._watch = watch(engine.slots, lambda slots: self._inbox.put(e.SlotsCounted(slots=slots)))
 
@@ -118,11 +118,11 @@ class JobMaster:
 
     def cancel(self) -> None:
         """Ask the job to stop; `result` is done when it has. A job that is already ending ends as it would."""
-        self._stop(e.CancelAsked())
+        self._stop(e.CancelRequested())
 
     def suspend(self, reason: str) -> None:
         """Ask the job to stop, and to leave all as it is to whoever leads from now on."""
-        self._stop(e.SuspendAsked(reason=reason))
+        self._stop(e.SuspendRequested(reason=reason))
 
     def leave(self) -> None:
         """Ask the job to stop because this process ends: others go on with it, where there are any."""
@@ -131,7 +131,7 @@ class JobMaster:
         else:
             self.cancel()
 
-    def _stop(self, event: e.CancelAsked | e.SuspendAsked) -> None:
+    def _stop(self, event: e.CancelRequested | e.SuspendRequested) -> None:
         with self._lock:
             if self.view.outcome is not None or self._stop_event is not None:
                 return
@@ -169,7 +169,7 @@ class JobMaster:
         """A source has something to read."""
         if not self._is_woken.is_set():
             self._is_woken.set()
-            self._inbox.put(e.InputCame())
+            self._inbox.put(e.InputArrived())
 
     # --- the job's own thread
 
@@ -219,7 +219,7 @@ class JobMaster:
             self._drop_rest()
             stopped = self._stop_event if self.view.outcome is None else None
             # An epoch that was broken off has not failed.
-            event = stopped or e.StepFailed(error=_as_exception(error))
+            event = stopped or e.InstructionFailed(error=_as_exception(error))
         if event is not None:
             self._tell(event)
 
@@ -227,7 +227,9 @@ class JobMaster:
         """Drop what was still to do, but for what the machine counts on: answers are given, manifests answered for."""
         for dropped in self._todo:
             if isinstance(dropped, i.WriteManifest):
-                self._inbox.put(e.ManifestLost(checkpoint=dropped.manifest.id, reason="it was not begun to be written"))
+                self._inbox.put(
+                    e.ManifestFailed(checkpoint=dropped.manifest.id, reason="it was not begun to be written")
+                )
         self._todo = deque(x for x in self._todo if isinstance(x, (i.Answer, i.Refuse, i.Finish)))
 
     def _refuse_late(self) -> None:
@@ -243,7 +245,7 @@ class JobMaster:
 
     # --- an execution
 
-    def _take_directory(self, _: i.TakeDirectory) -> None:
+    def _take_directory(self, _: i.ClaimDirectory) -> None:
         self._store.take(self._is_alive)
         self._claim(self._store.storage.url)
 
@@ -252,12 +254,12 @@ class JobMaster:
 
     def _open_slots(self, asked: i.OpenSlots) -> e.SlotsOpened:
         self._close_sources(i.CloseSources())
-        self._sources = Sources(asked.plan, asked.positions, self._wake)
+        self._sources = SourceCoordinators(asked.plan, asked.positions, self._wake)
         runner = self._engine.runner(asked.plan, asked.attempt)
         with self._lock:
             self._runner = runner
         runner.open(partial(self._inbox.put, e.SlotsLost(attempt=asked.attempt)))
-        return e.SlotsOpened(stay=runner.slots_stay, slices=runner.slices)
+        return e.SlotsOpened(stay=runner.resident_slots, slices=runner.slices)
 
     def _release_slots(self, asked: i.ReleaseSlots) -> None:
         if self._runner is None:
@@ -279,8 +281,8 @@ class JobMaster:
             shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again, pending=read.pending
         )
 
-    def _note_positions(self, _: i.NotePositions) -> e.PositionsNoted:
-        return e.PositionsNoted(positions=self._opened_sources().positions())
+    def _note_positions(self, _: i.ReadPositions) -> e.PositionsRead:
+        return e.PositionsRead(positions=self._opened_sources().positions())
 
     def _run_epoch(self, asked: i.RunEpoch) -> None:
         fault_point("driver.before-epoch")
@@ -320,14 +322,14 @@ class JobMaster:
         else:
             self._opened_sources().confirm(asked.positions)
 
-    def _opened_sources(self) -> Sources:
+    def _opened_sources(self) -> SourceCoordinators:
         assert self._sources is not None
         return self._sources
 
     # --- output
 
     def _open_output(self, asked: i.OpenOutput) -> e.OutputOpened:
-        self._output = Output(asked.plan)
+        self._output = SinkCommitters(asked.plan)
         if asked.afresh:
             self._output.begin()
         return e.OutputOpened(transactional=self._output.transactional)
@@ -350,7 +352,7 @@ class JobMaster:
             checkpoint=checkpoint, waiting=output.waiting(), wants_checkpoints=output.wants_checkpoints
         )
 
-    def _opened_output(self) -> Output:
+    def _opened_output(self) -> SinkCommitters:
         assert self._output is not None
         return self._output
 
@@ -361,7 +363,7 @@ class JobMaster:
             self._inbox.work(partial(self._write, asked.manifest))
         except RuntimeError as error:
             # There is no thread left for it.
-            return e.ManifestLost(checkpoint=asked.manifest.id, reason=str(error))
+            return e.ManifestFailed(checkpoint=asked.manifest.id, reason=str(error))
         return None
 
     def _write(self, manifest: Manifest) -> e.Event:
@@ -370,7 +372,7 @@ class JobMaster:
             return e.ManifestWritten(checkpoint=manifest.id, location=self._store.write(manifest))
         except Exception as error:
             deposed = isinstance(error, DeposedError)
-            return e.ManifestLost(checkpoint=manifest.id, reason=str(error) or repr(error), deposed=deposed)
+            return e.ManifestFailed(checkpoint=manifest.id, reason=str(error) or repr(error), deposed=deposed)
 
     def _write_savepoint(self, asked: i.WriteSavepoint) -> e.SavepointWritten:
         return e.SavepointWritten(location=self._store.write_savepoint(asked.location, asked.manifest))
@@ -462,7 +464,7 @@ class JobMaster:
         for line in asked.lines:
             pass_on(line)
 
-    def _keep_failure(self, asked: i.KeepFailure) -> None:
+    def _keep_failure(self, asked: i.WriteFailureReport) -> None:
         try:
             self._keep(asked, self._clock.now())
         except Exception as error:
@@ -495,13 +497,13 @@ class JobMaster:
 
     # How each instruction is carried out; what comes of it, if that is an event.
     _WAYS: dict[type, Callable[[JobMaster, Any], e.Event | None]] = {
-        i.TakeDirectory: _take_directory,
+        i.ClaimDirectory: _take_directory,
         i.OpenOutput: _open_output,
         i.CountSlots: _count_slots,
         i.OpenSlots: _open_slots,
         i.ReleaseSlots: _release_slots,
         i.PollSources: _poll_sources,
-        i.NotePositions: _note_positions,
+        i.ReadPositions: _note_positions,
         i.RunEpoch: _run_epoch,
         i.ConfirmSources: _confirm_sources,
         i.CommitOutput: _commit_output,
@@ -523,7 +525,7 @@ class JobMaster:
         i.Print: _print,
         i.Log: _log,
         i.Warn: _warn,
-        i.KeepFailure: _keep_failure,
+        i.WriteFailureReport: _keep_failure,
         i.CloseSources: _close_sources,
         i.CloseOutput: _close_output,
         i.CleanUp: _clean_up,

@@ -44,12 +44,12 @@ from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.failure_reports import directory_of, keep
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine.flow import EpochSizer
-from millstream.jobmaster.machine.instructions import KeepFailure
+from millstream.jobmaster.machine.instructions import WriteFailureReport
 from millstream.jobmaster.machine.job_machine import JobMachine
-from millstream.jobmaster.machine.options import Ended, JobOptions, ScalingOptions, fails_whole
+from millstream.jobmaster.machine.options import JobOptions, JobOutcome, ScalingOptions, full_failover
 from millstream.jobmaster.machine.restart import restart_strategy
 from millstream.jobmaster.mailbox import JobClock
-from millstream.leader.drivers import Drivers, Hold, owner_file
+from millstream.leader.drivers import DriverLease, DriverRegistry, owner_file
 from millstream.leader.fence import Fence, JobRecord
 from millstream.leader.leadership import Leadership, leadership_of
 from millstream.leader.options import DURATION as LEASE_DURATION
@@ -78,7 +78,7 @@ _JOB_ID = "$internal.pipeline.job-id"
 
 
 @record(frozen=True)
-class Launch:
+class JobSpec:
     """What a job is started with.
 
     Attributes:
@@ -110,8 +110,8 @@ class JobClaim:
     fence: Fence | None = None
     record: JobRecord | None = None
     leadership: Leadership | None = None
-    hold: Hold | None = None
-    drivers: Drivers | None = None
+    hold: DriverLease | None = None
+    drivers: DriverRegistry | None = None
 
     @contextmanager
     def let_go_if_it_fails(self) -> Iterator[None]:
@@ -133,10 +133,10 @@ class JobClaim:
 
 
 @record(frozen=True)
-class Prepared:
+class PreparedJob:
     """A job that is planned and checked, and not started."""
 
-    launch: Launch
+    launch: JobSpec
     plan: JobPlan
     options: JobOptions
     claim: JobClaim
@@ -153,14 +153,14 @@ class Prepared:
 
 
 @record(frozen=True)
-class Home:
+class JobDirectories:
     """What a job has on disk: its own directory on this machine, and where its state files are."""
 
     directory: str
     state: StateLocation
 
 
-def prepare(launch: Launch) -> Prepared:
+def prepare(launch: JobSpec) -> PreparedJob:
     """Plan a job and check its settings."""
     config = launch.config
     checkpoints = CheckpointOptions.read(config)
@@ -170,9 +170,9 @@ def prepare(launch: Launch) -> Prepared:
         return _prepare(launch, graph, checkpoints, claim)
 
 
-def _prepare(launch: Launch, graph: JobGraph, checkpoints: CheckpointOptions, claim: JobClaim) -> Prepared:
+def _prepare(launch: JobSpec, graph: JobGraph, checkpoints: CheckpointOptions, claim: JobClaim) -> PreparedJob:
     config = launch.config
-    settings = settings_of(
+    settings = job_settings(
         config,
         graph,
         claim.job_id,
@@ -185,7 +185,7 @@ def _prepare(launch: Launch, graph: JobGraph, checkpoints: CheckpointOptions, cl
     options = JobOptions(
         buffer_timeout=_gathering(launch.buffer_timeout_ms),
         gathers_always=launch.buffer_timeout_ms < 0,
-        slice=slice_of(config, launch.batch),
+        slice=configured_slice(config, launch.batch),
         haste=_haste(launch.buffer_timeout_ms),
         sizer=_sizer(config),
         checkpoints=checkpoints,
@@ -194,12 +194,12 @@ def _prepare(launch: Launch, graph: JobGraph, checkpoints: CheckpointOptions, cl
         # A batch job has no state that another parallelism could go on with.
         scaling=None if launch.batch else ScalingOptions.read(config, checkpoints),
         ended=_ended(claim.record),
-        fails_whole=fails_whole(config, launch.batch),
+        full_failover=full_failover(config, launch.batch),
     )
     plan = JobPlan(settings=settings, vertices=graph.vertices)
     if options.ended is None:
         _check_start(plan, options.origin)
-    return Prepared(launch, plan, options, claim)
+    return PreparedJob(launch, plan, options, claim)
 
 
 def _claim_job(config: Configuration, job_name: str, checkpoints: CheckpointOptions) -> JobClaim:
@@ -210,9 +210,9 @@ def _claim_job(config: Configuration, job_name: str, checkpoints: CheckpointOpti
         fence = leadership.fence(job_id, job_name)
         return JobClaim(job_id, owner, fence, fence.claim(), leadership)
     directory, latest = checkpoints.directory, starts_from_latest(config)
-    if directory is None or not (latest or checkpoints.enabled) or not Drivers.can_hold(directory):
+    if directory is None or not (latest or checkpoints.enabled) or not DriverRegistry.can_hold(directory):
         return JobClaim(given or new_run_id(), owner)
-    drivers = Drivers(directory, storage_options(config), LEASE_DURATION.read(config) / 1000)
+    drivers = DriverRegistry(directory, storage_options(config), LEASE_DURATION.read(config) / 1000)
     hold = drivers.claim_latest(job_name, owner) if latest else drivers.claim_run(job_name, given, owner)
     fence = hold.fence
     return JobClaim(given or fence.job_id, owner_file(fence, owner), fence, fence.record, None, hold, drivers)
@@ -230,11 +230,11 @@ def _origin(config: Configuration, job_name: str, claim: JobClaim) -> Origin | N
     return found
 
 
-def _ended(record: JobRecord | None) -> Ended | None:
+def _ended(record: JobRecord | None) -> JobOutcome | None:
     """Return how a job has ended under an earlier leader."""
     if record is None or record.outcome is None:
         return None
-    return Ended(JobStatus[record.outcome], record.message)
+    return JobOutcome(JobStatus[record.outcome], record.message)
 
 
 def _check_start(plan: JobPlan, origin: Origin | None) -> None:
@@ -250,7 +250,7 @@ def _check_start(plan: JobPlan, origin: Origin | None) -> None:
                 raise InvalidProgramError(f"Source {head.label}: {e}") from None
 
 
-def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: Any) -> JobSettings:
+def job_settings(config: Configuration, graph: JobGraph, job_id: str, **about: Any) -> JobSettings:
     """Return what the subtasks of a job must know; `about` are further fields."""
     return JobSettings(
         job_id=job_id,
@@ -269,13 +269,13 @@ def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: An
     )
 
 
-def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaster:
+def start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine]) -> JobMaster:
     """Start a job and return its master."""
     with prepared.claim.let_go_if_it_fails():
         return _start(prepared, make_engine)
 
 
-def _start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaster:
+def _start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine]) -> JobMaster:
     config, options, settings = prepared.launch.config, prepared.options, prepared.plan.settings
     arm(config.get_string(SETTING, "") or None)
     directory = _make_directory(config, f"millstream-{settings.job_id[:8]}-")
@@ -286,7 +286,7 @@ def _start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMast
     _clear_ended(prepared, checkpoints, storage.url)
     store = CheckpointStore(storage, claim.owner, reach, claim.fence, signing_keys(config))
     try:
-        engine = make_engine(Home(directory, StateLocation(f"{storage.url}/{SHARED}", reach, scratch)))
+        engine = make_engine(JobDirectories(directory, StateLocation(f"{storage.url}/{SHARED}", reach, scratch)))
     except InvalidProgramError:
         shutil.rmtree(directory)
         raise
@@ -323,7 +323,7 @@ def _announce(config: Configuration, job_name: str, options: JobOptions) -> None
         print(f"millstream: job '{job_name}' {text}", file=sys.stderr)
 
 
-def _clear_ended(prepared: Prepared, checkpoints: str, own: str) -> None:
+def _clear_ended(prepared: PreparedJob, checkpoints: str, own: str) -> None:
     """Delete what a driver has left that died when its job had ended."""
     if prepared.options.ended is not None:
         try:
@@ -332,14 +332,14 @@ def _clear_ended(prepared: Prepared, checkpoints: str, own: str) -> None:
             log.warning("checkpoints of job '%s' could not be deleted: %s", prepared.plan.settings.job_name, e)
 
 
-def _own_checkpoints(prepared: Prepared, directory: str) -> str:
+def _own_checkpoints(prepared: PreparedJob, directory: str) -> str:
     """Return where checkpoints go that nobody has given a place: beside the job, or where the next leader sees them."""
     if prepared.claim.leadership is None:
         return os.path.join(directory, "checkpoints")
     return f"{prepared.claim.leadership.options.home}/checkpoints"
 
 
-def _claim(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
+def _claim(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     """Return what makes sure that nobody goes on from another checkpoint than this job."""
     config, settings, origin = prepared.launch.config, prepared.plan.settings, prepared.options.origin
     former = prepared.former_runs()
@@ -348,7 +348,7 @@ def _claim(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
     return lambda _: supersede_runs(checkpoints, former, origin, storage_options(config))
 
 
-def _subsume(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
+def _subsume(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     """Return what deletes the checkpoints of earlier drivers, once the job has enough of its own."""
     config, job_name, former = prepared.launch.config, prepared.plan.settings.job_name, prepared.former_runs()
     if former is None:
@@ -356,7 +356,7 @@ def _subsume(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
     return lambda _: subsume_runs(checkpoints, former, storage_options(config))
 
 
-def _keep_failure(directory: str, asked: KeepFailure, at: float) -> None:
+def _keep_failure(directory: str, asked: WriteFailureReport, at: float) -> None:
     keep(directory, asked.plan, asked.number, at, asked.failure)
 
 
@@ -404,7 +404,7 @@ def _haste(buffer_timeout_ms: int) -> float:
     return 1.0 if buffer_timeout_ms < 0 else min(buffer_timeout_ms / _USUAL_BUFFER_TIMEOUT_MS, 1.0)
 
 
-def slice_of(config: Configuration, batch: bool) -> float | None:
+def configured_slice(config: Configuration, batch: bool) -> float | None:
     """Return for how many seconds slots work in an epoch if it is said; in BATCH nothing waits for the end of one."""
     if batch:
         return math.inf

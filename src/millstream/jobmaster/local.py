@@ -88,7 +88,7 @@ class LocalSlots:
 class LocalEpochs:
     """Runs the epochs of one execution in this process; follows `EpochRunner`."""
 
-    slots_stay = True
+    resident_slots = True
     slices = QUICK
 
     def __init__(

@@ -8,20 +8,20 @@ import sys
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.memory_on_spark import SLOTS
-from millstream.jobmaster.dependencies import FILES_DIRECTORY, bring
+from millstream.jobmaster.dependencies import FILES_DIRECTORY, stage_dependencies
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.job_launcher import Home, Launch, Prepared, prepare, start
+from millstream.jobmaster.job_launcher import JobDirectories, JobSpec, PreparedJob, prepare, start
 from millstream.jobmaster.local import LocalEngine
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.diagnostics.logs import name_speakers
 from millstream.runtime_services import wall_clock
 
 
-def launch_here(job: Launch) -> JobMaster:
+def launch_locally(job: JobSpec) -> JobMaster:
     """Start a job in this process as it would start on Spark, say so, and return its master."""
     prepared = prepare(job)
     name_speakers()
-    master = start_here(prepared)
+    master = start_locally(prepared)
     if not job.config.get_boolean("millstream.quiet", False):
         print("millstream: running in this process, without Spark (millstream.engine=local)", file=sys.stderr)
     return master
@@ -47,19 +47,19 @@ def _import_from(paths: list[str], files: str) -> None:
     importlib.invalidate_caches()
 
 
-def start_here(prepared: Prepared) -> JobMaster:
+def start_locally(prepared: PreparedJob) -> JobMaster:
     """Start a job that is planned in this process."""
     job = prepared.launch
     with prepared.claim.let_go_if_it_fails():
         return _start_here(job, prepared)
 
 
-def _start_here(job: Launch, prepared: Prepared) -> JobMaster:
+def _start_here(job: JobSpec, prepared: PreparedJob) -> JobMaster:
     # Before it starts: a function that no worker could be sent is refused here too.
     pickled = {prepared.plan: dump_plan(prepared.plan)}
 
-    def make_engine(home: Home) -> LocalEngine:
-        dependencies = bring(job.config, home.directory)
+    def make_engine(home: JobDirectories) -> LocalEngine:
+        dependencies = stage_dependencies(job.config, home.directory)
         if dependencies.directory is not None or dependencies.executable not in (None, sys.executable):
             raise InvalidProgramError(
                 "Archives (python.archives) and another interpreter (python.executable) are for worker processes, and "

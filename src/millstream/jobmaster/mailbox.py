@@ -17,7 +17,7 @@ _DAY = 86_400.0
 _INSTANT = 1e-6
 
 
-class Inbox(Protocol):
+class Mailbox(Protocol):
     """Events on their way to a job's thread."""
 
     def put(self, event: Event) -> None:
@@ -33,7 +33,7 @@ class Inbox(Protocol):
         ...
 
 
-class ThreadInbox:
+class ThreadMailbox:
     """An inbox between real threads. Every piece of work has a thread of its own."""
 
     def __init__(self) -> None:

@@ -58,7 +58,7 @@ log = logging.getLogger("millstream")
 _SLOT_POLL_SECONDS = 0.5
 
 
-class SlotWatch:
+class SlotMonitor:
     """Asks an engine every half second."""
 
     def __init__(self, count: Callable[[int], int], tell: Callable[[int], None]) -> None:

@@ -16,7 +16,7 @@ from millstream.operators.sink import CommitContext, Committer, SinkOperator
 log = logging.getLogger("millstream")
 
 
-class Output:
+class SinkCommitters:
     """The committers of a job, by operator id. They live as long as the job."""
 
     def __init__(self, plan: JobPlan) -> None:

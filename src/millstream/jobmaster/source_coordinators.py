@@ -11,7 +11,7 @@ from millstream.checkpoint.snapshot import pack, unpack
 from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
 from millstream.common.fast_dataclass import record
 from millstream.jobmaster.machine.execution import Positions
-from millstream.jobmaster.machine.flow import BackOff, RateLimit
+from millstream.jobmaster.machine.flow import PollBackoff, RateLimit
 from millstream.operators.runtime.messages import JobPlan, Shares
 from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.source import Lags, Source, SourceOperator, SplitEnumerator
@@ -41,7 +41,7 @@ class Read:
     finished: frozenset[int]
 
 
-class Sources:
+class SourceCoordinators:
     """The enumerators of one execution, by source vertex."""
 
     def __init__(self, plan: JobPlan, positions: Positions, wake: Callable[[], None] = lambda: None) -> None:
@@ -52,7 +52,7 @@ class Sources:
             positions: how far each was dealt out before.
             wake: what sources call, from any thread, when they have something to read.
         """
-        self._back_off: dict[int, BackOff] = {}
+        self._back_off: dict[int, PollBackoff] = {}
         self._limits: dict[int, RateLimit] = {}
         self._enumerators: dict[int, SplitEnumerator] = {}
         self._operators: dict[int, str] = {}
@@ -75,7 +75,7 @@ class Sources:
         enumerator = self._enumerators[vertex.id] = self._guarded(vertex.id, make)
         _check_end(source, enumerator)
         enumerator.listen(wake)
-        self._back_off[vertex.id] = BackOff()
+        self._back_off[vertex.id] = PollBackoff()
         if source.aligns_splits:
             self._aligned.add(vertex.id)
         rate = source.rate_per_second

@@ -56,7 +56,7 @@ _DIGITS = 20
 _TRIES = 10
 
 
-class StorageCell:
+class FileCell:
     """A directory of versions."""
 
     def __init__(self, storage: Storage, name: str) -> None:
@@ -98,14 +98,14 @@ class StorageCell:
         return version + 1
 
 
-class StorageCells:
+class FileCells:
     """The cells of a cluster, in a directory or an object store."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def cell(self, name: str) -> StorageCell:
-        return StorageCell(self._storage, name)
+    def cell(self, name: str) -> FileCell:
+        return FileCell(self._storage, name)
 
     def watch(self, on_lost: Callable[[str], None]) -> None:
         """Do nothing: there is no session."""

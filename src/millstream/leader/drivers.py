@@ -1,4 +1,4 @@
-"""Drivers of jobs where there is one job manager: a job has one driver at a time, and one that is gone is replaced.
+"""DriverRegistry of jobs where there is one job manager: a job has one driver at a time, and one that is gone is replaced.
 
 What holds a job is its record, as with several job managers (`fence.py`), in a cell beside its checkpoints:
 
@@ -26,7 +26,7 @@ from millstream.checkpoint.store import RECORD, is_alive, is_here, read_owner
 from millstream.common.errors import DeposedError, InvalidProgramError
 from millstream.common.job_status import JobStatus
 from millstream.common.run_ids import new_run_id
-from millstream.leader.cas_cells import NEVER_WRITTEN, OvertakenError, StorageCell
+from millstream.leader.cas_cells import NEVER_WRITTEN, FileCell, OvertakenError
 from millstream.leader.fence import Fence, JobRecord
 
 log = logging.getLogger("millstream")
@@ -40,7 +40,7 @@ _LOOKS = 10
 Read = tuple[JobRecord | None, Hashable]
 
 
-class Drivers:
+class DriverRegistry:
     """The drivers of the jobs of one directory of checkpoints."""
 
     def __init__(self, directory: str, options: dict[str, Any], lease: float) -> None:
@@ -59,7 +59,7 @@ class Drivers:
         """Tell whether storage can make sure that a job has one driver."""
         return creates_exclusively(directory)
 
-    def claim_run(self, job_name: str, job_id: str | None, owner: dict[str, Any]) -> Hold:
+    def claim_run(self, job_name: str, job_id: str | None, owner: dict[str, Any]) -> DriverLease:
         """Take a job that is started on its own: under a new id, or one that the user has given."""
         run = job_id or new_run_id()
         name = f"{run}/{RECORD}"
@@ -74,9 +74,9 @@ class Drivers:
             )
         fence = Fence(cell, run, job_name, 1, owner, name)
         fence.claim_behind(*read)
-        return Hold(fence, self._lease, self._storage)
+        return DriverLease(fence, self._lease, self._storage)
 
-    def claim_latest(self, job_name: str, owner: dict[str, Any]) -> Hold:
+    def claim_latest(self, job_name: str, owner: dict[str, Any]) -> DriverLease:
         """Take a job that goes on from its latest checkpoint: from whichever driver has had it.
 
         From then on no checkpoint counts that an earlier driver writes. InvalidProgramError if one is there.
@@ -101,7 +101,7 @@ class Drivers:
             except OvertakenError:
                 fence.release()
                 raise _still_runs(job_name, found[0]) from None
-        return Hold(fence, self._lease, self._storage)
+        return DriverLease(fence, self._lease, self._storage)
 
     def is_alive(self, owner: dict[str, Any]) -> bool:
         """Tell whether the driver still has its job that an `_owner` file names."""
@@ -114,20 +114,20 @@ class Drivers:
             return False
         return self._free(self._cell(owner["cell"])) is None
 
-    def _cells_of_runs(self, job_name: str) -> list[StorageCell]:
+    def _cells_of_runs(self, job_name: str) -> list[FileCell]:
         """Return the cells of jobs of that name that were started on their own and have not ended."""
         runs = sorted(name for name in self._storage.list("") if _RUN.fullmatch(name))
         cells = [self._cell(f"{name}/{RECORD}") for name in runs]
         records = [(cell, self._cell_read(cell)[0]) for cell in cells]
         return [cell for cell, r in records if r is not None and r.job_name == job_name and r.owner is not None]
 
-    def _free_or_refuse(self, cell: StorageCell, job_name: str) -> Read:
+    def _free_or_refuse(self, cell: FileCell, job_name: str) -> Read:
         found = self._free(cell)
         if found is None:
             raise _still_runs(job_name, self._cell_read(cell)[0])
         return found
 
-    def _free(self, cell: StorageCell) -> Read | None:
+    def _free(self, cell: FileCell) -> Read | None:
         """Return what a job's record says, once its driver is gone; None if that is there."""
         record, version = self._cell_read(cell)
         if record is None or record.owner is None or record.owner.get("released"):
@@ -146,10 +146,10 @@ class Drivers:
                 return None if later is not None and later.owner is not None else (later, now)
         return record, version
 
-    def _cell(self, name: str) -> StorageCell:
-        return StorageCell(self._storage, name)
+    def _cell(self, name: str) -> FileCell:
+        return FileCell(self._storage, name)
 
-    def _cell_read(self, cell: StorageCell) -> Read:
+    def _cell_read(self, cell: FileCell) -> Read:
         data, version = cell.read()
         return None if data is None else JobRecord.from_bytes(data), version
 
@@ -167,7 +167,7 @@ def _still_runs(job_name: str, record: JobRecord | None) -> InvalidProgramError:
     )
 
 
-class Hold:
+class DriverLease:
     """A driver's hold on a job: says every few seconds that it is there, on a thread of its own, until it lets go."""
 
     def __init__(self, fence: Fence, lease: float, storage: Storage) -> None:

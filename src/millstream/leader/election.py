@@ -1,6 +1,6 @@
 """Who leads: an election by a lease that is renewed, as a machine.
 
-Pure: it is told what has happened and says what to do. No clock, thread, file or network. `Elector` carries the
+Pure: it is told what has happened and says what to do. No clock, thread, file or network. `ElectionRunner` carries the
 instructions out.
 
     CANDIDATE -- lease free, or not renewed for as long as it lasts --> WriteLease -- written --> LEADER (Lead)

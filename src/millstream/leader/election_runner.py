@@ -32,7 +32,7 @@ def find_leader(cells: Cells) -> m.Lease | None:
     return None if lease is None or lease.is_released else lease
 
 
-class Elector:
+class ElectionRunner:
     """One process in the election, on threads of its own: one decides, the other waits for answers."""
 
     def __init__(

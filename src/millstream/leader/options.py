@@ -9,7 +9,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
 from millstream.common.setting import ChoiceSetting, DurationSetting, TextSetting, at_least, in_words
-from millstream.leader.cas_cells import Cells, StorageCells
+from millstream.leader.cas_cells import Cells, FileCells
 from millstream.leader.election import Timing
 
 
@@ -113,7 +113,7 @@ class HaOptions:
                 access = Access.find(server, namespace, token, ca)
                 return KubernetesCells(access, self.cluster_id, self.timing.retry_period)
             case _:
-                return StorageCells(open_storage(self.home, storage_options(self.config)))
+                return FileCells(open_storage(self.home, storage_options(self.config)))
 
     def _quorum(self) -> str:
         quorum = QUORUM.read(self.config)

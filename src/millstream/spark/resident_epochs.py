@@ -41,7 +41,7 @@ class SlotsMissing(EpochFailed):
 class ExchangeEpochs:
     """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
 
-    slots_stay = True
+    resident_slots = True
     slices = QUICK
 
     def __init__(
@@ -96,7 +96,7 @@ class ExchangeEpochs:
 
     def cancel(self) -> None:
         """Break off the epoch that is running, if one is. May be called from any thread."""
-        self._exchange.tell(p.CancelAsked())
+        self._exchange.tell(p.CancelRequested())
 
     def release(self) -> None:
         """End the slots; returns when they are gone."""
@@ -206,16 +206,16 @@ class ExchangeEpochs:
     def _broken_off(self, text: str, epoch: int) -> EpochFailed:
         return EpochFailed(f"Epoch {epoch} was broken off.")
 
-    _TRANSLATIONS: dict[p.Trouble, Callable[[ExchangeEpochs, str, int], EpochFailed]] = {
-        p.Trouble.RAISED: _raised,
-        p.Trouble.DIED: _died,
-        p.Trouble.FROZEN: _froze,
-        p.Trouble.SPARK: _spark_gave_up,
-        p.Trouble.LATE: _late,
-        p.Trouble.CUT_OFF: _cut_off,
-        p.Trouble.CONFUSED: _confused,
-        p.Trouble.CANCELLED: _broken_off,
-        p.Trouble.RELEASED: _broken_off,
+    _TRANSLATIONS: dict[p.FailureKind, Callable[[ExchangeEpochs, str, int], EpochFailed]] = {
+        p.FailureKind.RAISED: _raised,
+        p.FailureKind.DIED: _died,
+        p.FailureKind.FROZEN: _froze,
+        p.FailureKind.SPARK: _spark_gave_up,
+        p.FailureKind.LATE: _late,
+        p.FailureKind.CUT_OFF: _cut_off,
+        p.FailureKind.CONFUSED: _confused,
+        p.FailureKind.CANCELLED: _broken_off,
+        p.FailureKind.RELEASED: _broken_off,
     }
 
 
@@ -233,7 +233,7 @@ def _driver_host(context: SparkContext, transport: Transport) -> str | None:
 class FallbackEpochs:
     """The epochs of one execution; follows `EpochRunner`."""
 
-    slots_stay = True
+    resident_slots = True
     slices = QUICK
 
     def __init__(self, resident: EpochRunner, make_other: Callable[[], EpochRunner]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from millstream.common.errors import JobCancelledError
-from millstream.jobmaster.engine import QUICK, EpochRunner, Slices
+from millstream.jobmaster.engine import QUICK, EpochRunner, SliceBounds
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 
 
@@ -71,8 +71,8 @@ class AllottedEpochs:
     """The epochs of one execution, when its slots are allotted; follows `EpochRunner`."""
 
     def __init__(self, allotment: Allotment, plan: JobPlan, make: Callable[[int | None], EpochRunner]) -> None:
-        self.slots_stay = False
-        self.slices: Slices = QUICK
+        self.resident_slots = False
+        self.slices: SliceBounds = QUICK
         self._allotment = allotment
         self._plan = plan
         self._make = make
@@ -88,7 +88,7 @@ class AllottedEpochs:
                     f"Job '{self._plan.settings.job_name}' was cancelled while it waited for slots."
                 )
             runner = self._runner = self._make(slots)
-        self.slots_stay, self.slices = runner.slots_stay, runner.slices
+        self.resident_slots, self.slices = runner.resident_slots, runner.slices
         runner.open(lost)
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:

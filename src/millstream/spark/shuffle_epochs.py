@@ -52,7 +52,7 @@ class SparkEpochs:
         self._embedded = control.is_embedded()
         # A slot's process that is gone is replaced by one that reads the state from its files. A batch job has none: it
         # begins anew in any case, and on this machine a slot always has the same process.
-        self.slots_stay = self._embedded and plan.settings.batch
+        self.resident_slots = self._embedded and plan.settings.batch
 
     def open(self, lost: Callable[[], None]) -> None:
         """Give this thread's Spark jobs their group and their slots."""

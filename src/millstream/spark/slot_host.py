@@ -21,7 +21,7 @@ from pyspark import TaskContext
 
 from millstream.common.errors import MillstreamError, StateNotSharedError
 from millstream.exchange.addresses import Address
-from millstream.exchange.connection import Link
+from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.poller import Poller
@@ -113,7 +113,7 @@ class Host:
 
     def _hold(self, told: socket.socket) -> None:
         try:
-            lifeline = Link.to(self._function.driver, self._function.credentials)
+            lifeline = Connection.to(self._function.driver, self._function.credentials)
         except OSError:
             # The driver does not want slots any more.
             return
@@ -129,7 +129,7 @@ class Host:
             poller.turn(look_at - time.monotonic())
         poller.close()
 
-    def _end_frozen(self, lifeline: Link, poller: Poller) -> None:
+    def _end_frozen(self, lifeline: Connection, poller: Poller) -> None:
         """Kill slots that send no heartbeat; the driver is told before it can notice."""
         for pid in [pid for pid in self._pids if self._watched[pid][1].is_silent(pid)]:
             text = describe_silence(self._watched[pid][0], pid, self._function.heartbeat)

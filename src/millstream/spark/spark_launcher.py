@@ -19,10 +19,10 @@ from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
 from millstream.common.display_text import printable
 from millstream.common.errors import InvalidProgramError, JobExecutionError
-from millstream.jobmaster.dependencies import Dependencies, bring
+from millstream.jobmaster.dependencies import Dependencies, stage_dependencies
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.job_launcher import Home, Launch, Prepared, prepare, start
+from millstream.jobmaster.job_launcher import JobDirectories, JobSpec, PreparedJob, prepare, start
 from millstream.jobmaster.machine.options import ScalingOptions
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.runtime.messages import JobPlan
@@ -41,7 +41,7 @@ from millstream.spark.shuffle_epochs import SparkEpochs
 log = logging.getLogger("millstream")
 
 
-def launch(job: Launch) -> JobMaster:
+def launch(job: JobSpec) -> JobMaster:
     """Start a job and return its master."""
     check_settings(job.config)
     prepared = prepare(job)
@@ -49,7 +49,7 @@ def launch(job: Launch) -> JobMaster:
         return _launch(job, prepared)
 
 
-def _launch(job: Launch, prepared: Prepared) -> JobMaster:
+def _launch(job: JobSpec, prepared: PreparedJob) -> JobMaster:
     plan, config, scaling = prepared.plan, job.config, prepared.options.scaling
     exchange = ExchangeSettings.read(config)
     if scaling is not None and attachment() is not None:
@@ -64,8 +64,8 @@ def _launch(job: Launch, prepared: Prepared) -> JobMaster:
         _check_dynamic(scaling, exchange.choice)
     checkpoints = prepared.options.checkpoints
 
-    def make_engine(home: Home) -> SparkEngine:
-        dependencies = bring(config, home.directory)
+    def make_engine(home: JobDirectories) -> SparkEngine:
+        dependencies = stage_dependencies(config, home.directory)
         # Java takes no half characters, and pages of Spark's should stay readable.
         name = printable(plan.settings.job_name, 200)
         return SparkEngine(
@@ -203,7 +203,7 @@ class SparkEngine:
         """Make the job's directory again, with all that workers need: somebody has deleted it."""
         log.warning("The job's temporary directory %s was deleted: it is made anew.", self.directory)
         os.makedirs(self.directory, mode=0o700)
-        self.dependencies = bring(self.config, self.directory)
+        self.dependencies = stage_dependencies(self.config, self.directory)
         self._saved.clear()
         self._sent.clear()
 

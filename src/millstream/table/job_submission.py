@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.datastream.table_bridge import Bridge
-from millstream.graph.transformations import StreamEnd, Transformation
+from millstream.graph.transformations import Transformation, UpstreamEdge
 from millstream.operators.runtime.partitioners import ForwardElse, OrderedPartitioner
 from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.errors import TableException
@@ -114,11 +114,11 @@ class Runner:
         """Have statements run by the program's own `execute()`."""
         self._bridge.attach(self.translated(sinks))
 
-    def stream(self, end: ToStream) -> StreamEnd:
+    def stream(self, end: ToStream) -> UpstreamEdge:
         """Add a query to the program, as a stream of rows; those that change each other stay in order."""
         (plan,) = self.planned([end])
         (last,) = self._added([plan])
-        return StreamEnd(last, None if plan.traits.changes == INSERTS else ForwardElse(OrderedPartitioner()))
+        return UpstreamEdge(last, None if plan.traits.changes == INSERTS else ForwardElse(OrderedPartitioner()))
 
     def _name(self, otherwise: str) -> str:
         return self._config.get(_NAME, otherwise)

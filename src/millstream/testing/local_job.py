@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
-from millstream.checkpoint.restore import Start, restore
+from millstream.checkpoint.restore import InitialState, restore
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.configuration import Configuration
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -19,15 +19,15 @@ from millstream.graph.job_graph import build_job_graph
 from millstream.graph.transformations import Transformation
 from millstream.jobmaster.engine import QUICK
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.job_launcher import Launch, prepare, settings_of, slice_of
+from millstream.jobmaster.job_launcher import JobSpec, configured_slice, job_settings, prepare
 from millstream.jobmaster.local import LocalSlots
-from millstream.jobmaster.local_launcher import start_here
+from millstream.jobmaster.local_launcher import start_locally
 from millstream.jobmaster.machine.execution import Execution, merged
 from millstream.jobmaster.machine.flow import EpochSizer
-from millstream.jobmaster.machine.progress import Progress
+from millstream.jobmaster.machine.progress import JobProgress
 from millstream.jobmaster.machine.restart import FixedDelay
-from millstream.jobmaster.sink_committers import Output
-from millstream.jobmaster.source_coordinators import Sources
+from millstream.jobmaster.sink_committers import SinkCommitters
+from millstream.jobmaster.source_coordinators import SourceCoordinators
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.runtime.messages import JobPlan, LevelTask
 from millstream.operators.runtime.slot_runner import SlotRunner
@@ -95,23 +95,23 @@ class LocalJob:
         graph = env._stream_graph(job_name, env._take_sinks() if sinks is None else sinks)
         batch = env._is_batch(graph)
         job_graph = build_job_graph(graph, batch)
-        settings = settings_of(env.get_configuration(), job_graph, "local", batch=batch)
+        settings = job_settings(env.get_configuration(), job_graph, "local", batch=batch)
         self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
-        self._slice = slice_of(env.get_configuration(), batch) or QUICK.longest
+        self._slice = configured_slice(env.get_configuration(), batch) or QUICK.longest
         self._clock = clock or ManualClock()
         self._sizes = epoch_sizes or (lambda: 1 << 30)
         self.storage = storage or MemoryStorage()
-        self.progress = Progress()
+        self.progress = JobProgress()
         self._slots = LocalSlots(self.plan, self.storage, self._clock)
         self._begin(snapshot)
-        self.output = Output(self.plan)
+        self.output = SinkCommitters(self.plan)
 
     def _begin(self, snapshot: Snapshot | None) -> None:
         # Until an epoch has counted, it is the cut.
         self._given = snapshot
-        start = Start() if snapshot is None else restore(snapshot, self.plan, "")
+        start = InitialState() if snapshot is None else restore(snapshot, self.plan, "")
         self.execution = Execution(self.plan, start)
-        self._sources = Sources(self.plan, start.sources)
+        self._sources = SourceCoordinators(self.plan, start.sources)
         self.restart_slots()
 
     @property
@@ -167,7 +167,7 @@ class LocalJob:
         """
         execution = self.execution
         now = self._clock() / 1000
-        unread = execution.unread_sources()
+        unread = execution.sources_with_pending_input()
         budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
         read = self._sources.poll(budgets, now, execution.running_sources(), execution.splits_ahead())
         self.run_tasks(execution.tasks(read.shares, read.finished, keep, flush=flush, slice=self._slice))
@@ -268,7 +268,7 @@ class LocalEnvironment(StreamExecutionEnvironment):
     def _start_ahead(self, config: Configuration) -> None:
         """There is nothing to start."""
 
-    def _launch(self, job: Launch) -> JobMaster:
+    def _launch(self, job: JobSpec) -> JobMaster:
         prepared = prepare(job)
         options = prepared.options
         options.sizer = EpochSizer(max_records=_EVERYTHING, budget=_EVERYTHING)
@@ -277,4 +277,4 @@ class LocalEnvironment(StreamExecutionEnvironment):
             options.restart = FixedDelay(self._restarts, 0.0)
             # With every epoch.
             options.checkpoints = replace(options.checkpoints, enabled=True, interval=0.0)
-        return start_here(prepared)
+        return start_locally(prepared)

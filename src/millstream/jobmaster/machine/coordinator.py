@@ -114,7 +114,7 @@ def _restored(manifest: Manifest, now: float) -> Checkpoint:
     return Checkpoint(manifest.id, now, snapshot=manifest.snapshot)
 
 
-class Coordinator:
+class CheckpointCoordinator:
     """The checkpoints of one job."""
 
     def __init__(self, options: CheckpointOptions, now: float, origin: Origin | None = None) -> None:

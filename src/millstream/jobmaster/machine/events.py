@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Any
 
 from millstream.common.fast_dataclass import record
-from millstream.jobmaster.engine import Slices
+from millstream.jobmaster.engine import SliceBounds
 from millstream.jobmaster.machine.execution import Positions
 from millstream.jobmaster.machine.requests import Request
 from millstream.operators.runtime.messages import JobPlan, Shares, SlotReport
@@ -24,19 +24,19 @@ class TimePassed:
 
 
 @record(frozen=True, kw_only=True)
-class StepFailed:
+class InstructionFailed:
     """An instruction could not be carried out; those behind it were dropped."""
 
     error: Exception
 
 
 @record(frozen=True, kw_only=True)
-class CancelAsked:
+class CancelRequested:
     """Somebody wants the job to stop at once."""
 
 
 @record(frozen=True, kw_only=True)
-class SuspendAsked:
+class SuspendRequested:
     """This process leads no longer, or ends: the job shall stop at once, and be left as it is to whoever leads."""
 
     reason: str
@@ -59,7 +59,7 @@ class SlotsOpened:
     """
 
     stay: bool
-    slices: Slices
+    slices: SliceBounds
 
 
 @record(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class SourcesPolled:
 
 
 @record(frozen=True, kw_only=True)
-class InputCame:
+class InputArrived:
     """A source that was asked in vain has something to read."""
 
 
@@ -100,7 +100,7 @@ class SlotsCounted:
 
 
 @record(frozen=True, kw_only=True)
-class PositionsNoted:
+class PositionsRead:
     """How far the sources have been dealt out."""
 
     positions: Positions
@@ -122,7 +122,7 @@ class ManifestWritten:
 
 
 @record(frozen=True, kw_only=True)
-class ManifestLost:
+class ManifestFailed:
     """The manifest of a checkpoint could not be written; it may be on storage in spite of what was said.
 
     Attributes:
@@ -185,19 +185,19 @@ class SavepointWritten:
 Event = (
     JobStarted
     | TimePassed
-    | StepFailed
-    | CancelAsked
-    | SuspendAsked
+    | InstructionFailed
+    | CancelRequested
+    | SuspendRequested
     | Requested
     | SlotsOpened
     | SourcesPolled
-    | InputCame
+    | InputArrived
     | SlotsLost
     | SlotsCounted
-    | PositionsNoted
+    | PositionsRead
     | EpochFinished
     | ManifestWritten
-    | ManifestLost
+    | ManifestFailed
     | OutputOpened
     | OutputCommitted
     | CheckpointsDiscarded

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from millstream.checkpoint.restore import Start, edges_of
+from millstream.checkpoint.restore import InitialState, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.jobmaster.machine.alignment import Alignment
 from millstream.operators.runtime.messages import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
@@ -25,7 +25,7 @@ Positions = dict[str, bytes]
 class Execution:
     """What the driver knows between two epochs."""
 
-    def __init__(self, plan: JobPlan, start: Start) -> None:
+    def __init__(self, plan: JobPlan, start: InitialState) -> None:
         self.plan = plan
         self.epoch = start.epoch
         # The source vertices.
@@ -70,7 +70,7 @@ class Execution:
         return any(has_requests(carried) for carried in self._carried.values())
 
     @property
-    def owns_its_state(self) -> bool:
+    def owns_state(self) -> bool:
         """Whether the state is all in files of this execution's own: only then does a snapshot hold it.
 
         What is taken over from another job or another parallelism is made its own by the first epoch.
@@ -80,7 +80,7 @@ class Execution:
     def running_sources(self) -> frozenset[int]:
         return self.sources - self.ended
 
-    def unread_sources(self) -> frozenset[int]:
+    def sources_with_pending_input(self) -> frozenset[int]:
         """Return the sources that have dealt out what is not processed yet, there or behind them."""
         return frozenset(s for (v, _), inputs in self._behind.items() for i in inputs for s in self._sources_of(v, i))
 
@@ -91,11 +91,11 @@ class Execution:
     def lingering_sources(self) -> frozenset[int]:
         """Return the running sources that wait for nothing but requests: they know their end and have read all."""
         waiting = frozenset(vertex for (vertex, _), carried in self._carried.items() if has_requests(carried))
-        return (self._ending & self.running_sources() & waiting) - self.unread_sources()
+        return (self._ending & self.running_sources() & waiting) - self.sources_with_pending_input()
 
     def readable_sources(self) -> frozenset[int]:
         """Return the running sources of which nothing is left to process and that need not wait for others."""
-        held = set(self.unread_sources())
+        held = set(self.sources_with_pending_input())
         if self.plan.settings.batch:
             # There, input waits for the end of what is broadcast, which may come from the same source.
             broadcast = [e for v in self.plan.vertices for e in v.in_edges if e.partitioner.broadcasts]
@@ -162,7 +162,7 @@ class Execution:
         subtasks = [r for slot in reports for r in slot.subtasks]
         for report in subtasks:
             replaced |= self._keep(report, written)
-        if self._foreign and self.owns_its_state:
+        if self._foreign and self.owns_state:
             self._foreign = set()
         self._in_memory = None if self._keeps else self.epoch
         running = {r.vertex for r in subtasks if not r.ended}

@@ -160,13 +160,13 @@ _SHARE_OF_TIME = 0.05
 _NEWEST = 0.2
 
 
-class BackOff:
+class PollBackoff:
     """How often a source is asked that has nothing.
 
     A record that comes after a silence waits for a sixteenth of it; a source that is silent for long costs little.
 
     Example:
-        >>> source = BackOff()
+        >>> source = PollBackoff()
         >>> [round(source.next(at, at) - at, 5) for at in (100.0, 100.5, 130.0)]
         [0.001, 0.03125, 0.1]
     """
@@ -220,7 +220,7 @@ class RateLimit:
 
 
 @dataclass
-class Gathering:
+class GatherDelay:
     """How long input gathers between two epochs that take all there is.
 
     No record waits longer than the buffer timeout. Where an epoch takes little time the next one may come sooner, as

@@ -1,6 +1,6 @@
 """What the job machine asks for. The job master carries instructions out, one after the other.
 
-Where an instruction has an answer, its docstring names the event. One that cannot be carried out is told as StepFailed.
+Where an instruction has an answer, its docstring names the event. One that cannot be carried out is told as InstructionFailed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine
 
 
 @record(frozen=True, kw_only=True)
-class TakeDirectory:
+class ClaimDirectory:
     """Make the job's directory its own, and see to it that nobody goes on from another checkpoint."""
 
 
@@ -83,8 +83,8 @@ class PollSources:
 
 
 @record(frozen=True, kw_only=True)
-class NotePositions:
-    """Say how far sources have been dealt out: PositionsNoted."""
+class ReadPositions:
+    """Say how far sources have been dealt out: PositionsRead."""
 
 
 @record(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ class FinishOutput:
 
 @record(frozen=True, kw_only=True)
 class WriteManifest:
-    """Write the manifest of a checkpoint while the job goes on: later ManifestWritten or ManifestLost."""
+    """Write the manifest of a checkpoint while the job goes on: later ManifestWritten or ManifestFailed."""
 
     manifest: Manifest
 
@@ -247,7 +247,7 @@ class Warn:
 
 
 @record(frozen=True, kw_only=True)
-class KeepFailure:
+class WriteFailureReport:
     """Write down what is needed to run an operator again on what it has failed on."""
 
     plan: JobPlan
@@ -282,13 +282,13 @@ class Finish:
 
 
 Instruction = (
-    TakeDirectory
+    ClaimDirectory
     | OpenOutput
     | CountSlots
     | OpenSlots
     | ReleaseSlots
     | PollSources
-    | NotePositions
+    | ReadPositions
     | RunEpoch
     | ConfirmSources
     | CommitOutput
@@ -310,7 +310,7 @@ Instruction = (
     | Print
     | Log
     | Warn
-    | KeepFailure
+    | WriteFailureReport
     | CloseSources
     | CloseOutput
     | CleanUp

@@ -10,7 +10,7 @@ from millstream.common.fast_dataclass import record
 from millstream.operators.runtime.messages import Shares
 
 
-class Step(Enum):
+class JobPhase(Enum):
     """What the machine is at."""
 
     # The directory is taken, and the output of the checkpoint that the job goes on from is recovered.
@@ -47,7 +47,7 @@ class Step(Enum):
     OVER = auto()
 
 
-class Why(Enum):
+class SnapshotPurpose(Enum):
     """What a checkpoint without an epoch is for."""
 
     # At most once: what is about to be processed counts as processed from here on.
@@ -57,7 +57,7 @@ class Why(Enum):
 
 
 @record(frozen=True, kw_only=True)
-class Epoch:
+class EpochPlan:
     """What an epoch shall do, and what comes behind it."""
 
     shares: Shares = field(default_factory=dict)
@@ -75,4 +75,4 @@ class Epoch:
     savepoint: str | None = None
     # Whether a snapshot is wanted at its end, whatever else.
     cut: bool = False
-    then: Step = Step.READY
+    then: JobPhase = JobPhase.READY

@@ -14,7 +14,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.fast_dataclass import record
 from millstream.common.job_status import JobStatus
 from millstream.common.setting import ChoiceSetting, DurationSetting, IntegerSetting, at_least, in_words
-from millstream.jobmaster.engine import Slices
+from millstream.jobmaster.engine import SliceBounds
 from millstream.jobmaster.machine.flow import EpochSizer
 from millstream.jobmaster.machine.restart import NoRestart, RestartStrategy
 
@@ -110,7 +110,7 @@ class FailoverStrategy(Enum):
 FAILOVER_STRATEGY = ChoiceSetting("jobmanager.execution.failover-strategy", FailoverStrategy.REGION)
 
 
-def fails_whole(config: Configuration, batch: bool) -> bool:
+def full_failover(config: Configuration, batch: bool) -> bool:
     """Tell whether a job restarts as a whole."""
     is_set = config.contains_key(FAILOVER_STRATEGY.key)
     if is_set and batch and FAILOVER_STRATEGY.read(config) is FailoverStrategy.REGION:
@@ -119,7 +119,7 @@ def fails_whole(config: Configuration, batch: bool) -> bool:
 
 
 @record(frozen=True)
-class Ended:
+class JobOutcome:
     """How a job has ended, and why."""
 
     outcome: JobStatus
@@ -139,7 +139,7 @@ class JobOptions:
         origin: the checkpoint or savepoint it goes on from.
         scaling: how it follows the slots there are; None where it keeps its parallelism.
         ended: how it has ended under another leader; None where it has not.
-        fails_whole: whether parts of it that are not connected fail together.
+        full_failover: whether parts of it that are not connected fail together.
     """
 
     buffer_timeout: float = 0.1
@@ -151,15 +151,15 @@ class JobOptions:
     restart: RestartStrategy = field(default_factory=NoRestart)
     origin: Origin | None = None
     scaling: ScalingOptions | None = None
-    ended: Ended | None = None
-    fails_whole: bool = False
+    ended: JobOutcome | None = None
+    full_failover: bool = False
 
     def __post_init__(self) -> None:
         if self.at_most_once:
             # What was dealt out counts as processed: nobody may read the rest of it after a failure.
             self.slice = math.inf
 
-    def slice_within(self, bounds: Slices) -> float:
+    def slice_within(self, bounds: SliceBounds) -> float:
         """Return for how many seconds slots work in an epoch where the engine has these bounds."""
         if self.slice is not None:
             return self.slice

@@ -58,7 +58,7 @@ _NOTHING = SubtaskProgress()
 
 
 @record(frozen=True, kw_only=True)
-class Progress:
+class JobProgress:
     """The sums of a job; never changed, so that any thread may look at it.
 
     Attributes:
@@ -76,7 +76,7 @@ class Progress:
     samples: Mapping[tuple[int, int], Seen] = field(default_factory=dict)
     places: Mapping[int, Place] = field(default_factory=dict)
 
-    def after(self, reports: list[SlotReport]) -> Progress:
+    def after(self, reports: list[SlotReport]) -> JobProgress:
         """Return the sums after another epoch."""
         subtasks = dict(self.subtasks)
         for report in (r for slot in reports for r in slot.subtasks):
@@ -90,21 +90,21 @@ class Progress:
         sampled = {(vertex, slot.slot): seen for slot in reports for vertex, seen in slot.samples.items()}
         return after._with_samples(sampled) if sampled else after
 
-    def _with_samples(self, new: Mapping[tuple[int, int], Seen]) -> Progress:
+    def _with_samples(self, new: Mapping[tuple[int, int], Seen]) -> JobProgress:
         samples = dict(self.samples)
         for owner, seen in new.items():
             samples[owner] = added(samples.get(owner, {}), seen)
         return replace(self, samples=samples)
 
-    def with_new_slots(self) -> Progress:
+    def with_new_slots(self) -> JobProgress:
         """Return the sums when another execution begins."""
         return replace(self, traffic={}, places={})
 
-    def sources_polled(self, pending: Lags) -> Progress:
+    def sources_polled(self, pending: Lags) -> JobProgress:
         """Return the sums when sources have said how much they have."""
         return replace(self, pending={**self.pending, **pending}) if pending else self
 
-    def epoch_took(self, seconds: float) -> Progress:
+    def epoch_took(self, seconds: float) -> JobProgress:
         return replace(self, last_epoch_seconds=seconds)
 
     def records_in(self, vertices: Iterable[int]) -> int:

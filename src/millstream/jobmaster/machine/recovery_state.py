@@ -8,28 +8,28 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from millstream.checkpoint.restore import Start, restore
+from millstream.checkpoint.restore import InitialState, restore
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.errors import DamagedStateError
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.machine import instructions as i
-from millstream.jobmaster.machine.coordinator import Checkpoint, Coordinator
+from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointCoordinator
 from millstream.jobmaster.machine.execution import Execution, Positions
 from millstream.jobmaster.machine.options import JobOptions
-from millstream.jobmaster.machine.status_recorder import Chronicle
+from millstream.jobmaster.machine.status_recorder import StatusRecorder
 from millstream.operators.runtime.messages import JobPlan, SlotReport
 
 Instructions = list[i.Instruction]
 
 
-class Ledger:
+class RecoveryState:
     """The state of one job, apart from the step it is at.
 
     Attributes:
         now: the time of the event that is being handled, by the job's clock.
         ahead: by how much the wall clock was ahead of it.
         positions: how far sources were when that was last noted; one of which nothing is said is at its beginning.
-        slots_stay: whether each epoch of the execution runs in the processes of the one before.
+        resident_slots: whether each epoch of the execution runs in the processes of the one before.
         attempt: numbers the executions, so that no two ever write under the same name.
     """
 
@@ -38,10 +38,10 @@ class Ledger:
         self.ahead = 0.0
         self.plan = plan
         self.options = options
-        self.coordinator = Coordinator(options.checkpoints, now, options.origin)
-        self.chronicle = Chronicle(plan, self.coordinator, now)
+        self.coordinator = CheckpointCoordinator(options.checkpoints, now, options.origin)
+        self.recorder = StatusRecorder(plan, self.coordinator, now)
         self.positions: Positions = {}
-        self.slots_stay = False
+        self.resident_slots = False
         # The last of them up to which each source is known to have been processed.
         self._processed: Positions = {}
         # The sinks whose output has to wait for a checkpoint.
@@ -82,7 +82,7 @@ class Ledger:
 
     # --- an execution
 
-    def begin(self, plan: JobPlan, start: Start) -> Instructions:
+    def begin(self, plan: JobPlan, start: InitialState) -> Instructions:
         """Begin a new execution, with slots of its own."""
         self.attempt += 1
         self.plan = plan
@@ -91,9 +91,9 @@ class Ledger:
         # Requests that were in flight are made again by the first epoch, whether there is input or not.
         self._look_at = self.now if self._execution.has_requests else math.inf
         self.has_changed = start.epoch > 0
-        whole = self.options.fails_whole or region_of(plan, plan.vertices[0].head.id) is None
+        whole = self.options.full_failover or region_of(plan, plan.vertices[0].head.id) is None
         self.has_regions = not whole
-        self.chronicle.deployed(plan, self.attempt, self.now)
+        self.recorder.deployed(plan, self.attempt, self.now)
         return [i.OpenSlots(plan=plan, attempt=self.attempt, positions=start.sources)]
 
     def count(self, reports: list[SlotReport]) -> Instructions:
@@ -105,7 +105,7 @@ class Ledger:
         self._look_at = self.now + min(looks, default=math.inf)
         self._note_processed()
         self.coordinator.wrote(written)
-        self.chronicle.epoch_finished(execution.epoch, reports, execution.ended, self.now)
+        self.recorder.epoch_finished(execution.epoch, reports, execution.ended, self.now)
         printed = "".join(r.printed for r in reports)
         instructions: Instructions = [i.Print(text=printed)] if printed else []
         logged = [line for r in reports for line in r.logged]
@@ -117,7 +117,7 @@ class Ledger:
 
     def _note_processed(self) -> None:
         """A source that has read all it was dealt out is processed as far as was noted last."""
-        unread = self.execution.unread_sources()
+        unread = self.execution.sources_with_pending_input()
         behind = {v.head.id for v in self.plan.vertices if v.id in unread}
         read = {operator: at for operator, at in self.positions.items() if operator not in behind}
         self._processed = {**self._processed, **read}
@@ -134,9 +134,9 @@ class Ledger:
                     at_once.setdefault(operator, []).append((report.subtask, committable))
         return [i.CommitOutput(staged=at_once)] if at_once else []
 
-    def remember_cut(self) -> None:
+    def remember_snapshot(self) -> None:
         """Where parts of the job can fail alone, know what the others go on from."""
-        whole = self.has_regions and self.execution.owns_its_state
+        whole = self.has_regions and self.execution.owns_state
         self._last_cut = self.execution.snapshot(self.positions) if whole else None
 
     # --- checkpoints
@@ -159,7 +159,7 @@ class Ledger:
 
     def look_at_checkpoints(self) -> None:
         """Something has happened to a checkpoint: others shall see it."""
-        self.chronicle.look_at_checkpoints(self.coordinator)
+        self.recorder.look_at_checkpoints(self.coordinator)
 
     # --- going back
 
@@ -193,10 +193,10 @@ class Ledger:
         instructions += self.begin(self.plan, back)
         return instructions + self.coordinator.sweep(self.execution.live_files())
 
-    def start_from(self, checkpoint: Checkpoint | None) -> Start:
+    def start_from(self, checkpoint: Checkpoint | None) -> InitialState:
         """Return what the execution starts from that goes back to a checkpoint, or to the beginning."""
         if checkpoint is None:
-            return Start(self.execution.epoch)
+            return InitialState(self.execution.epoch)
         origin = self.options.origin
         if origin is not None and checkpoint.cut is origin.manifest.snapshot:
             return restore(checkpoint.cut, self.plan, origin.state_url, origin.allow_non_restored)
@@ -248,7 +248,7 @@ def operators_in(plan: JobPlan, region: frozenset[int]) -> set[str]:
     return {n.id for v in plan.vertices if v.id in region for n in v.nodes}
 
 
-def combine(plan: JobPlan, region: frozenset[int], failed: Start, others: Start) -> Start:
+def combine(plan: JobPlan, region: frozenset[int], failed: InitialState, others: InitialState) -> InitialState:
     """Return a start in which a region goes back and the others go on from where they are."""
     heads = {v.head.id for v in plan.vertices if v.id in region}
 
@@ -258,7 +258,7 @@ def combine(plan: JobPlan, region: frozenset[int], failed: Start, others: Start)
             **{a: x for a, x in back.items() if a[0] in region},
         }
 
-    return Start(
+    return InitialState(
         others.epoch,
         choose(failed.state_files, others.state_files),
         choose(failed.chains, others.chains),

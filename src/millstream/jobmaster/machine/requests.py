@@ -55,7 +55,7 @@ class RequirementsRequest:
 
 
 @record(frozen=True)
-class SpreadRequest:
+class AdaptiveRescaleRequest:
     """Go on with so many subtasks of each vertex: the scheduler's own."""
 
     parallelisms: Parallelisms = field(compare=False)
@@ -66,4 +66,4 @@ class RequestFailedError(MillstreamError):
     """What was asked could not be done; the job itself goes on."""
 
 
-Request = SavepointRequest | CheckpointRequest | RescaleRequest | RequirementsRequest | SpreadRequest
+Request = SavepointRequest | CheckpointRequest | RescaleRequest | RequirementsRequest | AdaptiveRescaleRequest

@@ -10,9 +10,9 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.engine import EpochFailed
-from millstream.jobmaster.machine.coordinator import Coordinator
+from millstream.jobmaster.machine.coordinator import CheckpointCoordinator
 from millstream.jobmaster.machine.parallelism_bounds import Bounds
-from millstream.jobmaster.machine.progress import Progress
+from millstream.jobmaster.machine.progress import JobProgress
 from millstream.jobmaster.machine.view import CheckpointsView, FailureView, JobView, TaskView
 from millstream.operators.runtime.messages import Address, JobPlan, SlotReport
 from millstream.operators.source import Lags
@@ -20,7 +20,7 @@ from millstream.operators.source import Lags
 _S = ExecutionState
 
 
-class Tasks:
+class TaskStates:
     """The tasks of an execution. What was handed out of it is never changed."""
 
     def __init__(self) -> None:
@@ -93,16 +93,16 @@ class Tasks:
 _REMEMBERED_FAILURES = 16
 
 
-class Chronicle:
+class StatusRecorder:
     """A job's story up to now; `view` is its last page."""
 
-    def __init__(self, plan: JobPlan, coordinator: Coordinator, now: float) -> None:
+    def __init__(self, plan: JobPlan, coordinator: CheckpointCoordinator, now: float) -> None:
         self._plan = plan
         self._epoch = 0
         self._attempt = 0
         self._started = now
-        self._tasks = Tasks()
-        self._progress = Progress()
+        self._tasks = TaskStates()
+        self._progress = JobProgress()
         self._failures: deque[FailureView] = deque(maxlen=_REMEMBERED_FAILURES)
         self._failed = 0
         self._times = {JobStatus.INITIALIZING: now}
@@ -148,7 +148,7 @@ class Chronicle:
         self.status = status
         self._times = {**self._times, status: now}
 
-    def look_at_checkpoints(self, coordinator: Coordinator) -> None:
+    def look_at_checkpoints(self, coordinator: CheckpointCoordinator) -> None:
         """Something has happened to a checkpoint."""
         self._checkpoints = CheckpointsView.of(coordinator)
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointStatus, Coordinator
+from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointCoordinator, CheckpointStatus
 from millstream.jobmaster.machine.parallelism_bounds import Bounds
-from millstream.jobmaster.machine.progress import Progress
+from millstream.jobmaster.machine.progress import JobProgress
 from millstream.operators.diagnostics.io_metrics import SubtaskTraffic
 from millstream.operators.runtime.messages import Address, JobPlan, Place
 from millstream.operators.runtime.vertex import Vertex
 
 # A job that has failed so often in a row in the same way does not get on by starting again.
-ALIKE_MEANS_STUCK = 3
+STUCK_AFTER_FAILURES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class CheckpointsView:
     retained: frozenset[int] = frozenset()
 
     @staticmethod
-    def of(coordinator: Coordinator) -> CheckpointsView:
+    def of(coordinator: CheckpointCoordinator) -> CheckpointsView:
         latest = coordinator.latest()
         return CheckpointsView(
             triggered=coordinator.triggered,
@@ -154,7 +154,7 @@ class JobView:
     attempt: int = 0
     restarts: int = 0
     tasks: Mapping[Address, TaskView] = field(default_factory=dict)
-    progress: Progress = field(default_factory=Progress)
+    progress: JobProgress = field(default_factory=JobProgress)
     checkpoints: CheckpointsView = field(default_factory=CheckpointsView)
     failures: tuple[FailureView, ...] = ()
     alike: int = 0
@@ -163,7 +163,7 @@ class JobView:
     @property
     def is_stuck(self) -> bool:
         """Whether it starts again and again, and does not get on."""
-        return self.alike >= ALIKE_MEANS_STUCK
+        return self.alike >= STUCK_AFTER_FAILURES
 
     @property
     def job_id(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from millstream.common.fast_dataclass import record
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.sql.optimizer.changelog import RETRACT, UPDATE_FAST, is_over_time
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import INSERTS, TimeAttribute
@@ -371,5 +371,5 @@ def ends(node: n.Node) -> bool:
     return all(map(ends, node.inputs))
 
 
-def _stream_ends(end: StreamEnd) -> bool:
+def _stream_ends(end: UpstreamEdge) -> bool:
     return end.source.is_bounded and all(map(_stream_ends, end.source.inputs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.runtime.partitioners import GlobalPartitioner, Partitioner
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
@@ -29,7 +29,7 @@ MINI_BATCH_SIZE = "table.exec.mini-batch.size"
 _RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})
 
 
-def aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+def aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Aggregate)
     if not to.session.batch and any(c.user is not None and c.user.func_type == "pandas" for c in node.calls):
@@ -52,7 +52,7 @@ def aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_after(planned, operator, to.by_key(before, node.keys), single=not node.keys)
 
 
-def _in_batch(to: Translator, planned: Planned, calls: tuple[AggregateCall, ...]) -> list[StreamEnd]:
+def _in_batch(to: Translator, planned: Planned, calls: tuple[AggregateCall, ...]) -> list[UpstreamEdge]:
     """Add an aggregate of rows that all come: in two phases, where nobody can tell."""
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Aggregate)
@@ -67,7 +67,7 @@ def _in_batch(to: Translator, planned: Planned, calls: tuple[AggregateCall, ...]
     keys = tuple(range(len(node.keys)))
     partitioner: Partitioner = ColumnKeyPartitioner(keys) if keys else GlobalPartitioner()
     second = BatchGlobalGroupAggregateOperator(node.keys, calls, kinds)
-    return to.add_after(planned, second, [StreamEnd(local, partitioner)], single=not node.keys)
+    return to.add_after(planned, second, [UpstreamEdge(local, partitioner)], single=not node.keys)
 
 
 def _can_be_split(calls: tuple[AggregateCall, ...], kinds: list[pa.DataType]) -> bool:
@@ -75,7 +75,7 @@ def _can_be_split(calls: tuple[AggregateCall, ...], kinds: list[pa.DataType]) ->
     return is_known and Aggregates(calls, kinds, False).is_exact
 
 
-def table_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+def table_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.TableAggregate)
     (call,) = in_session([node.call], to.session)
@@ -89,7 +89,7 @@ def table_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_after(planned, operator, to.by_key(before, node.keys), single=not node.keys)
 
 
-def local_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+def local_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.LocalAggregate)
     most = to.session.whole(MINI_BATCH_SIZE, MOST_ROWS)
@@ -97,7 +97,7 @@ def local_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_forward(planned, operator)
 
 
-def global_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+def global_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (local,) = planned.node, planned.inputs
     assert isinstance(node, nodes.GlobalAggregate)
     operator = GlobalGroupAggregateOperator(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.base import ColumnKeyPartitioner
@@ -16,13 +16,13 @@ from millstream.sql.schema import INSERTS, Changes
 from millstream.sql.translate.translator import Translator, arrow_types
 
 
-def expand(to: Translator, planned: Planned) -> list[StreamEnd]:
+def expand(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.Expand)
     return to.add_forward(planned, ExpandOperator(node.sets, arrow_types(planned), to.session))
 
 
-def correlate(to: Translator, planned: Planned) -> list[StreamEnd]:
+def correlate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Correlate)
     operator = CorrelateOperator(
@@ -37,7 +37,7 @@ def correlate(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_forward(planned, operator)
 
 
-def set_operation(to: Translator, planned: Planned) -> list[StreamEnd]:
+def set_operation(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, ttl = planned.node, planned.traits.state_ttl
     assert isinstance(node, nodes.SetOperation)
     keys = tuple(range(len(node.fields)))
@@ -53,7 +53,7 @@ def set_operation(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_after(planned, operator, ends)
 
 
-def _forgetting(to: Translator, planned: Planned, ends: list[StreamEnd]) -> list[StreamEnd]:
+def _forgetting(to: Translator, planned: Planned, ends: list[UpstreamEdge]) -> list[UpstreamEdge]:
     """Add a set operation whose rows live for a time: as in Flink a join, whose sides forget, then distinct rows."""
     node, ttl, kinds = planned.node, planned.traits.state_ttl, arrow_types(planned)
     assert isinstance(node, nodes.SetOperation)
@@ -64,4 +64,4 @@ def _forgetting(to: Translator, planned: Planned, ends: list[StreamEnd]) -> list
     joined = to.add(planned, join, ends, suffix="-join")
     pairs = Changes.UPDATE_BEFORE in planned.traits.changes
     distinct = GroupAggregateOperator(keys, (), kinds, retracts=True, pairs=pairs, ttl=ttl)
-    return to.add_after(planned, distinct, [StreamEnd(joined, ColumnKeyPartitioner(keys))])
+    return to.add_after(planned, distinct, [UpstreamEdge(joined, ColumnKeyPartitioner(keys))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.sql.errors import TableException
 from millstream.sql.operators.batch.batch_join import BatchJoinOperator
 from millstream.sql.operators.batch.merge_join import SortMergeJoinOperator
@@ -18,7 +18,7 @@ from millstream.sql.translate.translator import Translator, arrow_types
 STATE_TTL = "table.exec.state.ttl"
 
 
-def join(to: Translator, planned: Planned) -> list[StreamEnd]:
+def join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.Join)
     keys = (node.left_keys, node.right_keys)
@@ -48,7 +48,7 @@ def join(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_after(planned, operator, ends, single=not node.left_keys)
 
 
-def interval_join(to: Translator, planned: Planned) -> list[StreamEnd]:
+def interval_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.IntervalJoin)
     times = (node.left_time, node.right_time) if node.is_event_time else None
@@ -59,7 +59,7 @@ def interval_join(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_join(planned, operator)
 
 
-def temporal_join(to: Translator, planned: Planned) -> list[StreamEnd]:
+def temporal_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.TemporalJoin)
     if not node.is_event_time:
@@ -99,7 +99,7 @@ def _is_upsert(planned: Planned, keys: tuple[int, ...]) -> bool:
     return frozenset(keys) in planned.traits.upsert_keys
 
 
-def lookup_join(to: Translator, planned: Planned) -> list[StreamEnd]:
+def lookup_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.LookupJoin)
     scan = node.scan

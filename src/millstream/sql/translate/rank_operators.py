@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.sql.operators.batch.batch_sort import BatchSortOperator
 from millstream.sql.operators.batch.batch_top_n import BatchTopNOperator
@@ -24,7 +24,7 @@ from millstream.sql.schema import INSERTS, Changes, TimeAttribute
 from millstream.sql.translate.translator import Translator, arrow_types
 
 
-def sort(to: Translator, planned: Planned) -> list[StreamEnd]:
+def sort(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Sort)
     kinds, last = arrow_types(before), None if node.limit is None else node.offset + node.limit
@@ -46,7 +46,7 @@ def sort(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_after(planned, operator, to.by_key(before, ()), single=True)
 
 
-def rank(to: Translator, planned: Planned) -> list[StreamEnd]:
+def rank(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Rank)
     operator: Operator
@@ -101,7 +101,7 @@ def _top_n(
     )
 
 
-def deduplicate(to: Translator, planned: Planned) -> list[StreamEnd]:
+def deduplicate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Deduplicate)
     kinds, batch = arrow_types(before), to.session.batch
@@ -123,7 +123,7 @@ def deduplicate(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_after(planned, operator, to.by_key(before, node.keys), single=not node.keys)
 
 
-def normalize(to: Translator, planned: Planned) -> list[StreamEnd]:
+def normalize(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.ChangelogNormalize)
     ttl = planned.traits.state_ttl
@@ -143,19 +143,19 @@ def normalize(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_after(planned, operator, to.by_key(before, keys))
 
 
-def to_changelog(to: Translator, planned: Planned) -> list[StreamEnd]:
+def to_changelog(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.ToChangelog)
     return to.add_forward(planned, ToChangelogOperator(node.codes))
 
 
-def from_changelog(to: Translator, planned: Planned) -> list[StreamEnd]:
+def from_changelog(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.FromChangelog)
     return to.add_forward(planned, FromChangelogOperator(node.op, node.codes))
 
 
-def match(to: Translator, planned: Planned) -> list[StreamEnd]:
+def match(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Match)
     # Deferred: cep costs as much start-up time as all other operators of this module.

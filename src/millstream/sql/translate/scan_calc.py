@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.runtime.partitioners import ForwardElse, GlobalPartitioner, OrderedPartitioner
 from millstream.sql.connectors import TableSource
 from millstream.sql.expressions import Column, Expression
@@ -22,22 +22,22 @@ WATERMARK_INTERVAL = "pipeline.auto-watermark-interval"
 IDLE_TIMEOUT = "table.exec.source.idle-timeout"
 
 
-def scan(to: Translator, planned: Planned) -> list[StreamEnd]:
+def scan(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.Scan)
     source = node.source.source(node.columns, node.filters, node.limit)
     added = to.add(planned, ScanOperator(source), [], parallelism=node.source.parallelism())
-    return [StreamEnd(added)]
+    return [UpstreamEdge(added)]
 
 
-def values(to: Translator, planned: Planned) -> list[StreamEnd]:
+def values(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.Values)
     operator = ScanOperator(ValuesSource(values_batch(node.rows, node.fields.types)))
     return to.add_after(planned, operator, [], single=True)
 
 
-def calc(to: Translator, planned: Planned) -> list[StreamEnd]:
+def calc(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     expressions: tuple[Expression, ...]
     condition: Expression | None = None
@@ -51,11 +51,11 @@ def calc(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_forward(planned, CalcOperator(expressions, condition, to.session))
 
 
-def union(to: Translator, planned: Planned) -> list[StreamEnd]:
+def union(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     return [end for before in planned.inputs for end in to.ends(before)]
 
 
-def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
+def watermark(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.Watermark)
     source = _source_of(planned)
@@ -80,27 +80,27 @@ def _source_of(planned: Planned) -> TableSource | None:
     return planned.node.source if isinstance(planned.node, nodes.Scan) else None
 
 
-def collected(to: Translator, planned: Planned) -> list[StreamEnd]:
+def collected(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     (before,) = planned.inputs
     expressions = tuple(Column(f.type, i) for i, f in enumerate(before.node.fields.fields))
-    ends = [StreamEnd(e.source, GlobalPartitioner(), e.tag) for e in to.ends(before)]
+    ends = [UpstreamEdge(e.source, GlobalPartitioner(), e.tag) for e in to.ends(before)]
     return to.add_after(planned, CalcOperator(expressions, None, to.session), ends, single=True)
 
 
-def stream_scan(to: Translator, planned: Planned) -> list[StreamEnd]:
+def stream_scan(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.StreamScan)
     operator = StreamScanOperator(node.stream, node.fields, node.event_time, node.changelog, to.session.time_zone)
     ends = list(node.stream.ends)
     if node.changelog:
         way = ForwardElse(OrderedPartitioner())
-        ends = [e if e.partitioner else StreamEnd(e.source, way, e.tag) for e in ends]
+        ends = [e if e.partitioner else UpstreamEdge(e.source, way, e.tag) for e in ends]
     added = to.add(planned, operator, ends)
     copy_parallelism(added, ends)
-    return [StreamEnd(added)]
+    return [UpstreamEdge(added)]
 
 
-def to_stream(to: Translator, planned: Planned) -> list[StreamEnd]:
+def to_stream(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.ToStream)
     return to.add_forward(planned, ToRowsOperator(before.node.fields, node.event_time))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import ForwardElse
 from millstream.sql.operators.base import ColumnKeyPartitioner
@@ -21,7 +21,7 @@ STATE_TTL = "table.exec.state.ttl"
 KEYED_SHUFFLE = "table.exec.sink.keyed-shuffle"
 
 
-def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
+def sink(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Sink)
     parallelism = node.sink.parallelism()
@@ -32,11 +32,11 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
         by_key = _by_columns(ends, node.materialize)
         added = to.add(planned, operator, by_key, suffix="-materialize", parallelism=parallelism)
         added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
-        ends = [StreamEnd(added)]
+        ends = [UpstreamEdge(added)]
     elif Changes.UPDATE_BEFORE in before.traits.changes - node.sink.changes:
         added = to.add(planned, ByKeyOperator(Changes.DELETE in node.sink.changes), ends, suffix="-by-key")
         copy_parallelism(added, ends)
-        ends = preserve_order([StreamEnd(added)], before)
+        ends = preserve_order([UpstreamEdge(added)], before)
     columns = [c.metadata_key or c.name for c in node.table.persisted]
     sink = (node.sink.overwriting() if node.overwrite else node.sink).sink(columns)
     if node.sink.distribution():
@@ -46,7 +46,7 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
     added = to.add(planned, TableSinkOperator(sink), ends, parallelism=parallelism)
     if parallelism is None:
         copy_parallelism(added, ends)
-    return [StreamEnd(added)]
+    return [UpstreamEdge(added)]
 
 
 def _materializing(node: nodes.Sink, kinds: list[pa.DataType], ttl: int) -> Operator:
@@ -57,7 +57,7 @@ def _materializing(node: nodes.Sink, kinds: list[pa.DataType], ttl: int) -> Oper
     return MaterializeOperator(node.materialize, kinds, ttl)
 
 
-def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
+def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[UpstreamEdge]) -> list[UpstreamEdge]:
     constraints = constraints_of([(c.name, c.type) for c in node.table.persisted], to.session.options)
     if not constraints:
         return ends
@@ -65,10 +65,10 @@ def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[Stre
     added = to.add(planned, operator, ends, suffix="-constraints")
     copy_parallelism(added, ends)
     added.name = str(operator)
-    return preserve_order([StreamEnd(added)], planned.inputs[0])
+    return preserve_order([UpstreamEdge(added)], planned.inputs[0])
 
 
-def _keyed(to: Translator, node: nodes.Sink, ends: list[StreamEnd], inserts: bool) -> list[StreamEnd]:
+def _keyed(to: Translator, node: nodes.Sink, ends: list[UpstreamEdge], inserts: bool) -> list[UpstreamEdge]:
     """Return ends of which rows with one primary key go to one subtask of the sink."""
     persisted = [c.name for c in node.table.persisted]
     keyed = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
@@ -79,8 +79,8 @@ def _keyed(to: Translator, node: nodes.Sink, ends: list[StreamEnd], inserts: boo
     if mode == "NONE":
         return ends
     # A row comes from one subtask already; it stays so where the sink has another parallelism.
-    return [StreamEnd(e.source, ForwardElse(e.partitioner), e.tag) for e in keyed if e.partitioner]
+    return [UpstreamEdge(e.source, ForwardElse(e.partitioner), e.tag) for e in keyed if e.partitioner]
 
 
-def _by_columns(ends: list[StreamEnd], keys: tuple[int, ...]) -> list[StreamEnd]:
-    return [StreamEnd(e.source, ColumnKeyPartitioner(keys), e.tag) for e in ends]
+def _by_columns(ends: list[UpstreamEdge], keys: tuple[int, ...]) -> list[UpstreamEdge]:
+    return [UpstreamEdge(e.source, ColumnKeyPartitioner(keys), e.tag) for e in ends]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from millstream.graph.transformations import Program, StreamEnd, Transformation
+from millstream.graph.transformations import Program, Transformation, UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import ForwardElse, GlobalPartitioner, OrderedPartitioner, Partitioner
 from millstream.sql.columns.arrow import arrow_type
@@ -37,7 +37,7 @@ class Translator:
         self._program = program
         self.session = session
         self._translation_of = translation_of
-        self._ends: dict[int, list[StreamEnd]] = {}
+        self._ends: dict[int, list[UpstreamEdge]] = {}
         # Holds translated nodes, so that no other object gets their id.
         self._translated: list[Planned] = []
 
@@ -46,7 +46,7 @@ class Translator:
         (end,) = self.ends(planned)
         return end.source
 
-    def ends(self, planned: Planned) -> list[StreamEnd]:
+    def ends(self, planned: Planned) -> list[UpstreamEdge]:
         """Return the transformations that emit a node's rows: one, or those of a union."""
         ends = self._ends.get(id(planned))
         if ends is None:
@@ -57,7 +57,7 @@ class Translator:
             self.register(planned, ends)
         return ends
 
-    def register(self, planned: Planned, ends: list[StreamEnd]) -> None:
+    def register(self, planned: Planned, ends: list[UpstreamEdge]) -> None:
         """Use these ends for a node, in place of its translation."""
         self._ends[id(planned)] = ends
         self._translated.append(planned)
@@ -66,7 +66,7 @@ class Translator:
         self,
         planned: Planned,
         operator: Operator,
-        inputs: list[StreamEnd],
+        inputs: list[UpstreamEdge],
         suffix: str = "",
         parallelism: int | None = None,
     ) -> Transformation:
@@ -77,38 +77,38 @@ class Translator:
         return added
 
     def add_after(
-        self, planned: Planned, operator: Operator, inputs: list[StreamEnd], single: bool = False
-    ) -> list[StreamEnd]:
+        self, planned: Planned, operator: Operator, inputs: list[UpstreamEdge], single: bool = False
+    ) -> list[UpstreamEdge]:
         """Add an operator that reads the given ends; `single` limits it to one subtask."""
         added = self.add(planned, operator, inputs)
         added.non_parallel = single
-        return [StreamEnd(added)]
+        return [UpstreamEdge(added)]
 
-    def add_forward(self, planned: Planned, operator: Operator) -> list[StreamEnd]:
+    def add_forward(self, planned: Planned, operator: Operator) -> list[UpstreamEdge]:
         """Add an operator that reads its input without an exchange, at the input's parallelism."""
         (before,) = planned.inputs
         ends = self.ends(before)
         added = self.add(planned, operator, ends)
         copy_parallelism(added, ends)
-        return [StreamEnd(added)]
+        return [UpstreamEdge(added)]
 
-    def add_join(self, planned: Planned, operator: Operator) -> list[StreamEnd]:
+    def add_join(self, planned: Planned, operator: Operator) -> list[UpstreamEdge]:
         """Add a join whose inputs are partitioned by the join keys."""
         node, (left, right) = planned.node, planned.inputs
         assert isinstance(node, nodes.Join)
         ends = [*self.by_key(left, node.left_keys), *self.by_key(right, node.right_keys, 1)]
         return self.add_after(planned, operator, ends, single=not node.left_keys)
 
-    def by_key(self, planned: Planned, keys: tuple[int, ...], input_index: int = 0) -> list[StreamEnd]:
+    def by_key(self, planned: Planned, keys: tuple[int, ...], input_index: int = 0) -> list[UpstreamEdge]:
         """Return a node's rows partitioned by key; all to one subtask if there is no key."""
         partitioner: Partitioner = ColumnKeyPartitioner(keys) if keys else GlobalPartitioner()
-        return [StreamEnd(e.source, partitioner, e.tag, input_index) for e in self.ends(planned)]
+        return [UpstreamEdge(e.source, partitioner, e.tag, input_index) for e in self.ends(planned)]
 
 
-Translation = Callable[[Translator, Planned], list[StreamEnd]]
+Translation = Callable[[Translator, Planned], list[UpstreamEdge]]
 
 
-def preserve_order(ends: list[StreamEnd], planned: Planned) -> list[StreamEnd]:
+def preserve_order(ends: list[UpstreamEdge], planned: Planned) -> list[UpstreamEdge]:
     """Return ends that send changes of one row to the same subtask, whatever the next operator's parallelism.
 
     Args:
@@ -119,10 +119,12 @@ def preserve_order(ends: list[StreamEnd], planned: Planned) -> list[StreamEnd]:
         return ends
     key = min((sorted(key) for key in planned.traits.upsert_keys if key), key=lambda k: (len(k), k), default=None)
     partitioner = OrderedPartitioner() if key is None else ColumnKeyPartitioner(tuple(key))
-    return [e if e.partitioner else StreamEnd(e.source, ForwardElse(partitioner), e.tag, e.input_index) for e in ends]
+    return [
+        e if e.partitioner else UpstreamEdge(e.source, ForwardElse(partitioner), e.tag, e.input_index) for e in ends
+    ]
 
 
-def copy_parallelism(added: Transformation, ends: list[StreamEnd]) -> None:
+def copy_parallelism(added: Transformation, ends: list[UpstreamEdge]) -> None:
     """Give a transformation the parallelism of its input, if that is a single one."""
     if len(ends) == 1:
         before = ends[0].source

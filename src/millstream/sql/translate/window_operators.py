@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.operators.aggregate.local_aggregate import LocalWindowAggregateOperator
@@ -41,7 +41,7 @@ from millstream.sql.translate.translator import Translator, arrow_types
 _RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})
 
 
-def window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+def window_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.WindowAggregate)
     spec, batch = node.window, to.session.batch
@@ -87,7 +87,7 @@ def window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_after(planned, operator, to.by_key(before, partition), single=not partition)
 
 
-def local_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+def local_window_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.LocalWindowAggregate)
     spec = node.window
@@ -98,7 +98,7 @@ def local_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_forward(planned, operator)
 
 
-def global_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+def global_window_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (local,) = planned.node, planned.inputs
     assert isinstance(node, nodes.GlobalWindowAggregate)
     spec = node.window
@@ -114,7 +114,7 @@ def global_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]
     return to.add_after(planned, operator, to.by_key(local, node.keys), single=not node.keys)
 
 
-def window_table(to: Translator, planned: Planned) -> list[StreamEnd]:
+def window_table(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.WindowTable)
     spec = node.window
@@ -126,7 +126,7 @@ def window_table(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_forward(planned, WindowTableOperator(Windowing.of(spec), times, arrow_types(planned)[-3:]))
 
 
-def _session_table(to: Translator, planned: Planned, spec: nodes.WindowSpec) -> list[StreamEnd]:
+def _session_table(to: Translator, planned: Planned, spec: nodes.WindowSpec) -> list[UpstreamEdge]:
     (before,) = planned.inputs
     names = ("start", "end", "rowtime" if spec.is_event_time else "proctime")
     properties = list(zip(names, arrow_types(planned)[-3:], strict=True))
@@ -142,7 +142,7 @@ def _properties(node: nodes.WindowAggregate) -> list[tuple[str, pa.DataType]]:
     return list(zip(node.properties, types, strict=True))
 
 
-def window_rank(to: Translator, planned: Planned) -> list[StreamEnd]:
+def window_rank(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.WindowRank)
     operator = WindowRankOperator(
@@ -159,7 +159,7 @@ def window_rank(to: Translator, planned: Planned) -> list[StreamEnd]:
     return to.add_after(planned, operator, to.by_key(before, node.partition))
 
 
-def window_join(to: Translator, planned: Planned) -> list[StreamEnd]:
+def window_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (left, right) = planned.node, planned.inputs
     assert isinstance(node, nodes.WindowJoin)
     operator = WindowJoinOperator(
@@ -181,7 +181,7 @@ def _given_windows(to: Translator, spec: nodes.WindowSpec, has_window: tuple[int
     return times
 
 
-def over(to: Translator, planned: Planned) -> list[StreamEnd]:
+def over(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Over)
     over, kinds = replace(node.over, calls=in_session(node.over.calls, to.session)), arrow_types(before)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row, RowKind
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.graph.transformations import StreamEnd
+from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.sql.columns.arrow import arrow_type
@@ -36,7 +36,7 @@ class StreamInput:
         fields: the names of a record's fields that are the table's columns; None where the record is the only column.
     """
 
-    ends: tuple[StreamEnd, ...]
+    ends: tuple[UpstreamEdge, ...]
     fields: tuple[str, ...] | None
 
 
