@@ -19,7 +19,7 @@ from millstream.sql.operators.aggregate.group_aggregate import GlobalGroupAggreg
 from millstream.sql.operators.aggregate.local_aggregate import LocalGroupAggregateOperator, LocalWindowAggregateOperator
 from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.rank.append_only_top_n import InsertTopNOperator
+from millstream.sql.operators.rank.append_only_top_n import AppendOnlyTopNOperator
 from millstream.sql.operators.rank.top_n import TopNOperator
 from millstream.sql.operators.window.count_session_windows import SessionWindowOperator
 from millstream.sql.operators.window.session_aggregate import MergedSessionOperator, can_merge
@@ -375,7 +375,7 @@ def test_top_n_of_inserts_by_vectors_says_what_goes_row_by_row(seed: int) -> Non
     last, shows, pairs = r.randint(1, 5), r.random() < 0.5, r.random() < 0.7
     first = r.randint(1, last)
     expected = Bare(TopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
-    found = Bare(InsertTopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
+    found = Bare(AppendOnlyTopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
     for part in _cut(r, rows):
         for bare in (expected, found):
             bare.take(batch_of(part, kinds))

@@ -122,8 +122,10 @@ def test_a_query_that_has_changed_is_told_what_no_longer_fits(tmp_path: Path, st
 
 def test_state_that_this_version_does_not_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path, started(tmp_path, [COUNTS]))
-    keeps = KeyedBatchOperator.keeps
-    monkeypatch.setattr(KeyedBatchOperator, "keeps", lambda self, name, columns: keeps(self, f"new {name}", columns))
+    state_table = KeyedBatchOperator.state_table
+    monkeypatch.setattr(
+        KeyedBatchOperator, "state_table", lambda self, name, columns: state_table(self, f"new {name}", columns)
+    )
     client = started(tmp_path, [COUNTS], path)
     with pytest.raises(MillstreamError, match="kept by another version of millstream, that this one does not read"):
         client.get_job_execution_result().result(60)

@@ -22,7 +22,7 @@ from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.runtime.partitioners import GlobalPartitioner
 from millstream.operators.runtime.runtime_snapshot import decode
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed_columns import Kept, read, written
+from millstream.sql.columns.keyed_columns import StateColumn, read, written
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.base import ColumnKeyPartitioner
@@ -187,7 +187,7 @@ _objects = st.one_of(
 @hypothesis.given(_objects, _objects, st.integers(0, 3))
 @hypothesis.settings(max_examples=60, deadline=None)
 def test_objects_are_read_as_they_were_written(first: list[Any], second: list[Any], start: int) -> None:
-    kept = Kept("a0", object)
+    kept = StateColumn("a0", object)
     parts = []
     for values in (first, second):
         column = np.empty(len(values), object)
@@ -202,8 +202,8 @@ def test_objects_are_read_as_they_were_written(first: list[Any], second: list[An
 def test_ints_that_were_pickled_are_read() -> None:
     """As versions before have written them."""
     column = pa.array([pickle.dumps(n, 5) for n in (0, -1, 2**31, 2**70)], pa.binary())
-    assert read(Kept("a0", object), column).tolist() == [0, -1, 2**31, 2**70]
-    assert len(written(Kept("a0", object), np.array([1, 2**31, -5], object))[1].as_py()) == 9
+    assert read(StateColumn("a0", object), column).tolist() == [0, -1, 2**31, 2**70]
+    assert len(written(StateColumn("a0", object), np.array([1, 2**31, -5], object))[1].as_py()) == 9
 
 
 # --- input that waits

@@ -27,7 +27,7 @@ from millstream.sql.operators.join.correlate import CorrelateOperator
 from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.join.set_operation import SetOperationOperator
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.rank.append_only_top_n import InsertTopNOperator
+from millstream.sql.operators.rank.append_only_top_n import AppendOnlyTopNOperator
 from millstream.sql.operators.rank.deduplicate import (
     EarliestRowOperator,
     FirstRowOperator,
@@ -176,11 +176,11 @@ TRANSCRIPTS = [
                 ("+I a 3", "-U a 2 2, +U a 3 2"),
             ],
         )
-        for way in (TopNOperator, InsertTopNOperator)
+        for way in (TopNOperator, AppendOnlyTopNOperator)
     ),
     Transcript(
         "top 2 of inserts without rank",
-        lambda: InsertTopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, False),
+        lambda: AppendOnlyTopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, False),
         [_TEXT, _INT],
         [("+I a 1, +I a 3, +I a 2, +I a 0", "+I a 1, +I a 3, -D a 1, +I a 2"), ("+I a 9", "-D a 2, +I a 9")],
     ),
@@ -274,13 +274,13 @@ TRANSCRIPTS = [
     ),
     Transcript(
         "last row of each key",
-        lambda: LastRowOperator([0], [_TEXT, _INT], says_equal=True),
+        lambda: LastRowOperator([0], [_TEXT, _INT], emits_equal=True),
         [_TEXT, _INT],
         [("+I a 1, +I - 1, +I a 1", "+I a 1, +I - 1, -U a 1, +U a 1")],
     ),
     Transcript(
         "last row of each key by rowtime",
-        lambda: LastRowOperator([0], [_TEXT, _TIME], says_equal=True, rowtime=1),
+        lambda: LastRowOperator([0], [_TEXT, _TIME], emits_equal=True, rowtime=1),
         [_TEXT, _TIME],
         [
             ("+I a 5, +I a 3, +I a 5, +I b 1", "+I a 5, -U a 5, +U a 5, +I b 1"),

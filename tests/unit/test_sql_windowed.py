@@ -12,7 +12,7 @@ from millstream.sql.operators.join.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.join.temporal_join import TemporalJoinOperator
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.window.buffered_window import KeptInput
+from millstream.sql.operators.window.buffered_window import BufferedInput
 from millstream.sql.operators.window.early_late_fire import FiringWindowOperator
 from millstream.sql.operators.window.window_aggregate import WindowTimes
 from millstream.sql.operators.window.window_join import WindowJoinOperator
@@ -43,7 +43,7 @@ def _window_join(kind: JoinKind, name: str, *steps: tuple[str | int, str]) -> Tr
     kinds = [_INT, _INT, _TIME]
 
     def operator() -> WindowJoinOperator:
-        side = KeptInput(kinds, [0, 2], 2)
+        side = BufferedInput(kinds, [0, 2], 2)
         return WindowJoinOperator(kind, _ENDS, side, side, (False, False), None, Session())
 
     return Transcript(name, operator, kinds, list(steps))

@@ -33,7 +33,7 @@ def _times(size: int) -> int:
     return _TIMES if size >= _LARGE and is_free else 2
 
 
-class Growing:
+class GrowingArray:
     """A numpy array that grows."""
 
     __slots__ = ("_array", "_arrays", "_count", "values")
@@ -71,7 +71,7 @@ class Growing:
         self.extend(values)
 
 
-class Room(Protocol):
+class AppendBuffer(Protocol):
     """Where an Arrow array grows."""
 
     @property
@@ -89,7 +89,7 @@ class Room(Protocol):
         """Return room for values of the same type."""
 
 
-def room_for(kind: pa.DataType, arrays: Arrays) -> Room | None:
+def append_buffer_for(kind: pa.DataType, arrays: Arrays) -> AppendBuffer | None:
     """Return where values of a type grow; None for types that lie in memory in another way."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _Texts(kind, np.int32, arrays)
@@ -107,18 +107,18 @@ class _Validity:
         self._arrays = arrays
         self._count = 0
         # None as long as no value is null.
-        self._bits: Growing | None = None
+        self._bits: GrowingArray | None = None
 
     def extend(self, column: pa.Array) -> None:
         """Add values."""
         if self._bits is None and column.null_count:
-            self._bits = Growing(np.uint8, self._arrays)
+            self._bits = GrowingArray(np.uint8, self._arrays)
             self._bits.extend(np.packbits(np.ones(self._count, np.bool_), bitorder="little"))
         if self._bits is not None:
             self._add(self._bits, column.is_valid().to_numpy(zero_copy_only=False))
         self._count += len(column)
 
-    def _add(self, bits: Growing, valid: NDArray[np.bool_]) -> None:
+    def _add(self, bits: GrowingArray, valid: NDArray[np.bool_]) -> None:
         # Bits behind the last value are nobody's yet: arrays that were shown before end in front of them.
         begun = self._count % 8
         if begun:
@@ -140,7 +140,7 @@ class _Fixed:
         self._kind = kind
         self._arrays = arrays
         self._width: int = kind.bit_width // 8
-        self._values = Growing(np.dtype(f"V{self._width}" if self._width > 8 else f"u{self._width}"), arrays)
+        self._values = GrowingArray(np.dtype(f"V{self._width}" if self._width > 8 else f"u{self._width}"), arrays)
         self._validity = _Validity(arrays)
 
     @property
@@ -170,9 +170,9 @@ class _Texts:
         self._kind = kind
         self._arrays = arrays
         self._offset = offset
-        self._ends = Growing(offset, arrays)
+        self._ends = GrowingArray(offset, arrays)
         self._ends.extend(np.zeros(1, offset))
-        self._bytes = Growing(np.uint8, arrays)
+        self._bytes = GrowingArray(np.uint8, arrays)
         self._validity = _Validity(arrays)
 
     @property
@@ -207,7 +207,7 @@ class GrowingColumn:
     def __init__(self, kind: pa.DataType, arrays: Arrays = IN_MEMORY) -> None:
         self.kind = kind
         # Where the last part is and has room for more; None for types of which no part has.
-        self._room = room_for(kind, arrays)
+        self._room = append_buffer_for(kind, arrays)
         # Few, and where each ends.
         self._parts: list[pa.Array] = []
         self._ends = np.zeros(0, np.int64)
@@ -223,12 +223,12 @@ class GrowingColumn:
             # A part without values would never be put together with another.
             return
         if self._room is None:
-            self._put_together(column)
+            self._concat(column)
         else:
             self._put_behind(column, self._room)
         self._ends = np.cumsum([len(part) for part in self._parts])
 
-    def _put_behind(self, column: pa.Array, room: Room) -> None:
+    def _put_behind(self, column: pa.Array, room: AppendBuffer) -> None:
         """Copy values into the room that the last part has."""
         if self._parts and room.nbytes + column.nbytes < _LARGEST:
             self._parts.pop()
@@ -237,7 +237,7 @@ class GrowingColumn:
         room.extend(column)
         self._parts.append(room.array())
 
-    def _put_together(self, column: pa.Array) -> None:
+    def _concat(self, column: pa.Array) -> None:
         """Make parts of parts, each larger than the next, so that there are few of them and none is copied often."""
         self._parts.append(column)
         while len(self._parts) > 1 and self._are_merged(*self._parts[-2:]):
@@ -257,14 +257,14 @@ class GrowingColumn:
 
     def range(self, start: int, stop: int) -> pa.Array:
         """Return the values at places that follow each other; they are copied only where parts meet."""
-        pieces, end = [], 0
+        split_batches, end = [], 0
         for part in self._parts:
             first, end = end, end + len(part)
             if start < end and first < stop:
-                pieces.append(part.slice(max(start - first, 0), min(stop, end) - max(start, first)))
-        if not pieces:
+                split_batches.append(part.slice(max(start - first, 0), min(stop, end) - max(start, first)))
+        if not split_batches:
             return pa.nulls(0, self.kind)
-        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+        return split_batches[0] if len(split_batches) == 1 else pa.concat_arrays(split_batches)
 
     def replace(self, column: pa.Array) -> None:
         """Have other values."""
@@ -320,8 +320,8 @@ class _Picked:
         """Return the values of a column."""
         if not self._asked:
             return parts[0].slice(0, 0)
-        pieces = [parts[part].take(rows) for part, rows in self._asked]
-        found = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+        split_batches = [parts[part].take(rows) for part, rows in self._asked]
+        found = split_batches[0] if len(split_batches) == 1 else pa.concat_arrays(split_batches)
         return found if self._place is None else found.take(self._place)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.sql.columns.append_buffer import Growing, GrowingColumn
+from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn
 from millstream.sql.columns.index import Slots, first_rows, index_for
-from millstream.sql.columns.keyed_columns import Kept, filled
+from millstream.sql.columns.keyed_columns import StateColumn, filled
 
 # Keys stay known when they are taken out, because they often come again: up to so many, of which most do not.
 _MOST_IDLE = 1 << 16
@@ -20,7 +20,7 @@ _MOST_IDLE = 1 << 16
 class Bundle:
     """Keys, each with a slot in some columns of values."""
 
-    def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[Kept]) -> None:
+    def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[StateColumn]) -> None:
         self._kinds = list(kinds)
         self._kept = list(kept)
         self._clear()
@@ -28,10 +28,10 @@ class Bundle:
     def _clear(self) -> None:
         self._index = index_for(self._kinds)
         self._keys = [GrowingColumn(kind) for kind in self._kinds]
-        self._columns = {k.name: Growing(k.dtype) for k in self._kept}
+        self._columns = {k.name: GrowingArray(k.dtype) for k in self._kept}
         # Which keys there are, in the order in which they came first.
-        self._order = Growing(np.int64)
-        self._there = Growing(np.bool_)
+        self._order = GrowingArray(np.int64)
+        self._there = GrowingArray(np.bool_)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of values, to be changed in place; good until keys are added."""

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.sql.columns.append_buffer import Growing
+from millstream.sql.columns.append_buffer import GrowingArray
 from millstream.sql.columns.keys import Grouped, grouped, hashable_values
-from millstream.sql.columns.numpy_arrays import from_plain, is_number_like, plain, valid_of
+from millstream.sql.columns.numpy_arrays import from_numpy, is_number_like, plain, valid_of
 from millstream.state.array_storage import IN_MEMORY, Arrays
 
 Slots = NDArray[np.int64]
@@ -68,7 +68,7 @@ class Index(Protocol):
 
 def index_for(kinds: Sequence[pa.DataType], arrays: Arrays = IN_MEMORY) -> Index:
     """Return an empty index for keys of some types."""
-    return KeyIndex(kinds, arrays) if have_words(kinds) else DictIndex()
+    return KeyIndex(kinds, arrays) if can_pack(kinds) else DictIndex()
 
 
 class DictIndex:
@@ -123,10 +123,10 @@ class WordIndex:
     def __init__(self, width: int, arrays: Arrays = IN_MEMORY) -> None:
         self._arrays = arrays
         # The words of each slot's key, and which of its columns are null, once there was one.
-        self._words = [Growing(np.uint64, arrays) for _ in range(width)]
-        self._nulls: Growing | None = None
+        self._words = [GrowingArray(np.uint64, arrays) for _ in range(width)]
+        self._nulls: GrowingArray | None = None
         self._count = 0
-        self._live = Growing(np.bool_, arrays)
+        self._live = GrowingArray(np.bool_, arrays)
         self._make_table(_FEWEST)
 
     def _make_table(self, size: int) -> None:
@@ -160,7 +160,7 @@ class WordIndex:
     def _with_nulls(self, nulls: Word | None, rows: int) -> Word | None:
         """Return which columns are null: of all keys, once one was."""
         if nulls is not None and self._nulls is None:
-            self._nulls = Growing(np.uint64, self._arrays)
+            self._nulls = GrowingArray(np.uint64, self._arrays)
             self._nulls.extend(np.zeros(self._count, np.uint64))
             # What is null is hashed too from here on.
             self._make_table(len(self._table))
@@ -320,7 +320,7 @@ class KeyIndex:
 
     def __init__(self, kinds: Sequence[pa.DataType], arrays: Arrays) -> None:
         self._kinds = list(kinds)
-        self._words = WordIndex(count_of_words(kinds), arrays)
+        self._words = WordIndex(packed_width(kinds), arrays)
         self._any: DictIndex | None = None
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
@@ -343,30 +343,30 @@ class KeyIndex:
         return self._words.nbytes if self._any is None else self._any.nbytes
 
     def _words_of(self, columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | None:
-        return words_of(columns) if self._any is None else None
+        return pack_keys(columns) if self._any is None else None
 
     @property
     def _dict(self) -> DictIndex:
         """The same keys with the same slots in a dict, from the first long text on."""
         if self._any is None:
             slots, words, nulls = self._words.keys()
-            keys = _python_keys(columns_of(words, nulls, self._kinds), len(slots))
+            keys = _python_keys(unpack_keys(words, nulls, self._kinds), len(slots))
             self._any = DictIndex(dict(zip(keys, slots.tolist(), strict=True)), len(self._words))
-            self._words = WordIndex(count_of_words(self._kinds))
+            self._words = WordIndex(packed_width(self._kinds))
         return self._any
 
 
-def have_words(kinds: Sequence[pa.DataType]) -> bool:
+def can_pack(kinds: Sequence[pa.DataType]) -> bool:
     """Tell whether keys of some types are words, unless there is a long text among them."""
     return bool(kinds) and all(is_number_like(kind) or pa.types.is_string(kind) for kind in kinds)
 
 
-def count_of_words(kinds: Sequence[pa.DataType]) -> int:
+def packed_width(kinds: Sequence[pa.DataType]) -> int:
     """Return how many words a key of some types has."""
     return sum(2 if pa.types.is_string(kind) else 1 for kind in kinds)
 
 
-def words_of(columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | None:
+def pack_keys(columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | None:
     """Return the words of keys, and which of their columns are null, if there is one; None where a text is too long."""
     words: list[Word] = []
     nulls: Word | None = None
@@ -404,7 +404,7 @@ def _text(column: pa.Array) -> list[Word] | None:
     return [both[0::2].copy(), both[1::2] | lengths << _LENGTH]
 
 
-def columns_of(words: Sequence[Word], nulls: Word | None, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
+def unpack_keys(words: Sequence[Word], nulls: Word | None, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
     """Return the columns of which `words_of` made words."""
     columns: list[pa.Array] = []
     left = list(words)
@@ -415,7 +415,7 @@ def columns_of(words: Sequence[Word], nulls: Word | None, kinds: Sequence[pa.Dat
             continue
         word = left.pop(0)
         values = word.view(np.float64) if pa.types.is_floating(kind) else word.view(np.int64)
-        columns.append(from_plain(values, valid, kind))
+        columns.append(from_numpy(values, valid, kind))
     return columns
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from millstream.common.fast_dataclass import record
-from millstream.sql.columns.append_buffer import Growing, GrowingColumn
+from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
-from millstream.sql.columns.ttl_index import Expiring
+from millstream.sql.columns.ttl_index import TtlIndex
 from millstream.state.array_storage import IN_MEMORY, Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
@@ -30,7 +30,7 @@ _SAMPLE, _IN_MEMORY = 16, 3
 
 
 @record(frozen=True)
-class Kept:
+class StateColumn:
     """A column of values: its name in files, what it is in numpy, and what a key begins with."""
 
     name: str
@@ -48,7 +48,7 @@ class Columns(Protocol):
 class FreshColumns:
     """Columns for so many keys that have nothing yet, and are soon forgotten."""
 
-    def __init__(self, kept: Sequence[Kept], count: int) -> None:
+    def __init__(self, kept: Sequence[StateColumn], count: int) -> None:
         self._columns = {k.name: filled(k, count) for k in kept}
 
     def column(self, name: str) -> NDArray[Any]:
@@ -63,7 +63,7 @@ class KeyedColumns:
     are changed in place, and then `changed` is to be told.
     """
 
-    def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[Kept], owners: int | None = None) -> None:
+    def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[StateColumn], owners: int | None = None) -> None:
         """Make one without keys.
 
         Args:
@@ -86,18 +86,18 @@ class KeyedColumns:
     def clear(self) -> None:
         self._index = index_for(self._kinds, self._arrays)
         self._keys = [GrowingColumn(kind, self._arrays) for kind in self._kinds]
-        self._hashes = Growing(np.uint32, self._arrays)
-        self._columns = {k.name: Growing(k.dtype, self._arrays) for k in self._kept}
-        self._live = Growing(np.bool_, self._arrays)
+        self._hashes = GrowingArray(np.uint32, self._arrays)
+        self._columns = {k.name: GrowingArray(k.dtype, self._arrays) for k in self._kept}
+        self._live = GrowingArray(np.bool_, self._arrays)
         self._dead = 0
         # Of each column of times by which keys expire.
-        self._expiring: dict[str, Expiring] = {}
+        self._expiring: dict[str, TtlIndex] = {}
         # Numbers in the order in which keys have come; None while slots are.
-        self._order: Growing | None = None
+        self._order: GrowingArray | None = None
         self._next_order = 0
         # Which slots have changed since the last file, which of them files know, and what files know and is gone.
-        self._changed = Growing(np.bool_, self._arrays)
-        self._saved = Growing(np.bool_, self._arrays)
+        self._changed = GrowingArray(np.bool_, self._arrays)
+        self._saved = GrowingArray(np.bool_, self._arrays)
         self._gone: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
 
     def __len__(self) -> int:
@@ -176,7 +176,7 @@ class KeyedColumns:
 
     def expired(self, name: str, last: int) -> Slots:
         """Return the slots that were last touched then or before, to be removed; times of the column only grow."""
-        return self._expiring.setdefault(name, Expiring()).over(last, self.column(name), self._live.values)
+        return self._expiring.setdefault(name, TtlIndex()).over(last, self.column(name), self._live.values)
 
     def keys_at(self, slots: Slots) -> list[pa.Array]:
         """Return the keys of slots."""
@@ -202,7 +202,7 @@ class KeyedColumns:
         for column, key in zip(self._keys, keys, strict=True):
             column.replace(key)
         order = self._came(left)
-        self._order = Growing(np.int64, self._arrays)
+        self._order = GrowingArray(np.int64, self._arrays)
         self._order.extend(order)
         self._next_order = int(order.max(initial=-1)) + 1
         for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
@@ -225,7 +225,7 @@ class KeyedColumns:
         for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
             self._columns[kept.name].values[slots] = read(kept, column)
         if self._order is None:
-            self._order = Growing(np.int64, self._arrays)
+            self._order = GrowingArray(np.int64, self._arrays)
             self._order.extend(np.arange(self.bound))
         came = change.rows.column(1).to_numpy()
         self._order.values[slots] = came
@@ -263,7 +263,7 @@ def _about(values: NDArray[Any]) -> int:
     return len(values) * _IN_MEMORY * len(pickle.dumps(list(some), 5)) // max(len(some), 1)
 
 
-def filled(kept: Kept, count: int) -> NDArray[Any]:
+def filled(kept: StateColumn, count: int) -> NDArray[Any]:
     """Return a column of what keys begin with."""
     values = np.empty(count, kept.dtype)
     if callable(kept.start):
@@ -273,7 +273,7 @@ def filled(kept: Kept, count: int) -> NDArray[Any]:
     return values
 
 
-def written(kept: Kept, values: NDArray[Any]) -> pa.Array:
+def written(kept: StateColumn, values: NDArray[Any]) -> pa.Array:
     """Return values of a column as Arrow has them: objects pickled, but for ints, which are sums of decimals mostly."""
     if values.dtype != object:
         return pa.array(values)
@@ -297,7 +297,7 @@ def _as_ints(values: NDArray[Any]) -> NDArray[np.int64] | None:
         return None
 
 
-def read(kept: Kept, column: pa.Array) -> NDArray[Any]:
+def read(kept: StateColumn, column: pa.Array) -> NDArray[Any]:
     """Return what `written` was given."""
     if np.dtype(kept.dtype) != object:
         return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.sql.columns.append_buffer import Growing, GrowingColumn, take_all
+from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn, take_all
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import index_for
 from millstream.sql.columns.keys import hashes, stable_order
-from millstream.sql.columns.ttl_index import Expiring
+from millstream.sql.columns.ttl_index import TtlIndex
 from millstream.state.array_storage import IN_MEMORY, Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
@@ -66,19 +66,19 @@ class KeyedRows:
         self._arrays = arrays
         self.clear()
 
-    def _longs(self) -> Growing:
-        return Growing(np.int64, self._arrays)
+    def _longs(self) -> GrowingArray:
+        return GrowingArray(np.int64, self._arrays)
 
-    def _flags(self) -> Growing:
-        return Growing(np.bool_, self._arrays)
+    def _flags(self) -> GrowingArray:
+        return GrowingArray(np.bool_, self._arrays)
 
     def clear(self) -> None:
         self._index = index_for([self._kinds[k] for k in self.keys], self._arrays)
         # Of each key: its hash, its first and last row, how many there are in its list, and how many there ever were.
-        self._hashes = Growing(np.uint32, self._arrays)
+        self._hashes = GrowingArray(np.uint32, self._arrays)
         self._head, self._tail = self._longs(), self._longs()
         self._length, self._ever = self._longs(), self._longs()
-        self._many: dict[int, Growing] = {}
+        self._many: dict[int, GrowingArray] = {}
         # Of each row: its columns, its key, its number among those its key ever had, the next one, a number for its
         # owner's use, and whether it is there, has changed since the last file, and is known to files.
         self._columns = [GrowingColumn(kind, self._arrays) for kind in self._kinds]
@@ -86,9 +86,9 @@ class KeyedRows:
         self._mark, self._touched = self._longs(), self._longs()
         self._live, self._changed, self._saved = self._flags(), self._flags(), self._flags()
         self._dead = 0
-        self._expiring = Expiring()
+        self._expiring = TtlIndex()
         # Other numbers that are in the order in which rows have come; None while the rows' own are.
-        self._order: Growing | None = None
+        self._order: GrowingArray | None = None
         self._next_order = 0
         # What files know and is gone: by number, and from before the last `compact`.
         self._gone: list[Ints] = []
@@ -182,7 +182,7 @@ class KeyedRows:
         """The number of the next key."""
         return len(self._length)
 
-    def most_pairs(self, keys: Ints) -> int:
+    def max_pairs(self, keys: Ints) -> int:
         """Return how many rows of keys there are at most."""
         return int(np.where(keys < 0, 0, self._length.values[keys]).sum()) if len(self._length) else 0
 
@@ -223,7 +223,7 @@ class KeyedRows:
                 self._next.values[left[:-1]] = left[1:]
                 self._next.values[left[-1]] = _NONE
 
-    def _rows_of(self, key: int) -> Growing:
+    def _rows_of(self, key: int) -> GrowingArray:
         """Return the rows of a key that has many."""
         found = self._many.get(key)
         if found is None:
@@ -454,7 +454,7 @@ class KeyedRows:
         self.remove(rows)
 
 
-def _some(column: Growing, rows: Ints) -> pa.Array:
+def _some(column: GrowingArray, rows: Ints) -> pa.Array:
     """Return the values of rows in a column that need not be there: then they are nulls."""
     return pa.array(column.values[rows]) if len(column) else pa.nulls(len(rows))
 

@@ -53,7 +53,7 @@ def base_of(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def from_plain(values: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
+def from_numpy(values: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
     """Return numbers as a column of a type."""
     mask = None if valid is None or valid.all() else ~valid
     if pa.types.is_boolean(kind):

@@ -35,7 +35,7 @@ _MULTIPLIER = np.uint32(0x85EBCA6B)
 class Arrangement(Protocol):
     """How rows lie on disk."""
 
-    def arranged(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+    def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
         """Yield rows in parts, each with the number of the place that it belongs to."""
 
 
@@ -45,13 +45,13 @@ def bins_of(found: NDArray[np.uint32]) -> Ints:
     return (mixed >> np.uint32(32 - BINS.bit_length() + 1)).astype(np.int64)
 
 
-class InBins:
+class HashBins:
     """By the hash of some columns."""
 
     def __init__(self, keys: Sequence[int]) -> None:
         self._keys = tuple(keys)
 
-    def arranged(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+    def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
         yield from parted(rows, bins_of(hashes([rows.columns[k] for k in self._keys], len(rows))))
 
 
@@ -64,21 +64,21 @@ def parted(rows: Batch, bins: Ints) -> Iterator[tuple[int, Batch]]:
             yield number, whole.slice(start, end)
 
 
-class InRuns:
+class SortedRuns:
     """Each time in order."""
 
     def __init__(self, order: Order) -> None:
         self._order = tuple(order)
         self._next = 0
 
-    def arranged(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+    def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
         order, run = sorted_rows(rows.columns, self._order, len(rows)), self._next
         self._next += 1
         for start in range(0, len(rows), _RUN_ROWS):
             yield run, rows.take(order[start : start + _RUN_ROWS])
 
 
-class WaitingRows:
+class SpillableRows:
     """Rows that are only added, and taken when all have come; follows `LiveColumns`."""
 
     def __init__(
@@ -179,7 +179,7 @@ class WaitingRows:
     def _write(self, parts: list[Batch]) -> list[Place]:
         written: list[Place] = []
         for slab in slabs(parts, SLAB_BYTES):
-            for number, rows in self._arrangement.arranged(slab):
+            for number, rows in self._arrangement.arrange(slab):
                 written.append(self._file.write(rows.to_ipc()))
                 self.places.setdefault(number, []).append(written[-1])
         return written

@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 _BITS = 10
 
 
-class Expiring:
+class TtlIndex:
     """Numbers from 0 on, in bins by a time at which each was touched, or an earlier one.
 
     Nobody tells it that something was touched again: that is found out when its bin is due, and it is put into another.

@@ -18,7 +18,7 @@ from millstream.operators.runtime.blocks import Block
 from millstream.operators.runtime.partitioners import Append, Partitioner, Place
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
-from millstream.sql.columns.spillable_rows import Arrangement, WaitingRows
+from millstream.sql.columns.spillable_rows import Arrangement, SpillableRows
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.operators.query_context import Session
@@ -68,7 +68,7 @@ class BatchOperator(Operator):
         self.setup.emit([b for b in batches if len(b)])
 
 
-class Evaluating(BatchOperator):
+class EvaluatingOperator(BatchOperator):
     """An operator with expressions; functions of the user's in them are closed with it."""
 
     session: Session
@@ -135,18 +135,18 @@ class KeyedBatchOperator(BatchOperator):
         if MIN_WATERMARK < first < MAX_WATERMARK:
             yield "rows", sum(map(len, kept)), first
 
-    def keeps(self, name: str, columns: Any) -> Any:
+    def state_table(self, name: str, columns: Any) -> Any:
         """Have columns as a table of the operator's state; return them."""
         assert self.setup.state is not None
         self.setup.state.columns(name, columns)
         return columns
 
-    def waiting_rows(
+    def spillable_rows(
         self, name: str, kinds: Sequence[pa.DataType], keys: Sequence[int], arrangement: Arrangement
-    ) -> WaitingRows:
+    ) -> SpillableRows:
         """Have rows that wait until all have come as a table of the operator's state; return them."""
-        made = WaitingRows(kinds, keys, arrangement, self.spill_file(), self.setup.budget)
-        self.keeps(name, made)
+        made = SpillableRows(kinds, keys, arrangement, self.spill_file(), self.setup.budget)
+        self.state_table(name, made)
         return made
 
     def spill_file(self) -> SpillFile:
@@ -158,7 +158,7 @@ class KeyedBatchOperator(BatchOperator):
         return made
 
 
-class EmitsStepByStep(KeyedBatchOperator):
+class StepwiseFinishOperator(KeyedBatchOperator):
     """An operator that emits all it has at the end, in steps."""
 
     emits_later = True
@@ -216,7 +216,7 @@ class ColumnKeyPartitioner(Partitioner):
         return batch.filter((found >= groups.start) & (found < groups.stop))
 
 
-def pieces(columns: Sequence[pa.Array], rows: int, kinds: Any = None) -> Iterator[Batch]:
+def split_batches(columns: Sequence[pa.Array], rows: int, kinds: Any = None) -> Iterator[Batch]:
     """Yield many rows in batches of moderate size."""
     whole = Batch(columns, kinds, rows)
     for start in range(0, rows, BATCH_ROWS):

@@ -30,7 +30,7 @@ class Changelog:
     order: Ints
 
     @staticmethod
-    def of(there_before: Mask, there_after: Mask, differs: Mask, pairs: bool) -> Changelog:
+    def of(existed: Mask, exists: Mask, differs: Mask, pairs: bool) -> Changelog:
         """Return the changes.
 
         Args:
@@ -38,10 +38,10 @@ class Changelog:
             differs: whether the two differ; where they do not, nothing is said.
             pairs: whether an update is -U and +U, not +U alone.
         """
-        update = there_before & there_after & differs
-        gone = there_before & ~there_after
+        update = existed & exists & differs
+        gone = existed & ~exists
         old = update | gone if pairs else gone
-        return Changelog(old, update | (~there_before & there_after), update, np.arange(len(update)))
+        return Changelog(old, update | (~existed & exists), update, np.arange(len(update)))
 
     def in_order(self, order: Ints) -> Changelog:
         """Return the changes of the same places in another order."""

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from millstream.operators.base import OperatorSetup
 from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.spillable_rows import BINS, InBins, WaitingRows, bins_of, parted
-from millstream.sql.operators.base import EmitsStepByStep
+from millstream.sql.columns.spillable_rows import BINS, HashBins, SpillableRows, bins_of, parted
+from millstream.sql.operators.base import StepwiseFinishOperator
 from millstream.state.array_storage import Arrays
 from millstream.state.column_table import LiveColumns, RowChange, from_ipc, to_ipc
 from millstream.state.spill_file import Place, SpillFile
@@ -41,7 +41,7 @@ class SizedColumns(LiveColumns, Protocol):
 class Overflow:
     """The tables of an operator, and the rows that came when these had become too large."""
 
-    def __init__(self, budget: Budget, rows: Sequence[WaitingRows]) -> None:
+    def __init__(self, budget: Budget, rows: Sequence[SpillableRows]) -> None:
         """Make it.
 
         Args:
@@ -59,7 +59,7 @@ class Overflow:
         """Whether rows must wait that come now."""
         return any(table.is_on_disk for table in self.tables) or any(len(rows) for rows in self.rows)
 
-    def must_wait(self, place: int, batch: Batch) -> bool:
+    def must_spill(self, place: int, batch: Batch) -> bool:
         """Have rows of an input wait if they must; tell whether they do."""
         if self.is_full:
             self.rows[place].add(batch)
@@ -183,7 +183,7 @@ class OverflowTable:
         return [RowChange(self._read(place)) for place in places]
 
 
-class Overflowing(EmitsStepByStep):
+class SpillingOperator(StepwiseFinishOperator):
     """An operator whose tables may be put on disk."""
 
     overflow: Overflow
@@ -197,16 +197,16 @@ class Overflowing(EmitsStepByStep):
         """
         self.setup = setup
         waiting = [
-            self.waiting_rows(f"{_WAITING}{i}", kinds, keys, InBins(keys)) for i, (kinds, keys) in enumerate(inputs)
+            self.spillable_rows(f"{_WAITING}{i}", kinds, keys, HashBins(keys)) for i, (kinds, keys) in enumerate(inputs)
         ]
         self.overflow = Overflow(setup.budget, waiting)
         assert setup.state is not None
         setup.state.when_loaded(self.overflow.loaded)
 
-    def keeps(self, name: str, columns: Any) -> Any:
+    def state_table(self, name: str, columns: Any) -> Any:
         if name.startswith(_WAITING):
-            return super().keeps(name, columns)
+            return super().state_table(name, columns)
         table = OverflowTable(columns, self.spill_file())
         self.overflow.tables.append(table)
-        super().keeps(name, table)
+        super().state_table(name, table)
         return columns

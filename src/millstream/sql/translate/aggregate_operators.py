@@ -8,9 +8,9 @@ from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.runtime.partitioners import GlobalPartitioner, Partitioner
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.aggregate_handler import Aggregates
+from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler
 from millstream.sql.operators.aggregate.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
-from millstream.sql.operators.aggregate.local_aggregate import MOST_ROWS, LocalGroupAggregateOperator
+from millstream.sql.operators.aggregate.local_aggregate import MAX_ROWS, LocalGroupAggregateOperator
 from millstream.sql.operators.aggregate.table_aggregate import TableAggregateOperator
 from millstream.sql.operators.aggregate.user_accumulators import in_session
 from millstream.sql.operators.base import ColumnKeyPartitioner
@@ -72,7 +72,7 @@ def _in_batch(to: Translator, planned: Planned, calls: tuple[AggregateCall, ...]
 
 def _can_be_split(calls: tuple[AggregateCall, ...], kinds: list[pa.DataType]) -> bool:
     is_known = all(can_be_split(call, False) and not call.distinct for call in calls)
-    return is_known and Aggregates(calls, kinds, False).is_exact
+    return is_known and AggregateHandler(calls, kinds, False).is_exact
 
 
 def table_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
@@ -92,7 +92,7 @@ def table_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
 def local_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.LocalAggregate)
-    most = to.session.whole(MINI_BATCH_SIZE, MOST_ROWS)
+    most = to.session.whole(MINI_BATCH_SIZE, MAX_ROWS)
     operator = LocalGroupAggregateOperator(node.keys, node.calls, arrow_types(before), node.retracts, most)
     return to.add_forward(planned, operator)
 

@@ -30,7 +30,7 @@ def correlate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
         node.arguments,
         node.fields.types[len(before.node.fields) :],
         to.session,
-        keeps_all=node.kind is nodes.JoinKind.LEFT,
+        is_outer=node.kind is nodes.JoinKind.LEFT,
         condition=node.condition,
         ordinality=node.ordinality,
     )

@@ -71,12 +71,12 @@ def temporal_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
         # What is left of a view in BATCH is one version of each key.
         raise TableException("Event-time temporal joins are for streaming mode: in batch, join by a condition on time.")
     left, right = _sides(to, planned)
-    keeps_all = node.kind is nodes.JoinKind.LEFT
+    is_outer = node.kind is nodes.JoinKind.LEFT
     operator = TemporalJoinOperator(
         left,
         right,
         (node.left_time, node.right_time),
-        keeps_all,
+        is_outer,
         node.null_safe,
         node.condition,
         to.session,
@@ -109,15 +109,15 @@ def lookup_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
         lookup = Retrying(lookup, node.retry.attempts, node.retry.seconds)
     types = before.node.fields.types
     keys = [(k, types[k]) for k in node.left_keys]
-    keeps_all = node.kind is nodes.JoinKind.LEFT
+    is_outer = node.kind is nodes.JoinKind.LEFT
     found = node.expressions, node.filter, node.condition
     if not isinstance(node, nodes.MaterializedLookupJoin):
-        return to.add_forward(planned, LookupJoinOperator(lookup, keys, *found, keeps_all, to.session))
+        return to.add_forward(planned, LookupJoinOperator(lookup, keys, *found, is_outer, to.session))
     operator = MaterializedLookupJoinOperator(
         lookup,
         keys,
         *found,
-        keeps_all,
+        is_outer,
         to.session,
         kinds=arrow_types(before),
         state_key=node.state_key,

@@ -7,7 +7,7 @@ from millstream.operators.base import Operator
 from millstream.sql.operators.batch.batch_sort import BatchSortOperator
 from millstream.sql.operators.batch.batch_top_n import BatchTopNOperator
 from millstream.sql.operators.io.changelog_rows import FromChangelogOperator, ToChangelogOperator
-from millstream.sql.operators.rank.append_only_top_n import MOST_PLACES, InsertTopNOperator
+from millstream.sql.operators.rank.append_only_top_n import MAX_RANKS, AppendOnlyTopNOperator
 from millstream.sql.operators.rank.deduplicate import (
     EarliestRowOperator,
     FilteredLastRowOperator,
@@ -78,14 +78,8 @@ def _top_n(
         return TopOneOperator(
             partition, order, arrow_types(before), unique=unique, pairs=pairs, final_only=batch, ttl=ttl
         )
-    if (
-        partition
-        and last is not None
-        and last <= MOST_PLACES
-        and not changes - INSERTS
-        and not (ttl or to.session.batch)
-    ):
-        return InsertTopNOperator(partition, order, arrow_types(before), first, last, shows_rank, pairs=pairs)
+    if partition and last is not None and last <= MAX_RANKS and not changes - INSERTS and not (ttl or to.session.batch):
+        return AppendOnlyTopNOperator(partition, order, arrow_types(before), first, last, shows_rank, pairs=pairs)
     return TopNOperator(
         partition,
         order,
@@ -111,7 +105,7 @@ def deduplicate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
             node.keys,
             kinds,
             pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
-            says_equal=node.is_event_time or planned.traits.state_ttl > 0,
+            emits_equal=node.is_event_time or planned.traits.state_ttl > 0,
             rowtime=node.time if node.is_event_time else None,
             final_only=batch,
             ttl=planned.traits.state_ttl,
@@ -135,10 +129,17 @@ def normalize(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     keys, kinds = node.keys, arrow_types(before)
     operator: Operator
     if node.condition is None:
-        operator = LastRowOperator(keys, kinds, pairs=pairs, says_equal=ttl > 0, ttl=ttl, drops_old_halves=both)
+        operator = LastRowOperator(keys, kinds, pairs=pairs, emits_equal=ttl > 0, ttl=ttl, ignores_update_before=both)
     else:
         operator = FilteredLastRowOperator(
-            keys, kinds, node.condition, to.session, pairs=pairs, says_equal=ttl > 0, ttl=ttl, drops_old_halves=both
+            keys,
+            kinds,
+            node.condition,
+            to.session,
+            pairs=pairs,
+            emits_equal=ttl > 0,
+            ttl=ttl,
+            ignores_update_before=both,
         )
     return to.add_after(planned, operator, to.by_key(before, keys))
 

@@ -14,7 +14,7 @@ from millstream.sql.operators.aggregate.user_accumulators import in_session
 from millstream.sql.operators.over.over_batch import BatchOverOperator
 from millstream.sql.operators.over.over_non_time import ColumnOverOperator, streamed
 from millstream.sql.operators.over.over_time import OverOperator
-from millstream.sql.operators.window.buffered_window import KeptInput
+from millstream.sql.operators.window.buffered_window import BufferedInput
 from millstream.sql.operators.window.count_session_windows import (
     CountWindowOperator,
     SessionTableOperator,
@@ -165,8 +165,8 @@ def window_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     operator = WindowJoinOperator(
         node.kind,
         _given_windows(to, node.window, node.left_window),
-        KeptInput(arrow_types(left), node.left_keys, node.left_window[1]),
-        KeptInput(arrow_types(right), node.right_keys, node.right_window[1]),
+        BufferedInput(arrow_types(left), node.left_keys, node.left_window[1]),
+        BufferedInput(arrow_types(right), node.right_keys, node.right_window[1]),
         node.null_safe,
         node.condition,
         to.session,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed_columns import Columns, Kept, read, written
-from millstream.sql.columns.numpy_arrays import Valid, decimals, from_plain, is_number_like, plain, unscaled, valid_of
+from millstream.sql.columns.keyed_columns import Columns, StateColumn, read, written
+from millstream.sql.columns.numpy_arrays import Valid, decimals, from_numpy, is_number_like, plain, unscaled, valid_of
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.segments import Running, RunningNumbers, Segments
 
@@ -46,7 +46,7 @@ class Accumulator:
         self.result = arrow_type(call.type)
 
     @property
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[StateColumn]:
         """The columns that it keeps."""
         raise NotImplementedError
 
@@ -96,9 +96,9 @@ class Accumulator:
 
     def merge(self, slots: Slots, partials: Sequence[pa.Array], state: Columns) -> None:
         """Take what `partials` of others gave, for keys that have slots; a key may come several times."""
-        self.put_together(slots, [read(k, column) for k, column in zip(self.kept, partials, strict=True)], state)
+        self.merge_slots(slots, [read(k, column) for k, column in zip(self.kept, partials, strict=True)], state)
 
-    def put_together(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
+    def merge_slots(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
         """Take what others have kept, as the columns are."""
         for kept, values in zip(self.kept, others, strict=True):
             np.add.at(state.column(kept.name), slots, values)
@@ -123,8 +123,8 @@ class Count(Accumulator):
     combines = True
 
     @property
-    def kept(self) -> list[Kept]:
-        return [Kept(self.name, np.int64)]
+    def kept(self) -> list[StateColumn]:
+        return [StateColumn(self.name, np.int64)]
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         column = state.column(self.name)
@@ -151,7 +151,7 @@ class Count(Accumulator):
         np.add.at(state.column(self.name), slots, _weights(len(slots), signs, self._valid(arguments), counted))
 
     def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
-        return from_plain(values, valid, self.result)
+        return from_numpy(values, valid, self.result)
 
     def results(self, state: Columns, slots: Slots) -> pa.Array:
         return self._column(state.column(self.name)[slots], None)
@@ -188,8 +188,8 @@ class Summing(Accumulator):
         return [f"{self.name}.sum"]
 
     @property
-    def kept(self) -> list[Kept]:
-        return [*(Kept(name, self.dtype) for name in self.names), Kept(f"{self.name}.count", np.int64)]
+    def kept(self) -> list[StateColumn]:
+        return [*(StateColumn(name, self.dtype) for name in self.names), StateColumn(f"{self.name}.count", np.int64)]
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         (argument,) = arguments
@@ -289,14 +289,14 @@ class SumOfNumbers(Summing):
         return [plain(argument)]
 
     def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
-        return from_plain(sums[0], count > 0, self.result)
+        return from_numpy(sums[0], count > 0, self.result)
 
 
 class SumOrZero(SumOfNumbers):
     """SUM that is 0 of nothing: what counts of a first phase are added up with."""
 
     def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
-        return from_plain(sums[0], None, self.result)
+        return from_numpy(sums[0], None, self.result)
 
 
 class SumOfDecimals(Summing):
@@ -335,7 +335,7 @@ class Average(Summing):
             average = total / by
         else:
             average = np.sign(total) * (np.abs(total) // by)
-        return from_plain(average, count > 0, self.result)
+        return from_numpy(average, count > 0, self.result)
 
 
 class AverageOfDecimals(Summing):
@@ -389,7 +389,7 @@ class Variance(Summing):
             found = np.sqrt(np.maximum(found, 0.0))
         if pa.types.is_decimal(self.result):
             return pa.array(found, mask=~valid).cast(self.result, safe=False)
-        return from_plain(found, valid, self.result)
+        return from_numpy(found, valid, self.result)
 
 
 class Extreme(Accumulator):
@@ -409,8 +409,11 @@ class Extreme(Accumulator):
             self._nothing = np.iinfo(np.int64).max if self._least else np.iinfo(np.int64).min
 
     @property
-    def kept(self) -> list[Kept]:
-        return [Kept(f"{self.name}.value", self._dtype, self._nothing), Kept(f"{self.name}.is", np.bool_, False)]
+    def kept(self) -> list[StateColumn]:
+        return [
+            StateColumn(f"{self.name}.value", self._dtype, self._nothing),
+            StateColumn(f"{self.name}.is", np.bool_, False),
+        ]
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         (argument,) = arguments
@@ -423,11 +426,11 @@ class Extreme(Accumulator):
         running = segments.scan(self._add, numbers, begins)
         segments.leave(column, running)
         if valid is None:
-            is_there = np.ones(segments.rows, np.bool_)
+            exists_mask = np.ones(segments.rows, np.bool_)
         else:
-            is_there = segments.sums(valid.astype(np.int64), seen_begins.astype(np.int64)) > 0
-        segments.leave(seen, is_there)
-        return RunningNumbers(running, begins, is_there, seen_begins, self._column)
+            exists_mask = segments.sums(valid.astype(np.int64), seen_begins.astype(np.int64)) > 0
+        segments.leave(seen, exists_mask)
+        return RunningNumbers(running, begins, exists_mask, seen_begins, self._column)
 
     def fold(
         self,
@@ -445,7 +448,7 @@ class Extreme(Accumulator):
         self._add.at(state.column(f"{self.name}.value"), slots, numbers)
         state.column(f"{self.name}.is")[slots] = True
 
-    def put_together(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
+    def merge_slots(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
         values, has = others
         self._add.at(state.column(f"{self.name}.value"), slots, values)
         state.column(f"{self.name}.is")[slots[has]] = True
@@ -453,7 +456,7 @@ class Extreme(Accumulator):
     def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
         if valid is not None and not valid.all():
             values = np.where(valid, values, 0)
-        return from_plain(values, valid, self.result)
+        return from_numpy(values, valid, self.result)
 
     def results(self, state: Columns, slots: Slots) -> pa.Array:
         return self._column(state.column(f"{self.name}.value")[slots], state.column(f"{self.name}.is")[slots])
@@ -487,7 +490,7 @@ class VarianceOfInts(Variance):
         found: NDArray[Any] = _quotient(squares - among, np.where(valid, by, 1))
         if self._root:
             found = np.sqrt(np.maximum(found, 0)).astype(np.int64)
-        return from_plain(found, valid, self.result)
+        return from_numpy(found, valid, self.result)
 
 
 def _quotient(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:

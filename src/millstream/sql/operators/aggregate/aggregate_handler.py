@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed_columns import Columns, Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import Columns, KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped, stable_order
 from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.expressions import AggregateCall
@@ -28,7 +28,7 @@ Keep = Callable[[str, KeyedColumns], KeyedColumns]
 _Which = tuple[tuple[int, ...], int | None]
 
 
-class Aggregates:
+class AggregateHandler:
     """Accumulators side by side, over the same keys.
 
     Distinct values are keys of tables of their own: (key, value) with how often it is there, for each condition that
@@ -55,7 +55,7 @@ class Aggregates:
             self.accumulators.append(found)
 
     @property
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[StateColumn]:
         """The columns that all of them keep."""
         return [k for a in self.accumulators for k in a.kept]
 
@@ -77,7 +77,7 @@ class Aggregates:
         for arguments, conditions in self._conditions.items():
             kinds = [*keys, *(self._kinds[a] for a in arguments)]
             most = len(keys) if owners is None else owners
-            kept = [*(Kept(_times(i), np.int64) for i in range(len(conditions))), Kept(TOUCHED, np.int64)]
+            kept = [*(StateColumn(_times(i), np.int64) for i in range(len(conditions))), StateColumn(TOUCHED, np.int64)]
             table = KeyedColumns(kinds, kept, most)
             self._distinct[arguments] = keep(f"distinct{len(self._distinct)}", table)
 
@@ -175,10 +175,10 @@ class Aggregates:
     def _forget_empty(self, arguments: tuple[int, ...], segments: Segments) -> None:
         """Forget values that are not there any more by any condition."""
         table = self._distinct[arguments]
-        is_there = np.zeros(segments.count, np.bool_)
+        exists_mask = np.zeros(segments.count, np.bool_)
         for i in range(len(self._conditions[arguments])):
-            is_there |= table.column(_times(i))[segments.slots] != 0
-        table.remove(segments.slots[~is_there])
+            exists_mask |= table.column(_times(i))[segments.slots] != 0
+        table.remove(segments.slots[~exists_mask])
 
     # --- in two phases
 
@@ -187,7 +187,7 @@ class Aggregates:
         """Whether rows may be taken together before they are taken, and nobody can tell."""
         return all(a.is_exact or c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
 
-    def fold_plain(self, batch: Batch, slots: Slots, state: Columns) -> None:
+    def fold_unfiltered(self, batch: Batch, slots: Slots, state: Columns) -> None:
         """Take a batch, whose rows have slots, but for what is over distinct values."""
         signs = signs_of(batch)
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
@@ -241,7 +241,7 @@ class Aggregates:
         for table in self._distinct.values():
             table.expire(TOUCHED, now - ttl)
 
-    def forget(self, column: int, is_over: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
+    def discard(self, column: int, is_over: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
         """Forget distinct values of keys that are over, by a column of the key, which is one of ints."""
         for table in self._distinct.values():
             slots = table.slots()

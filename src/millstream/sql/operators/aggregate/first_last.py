@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed_columns import Columns, Kept
+from millstream.sql.columns.keyed_columns import Columns, StateColumn
 from millstream.sql.columns.numpy_arrays import Valid, from_python, python_values, valid_of
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import Accumulator, Counted, both, differing
@@ -29,8 +29,8 @@ class FirstOrLastEver(Accumulator):
         self._first = call.function == "FIRST_VALUE"
 
     @property
-    def kept(self) -> list[Kept]:
-        return [Kept(self.name, object, None)]
+    def kept(self) -> list[StateColumn]:
+        return [StateColumn(self.name, object, None)]
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         column = state.column(self.name)

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import first_rows
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import differing
-from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, Aggregates, signs_of
+from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, AggregateHandler, signs_of
 from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.changelog import Changelog
 
 # How many rows a key has, where rows can be taken back.
@@ -61,7 +61,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         self.keys = tuple(keys)
         self.kinds = list(kinds)
         self.calls = tuple(calls)
-        self.aggregates = Aggregates(calls, kinds, retracts)
+        self.aggregates = AggregateHandler(calls, kinds, retracts)
         self.retracts = retracts
         self.pairs = pairs
         self.mini_batch = mini_batch
@@ -71,11 +71,11 @@ class GroupAggregateOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        kept = [Kept(_ROWS, np.int64)] if self.retracts else []
-        kept += [Kept(TOUCHED, np.int64)] if self.ttl else []
+        kept = [StateColumn(_ROWS, np.int64)] if self.retracts else []
+        kept += [StateColumn(TOUCHED, np.int64)] if self.ttl else []
         kept += self.aggregates.kept
-        self._state: KeyedColumns = self.keeps("groups", KeyedColumns(kinds, kept))
-        self.aggregates.open(kinds, self.keeps)
+        self._state: KeyedColumns = self.state_table("groups", KeyedColumns(kinds, kept))
+        self.aggregates.open(kinds, self.state_table)
         self._scratch = np.empty(0, np.int64)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -98,7 +98,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         running = self.aggregates.run(batch, keys, segments, state)
         state.changed(segments.slots)
         out = self._changes(batch, keys, segments, rows, running)
-        self._forget(segments.slots)
+        self._discard(segments.slots)
         return (out,)
 
     def _clear_up(self) -> None:
@@ -109,7 +109,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
             self._state.expire(TOUCHED, now - self.ttl)
             self.aggregates.expire(now, self.ttl)
 
-    def _forget(self, slots: Ints) -> None:
+    def _discard(self, slots: Ints) -> None:
         """Forget keys that have no rows."""
         if self.retracts:
             empty = slots[self._state.column(_ROWS)[slots] <= 0]
@@ -148,13 +148,13 @@ class GroupAggregateOperator(KeyedBatchOperator):
         self, batch: Batch, keys: list[pa.Array], segments: Segments, rows: Ints | None, running: list[Running]
     ) -> Batch:
         before, after = segments.before, np.arange(segments.rows)
-        there_before = np.ones(segments.rows, np.bool_)
-        there_before[segments.starts] = ~segments.fresh
-        there_after = np.ones(segments.rows, np.bool_) if rows is None else rows > 0
+        existed = np.ones(segments.rows, np.bool_)
+        existed[segments.starts] = ~segments.fresh
+        exists = np.ones(segments.rows, np.bool_) if rows is None else rows > 0
         differs = np.full(segments.rows, bool(self.ttl))
         for one in running if not self.ttl else ():
             differs |= one.differs(before, after)
-        changes = Changelog.of(there_before, there_after, differs, self.pairs)
+        changes = Changelog.of(existed, exists, differs, self.pairs)
         # Back to the order of arrival.
         changes = changes.in_order(_inverse(segments.order))
         places = changes.chosen(before[changes.order], after[changes.order])
@@ -175,7 +175,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         out: Iterable[Batch] = ()
         if not self.final_only:
             out = (self._changes_of_keys(keys, distinct, rows, first_new, before),)
-        self._forget(distinct)
+        self._discard(distinct)
         return out
 
     def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Ints) -> None:
@@ -190,11 +190,11 @@ class GroupAggregateOperator(KeyedBatchOperator):
     ) -> Batch:
         state = self._state
         results = self.aggregates.results(state, slots)
-        there_after = state.column(_ROWS)[slots] > 0 if self.retracts else np.ones(len(slots), np.bool_)
+        exists = state.column(_ROWS)[slots] > 0 if self.retracts else np.ones(len(slots), np.bool_)
         differs = np.full(len(slots), bool(self.ttl))
         for old, new in zip(before, results, strict=True):
             differs |= differing(old, new)
-        changes = Changelog.of(slots < first_new, there_after, differs, self.pairs)
+        changes = Changelog.of(slots < first_new, exists, differs, self.pairs)
         places = pa.array(changes.chosen(np.arange(len(slots)), np.arange(len(slots)) + len(slots)))
         at = pa.array(changes.chosen(rows, rows))
         both = [pa.concat_arrays([old, new]) for old, new in zip(before, results, strict=True)]
@@ -208,7 +208,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
                 self._state.find_or_add([], 1)
             slots = self._state.slots()
             columns = self._state.keys_at(slots) + self.aggregates.results(self._state, slots)
-            self.emit(pieces(columns, len(slots)))
+            self.emit(split_batches(columns, len(slots)))
 
 
 class GlobalGroupAggregateOperator(GroupAggregateOperator):

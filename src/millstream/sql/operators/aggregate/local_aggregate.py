@@ -16,17 +16,17 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.bundle import Bundle
-from millstream.sql.columns.keyed_columns import Columns, FreshColumns, Kept
+from millstream.sql.columns.keyed_columns import Columns, FreshColumns, StateColumn
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.aggregate_handler import Aggregates, signs_of
+from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
 from millstream.sql.operators.aggregate.segments import Ints
-from millstream.sql.operators.base import BatchOperator, pieces
+from millstream.sql.operators.base import BatchOperator, split_batches
 from millstream.sql.operators.window.window_aggregate import WindowTimes, placed, shares_slices
 from millstream.sql.operators.window.windowing import Times, Windowing
 
 _ROWS = "rows"
 # So many rows are taken together at most.
-MOST_ROWS = 1 << 17
+MAX_ROWS = 1 << 17
 # Rows are taken together where that leaves at most this share of them, which few rows do not tell; else it is tried
 # again after so many rows.
 _WORTH = 0.6
@@ -46,7 +46,7 @@ class LocalAggregateOperator(BatchOperator):
         calls: Sequence[AggregateCall],
         kinds: Sequence[pa.DataType],
         retracts: bool,
-        most_rows: int = MOST_ROWS,
+        max_rows: int = MAX_ROWS,
     ) -> None:
         """Make one.
 
@@ -59,14 +59,14 @@ class LocalAggregateOperator(BatchOperator):
         """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
-        self.aggregates = Aggregates(calls, kinds, retracts)
+        self.aggregates = AggregateHandler(calls, kinds, retracts)
         self.retracts = retracts
         # Lists of distinct values are made of the rows of one batch.
-        self.most_rows = 0 if any(call.distinct for call in calls) else most_rows
+        self.max_rows = 0 if any(call.distinct for call in calls) else max_rows
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._kept = [*([Kept(_ROWS, np.int64)] if self.retracts else []), *self.aggregates.kept]
+        self._kept = [*([StateColumn(_ROWS, np.int64)] if self.retracts else []), *self.aggregates.kept]
         self._bundle = Bundle(self._key_kinds(), self._kept)
         self._held = 0
         # So many rows more go on one by one, since taking them together was not worth it.
@@ -90,14 +90,14 @@ class LocalAggregateOperator(BatchOperator):
         slots = self._bundle.add(keys, len(batch))
         self._add_up(batch, slots, self._bundle)
         self._held += len(batch)
-        if self._held >= self.most_rows:
+        if self._held >= self.max_rows:
             yield from self._released(batch, slots)
 
     def _add_up(self, batch: Batch, slots: Ints, state: Columns) -> None:
         if self.retracts:
             signs = signs_of(batch)
             np.add.at(state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
-        self.aggregates.fold_plain(batch, slots, state)
+        self.aggregates.fold_unfiltered(batch, slots, state)
 
     def _released(self, batch: Batch | None = None, of_rows: Ints | None = None) -> Iterator[Batch]:
         """Yield what is held back; where there are distinct values, that of one batch, whose rows have slots."""
@@ -115,7 +115,7 @@ class LocalAggregateOperator(BatchOperator):
             self._alone = _TRY_AGAIN
         self._held = 0
         whole = self._made(keys, columns, len(slots))
-        yield from pieces(list(whole.columns), len(slots))
+        yield from split_batches(list(whole.columns), len(slots))
 
     def _columns(self, batch: Batch | None, of_rows: Ints | None, slots: Ints, state: Columns) -> list[pa.Array]:
         """Return what slots have."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed_columns import Columns, Kept
+from millstream.sql.columns.keyed_columns import Columns, StateColumn
 from millstream.sql.columns.numpy_arrays import Valid, from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
@@ -29,8 +29,8 @@ class ObjectAccumulator(Accumulator):
     """Runs over rows one by one."""
 
     @property
-    def kept(self) -> list[Kept]:
-        return [Kept(self.name, object, self.begin)]
+    def kept(self) -> list[StateColumn]:
+        return [StateColumn(self.name, object, self.begin)]
 
     def begin(self) -> Any:
         """Return what a key begins with: plain data."""
@@ -40,7 +40,7 @@ class ObjectAccumulator(Accumulator):
         """Take a row; return what the key has then."""
         raise NotImplementedError
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         """Take a row back; return what the key has then."""
         raise NotImplementedError
 
@@ -48,14 +48,14 @@ class ObjectAccumulator(Accumulator):
         """Return the result; it must not change any more."""
         raise NotImplementedError
 
-    def added_up(self, kept: Any, other: Any) -> Any:
+    def merge_values(self, kept: Any, other: Any) -> Any:
         """Return what a key has with what another phase has kept of it; of those that can be put together."""
         raise NotImplementedError
 
-    def put_together(self, slots: Slots, others: Sequence[Any], state: Columns) -> None:
+    def merge_slots(self, slots: Slots, others: Sequence[Any], state: Columns) -> None:
         column = state.column(self.name)
         for slot, other in zip(slots.tolist(), others[0], strict=True):
-            column[slot] = self.added_up(column[slot], other)
+            column[slot] = self.merge_values(column[slot], other)
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         column = state.column(self.name)
@@ -78,7 +78,7 @@ class ObjectAccumulator(Accumulator):
                 if weights[place] > 0:
                     kept = self.add(kept, rows[place])
                 elif weights[place] < 0:
-                    kept = self.take_back(kept, rows[place])
+                    kept = self.retract(kept, rows[place])
                 after[place] = self.value(kept)
             if last[i]:
                 column[slot] = kept
@@ -90,7 +90,7 @@ class ObjectAccumulator(Accumulator):
             if sign > 0:
                 column[slot] = self.add(column[slot], values)
             elif sign < 0:
-                column[slot] = self.take_back(column[slot], values)
+                column[slot] = self.retract(column[slot], values)
 
     def _rows(
         self, count: int, signs: Any, arguments: Sequence[pa.Array], counted: Counted
@@ -130,7 +130,7 @@ class ExtremeOfMany(ObjectAccumulator):
                 del counts[value]
         return kept
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         (value,) = values
         if value is not None:
             counts, ordered = kept
@@ -140,10 +140,10 @@ class ExtremeOfMany(ObjectAccumulator):
                 del ordered[bisect_left(ordered, value)]
         return kept
 
-    def added_up(self, kept: Any, other: Any) -> Any:
+    def merge_values(self, kept: Any, other: Any) -> Any:
         for value, count in other[0].items():
             for _ in range(abs(count)):
-                kept = self.add(kept, (value,)) if count > 0 else self.take_back(kept, (value,))
+                kept = self.add(kept, (value,)) if count > 0 else self.retract(kept, (value,))
         return kept
 
     def value(self, kept: Any) -> Any:
@@ -191,7 +191,7 @@ class ExtremeOfAny(ObjectAccumulator):
             return kept if value is None else value
         return min(kept, value) if self.call.function == "MIN" else max(kept, value)
 
-    def added_up(self, kept: Any, other: Any) -> Any:
+    def merge_values(self, kept: Any, other: Any) -> Any:
         return self.add(kept, (other,))
 
     def value(self, kept: Any) -> Any:
@@ -209,7 +209,7 @@ class FirstOrLast(ObjectAccumulator):
             kept.append(values[0])
         return kept
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         if values[0] is not None and values[0] in kept:
             kept.remove(values[0])
         return kept
@@ -234,7 +234,7 @@ class SingleValue(ObjectAccumulator):
             )
         return [values[0]]
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         return []
 
     def value(self, kept: Any) -> Any:
@@ -254,7 +254,7 @@ class Listed(ObjectAccumulator):
             kept[1].append(values[0])
         return kept
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         if values[0] is not None and values[0] in kept[1]:
             kept[1].remove(values[0])
         return kept
@@ -278,10 +278,10 @@ class ArrayOf(ObjectAccumulator):
     def _ignores_nulls(self) -> bool:
         return "IGNORE NULLS" in self.call.options
 
-    def added_up(self, kept: Any, other: Any) -> Any:
+    def merge_values(self, kept: Any, other: Any) -> Any:
         return kept + other
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         if values[0] in kept:
             kept.remove(values[0])
         return kept
@@ -301,12 +301,12 @@ class Collect(ObjectAccumulator):
             kept[values[0]] = kept.get(values[0], 0) + 1
         return kept
 
-    def added_up(self, kept: Any, other: Any) -> Any:
+    def merge_values(self, kept: Any, other: Any) -> Any:
         for value, count in other.items():
             kept[value] = kept.get(value, 0) + count
         return kept
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         if values[0] in kept:
             kept[values[0]] -= 1
             if not kept[values[0]]:
@@ -328,7 +328,7 @@ class Percentile(ObjectAccumulator):
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
         return self._counted(kept, values, 1)
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         return self._counted(kept, values, -1)
 
     def _counted(self, kept: Any, values: tuple[Any, ...], sign: int) -> Any:
@@ -401,7 +401,7 @@ class JsonArray(ObjectAccumulator):
             kept.append(shown)
         return kept
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         shown = self._shown(values)
         if shown in kept:
             kept.remove(shown)
@@ -430,7 +430,7 @@ class JsonObject(ObjectAccumulator):
             kept[key] = "null" if value is None else value
         return kept
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         kept.pop(values[0], None)
         return kept
 

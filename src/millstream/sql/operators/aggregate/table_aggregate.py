@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 
 _ROWS, _ACCUMULATOR = "rows", "accumulator"
 
@@ -52,9 +52,13 @@ class TableAggregateOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        kept = [Kept(_ROWS, np.int64), Kept(TOUCHED, np.int64), Kept(_ACCUMULATOR, object, lambda: None)]
+        kept = [
+            StateColumn(_ROWS, np.int64),
+            StateColumn(TOUCHED, np.int64),
+            StateColumn(_ACCUMULATOR, object, lambda: None),
+        ]
         columns = KeyedColumns([self.kinds[k] for k in self.keys], kept)
-        self._state: KeyedColumns = self.keeps("groups", columns)
+        self._state: KeyedColumns = self.state_table("groups", columns)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         state, (call,) = self._state, self.calls
@@ -72,7 +76,7 @@ class TableAggregateOperator(KeyedBatchOperator):
         kinds: list[int] = []
         made: list[tuple[Any, ...]] = []
 
-        def tell(place: int, kind: int, told: list[tuple[Any, ...]]) -> None:
+        def emit_results(place: int, kind: int, told: list[tuple[Any, ...]]) -> None:
             at.extend([place] * len(told))
             kinds.extend([kind] * len(told))
             made.extend(told)
@@ -85,12 +89,12 @@ class TableAggregateOperator(KeyedBatchOperator):
                     continue
                 accumulators[slot] = function.begin()
             elif not self.final_only and self.takes_back:
-                tell(place, DELETE, function.value(accumulators[slot]))
-            step = function.add if weight > 0 else function.take_back
+                emit_results(place, DELETE, function.value(accumulators[slot]))
+            step = function.add if weight > 0 else function.retract
             accumulators[slot] = step(accumulators[slot], row)
             counts[slot] += weight
             if counts[slot] and not self.final_only:
-                tell(place, INSERT, function.value(accumulators[slot]))
+                emit_results(place, INSERT, function.value(accumulators[slot]))
         distinct = np.unique(slots)
         state.column(TOUCHED)[distinct] = self.setup.clock()
         state.changed(distinct)
@@ -109,4 +113,4 @@ class TableAggregateOperator(KeyedBatchOperator):
         told = [function.value(kept) for kept in self._state.column(_ACCUMULATOR)[slots]]
         at = np.repeat(slots, [len(t) for t in told])
         columns = [*self._state.keys_at(at), *function.columns([row for rows in told for row in rows])]
-        self.emit(pieces(columns, len(at)))
+        self.emit(split_batches(columns, len(at)))

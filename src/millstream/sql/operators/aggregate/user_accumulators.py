@@ -66,7 +66,7 @@ class UserAccumulator(ObjectAccumulator):
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
         return self._function.add(kept, values)
 
-    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
         return self._function.take_back(kept, values)
 
     def value(self, kept: Any) -> Any:

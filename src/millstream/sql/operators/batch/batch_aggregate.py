@@ -13,10 +13,10 @@ from millstream.sql.columns.keyed_columns import FreshColumns
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
 from millstream.sql.operators.base import BATCH_ROWS
-from millstream.sql.operators.spilling import Overflowing
+from millstream.sql.operators.spilling import SpillingOperator
 
 
-class BatchGroupAggregateOperator(Overflowing, GroupAggregateOperator):
+class BatchGroupAggregateOperator(SpillingOperator, GroupAggregateOperator):
     """Keys, then aggregates, over rows that are only inserted; without aggregates, the distinct keys."""
 
     def __init__(self, keys: Sequence[int], calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType]) -> None:
@@ -38,7 +38,7 @@ class BatchGroupAggregateOperator(Overflowing, GroupAggregateOperator):
         return self.kinds, self.keys
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        if self.overflow.must_wait(0, batch):
+        if self.overflow.must_spill(0, batch):
             return ()
         found = super().process(batch)
         self.overflow.grew()

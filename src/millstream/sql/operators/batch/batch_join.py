@@ -16,10 +16,10 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.matches import Ints, Mask, Matches, can_match
-from millstream.sql.columns.spillable_rows import BINS, SLAB_BYTES, InBins, WaitingRows, slabs
+from millstream.sql.columns.spillable_rows import BINS, SLAB_BYTES, HashBins, SpillableRows, slabs
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
-from millstream.sql.operators.base import EmitsStepByStep, Evaluating
+from millstream.sql.operators.base import EvaluatingOperator, StepwiseFinishOperator
 from millstream.sql.operators.join.pairing import side_by_side
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.query_context import Session
@@ -34,7 +34,7 @@ _CHUNK_BYTES = 4 * SLAB_BYTES
 Read = Callable[[], Iterable[Batch]]
 
 
-class BatchJoinOperator(Evaluating, EmitsStepByStep):
+class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
     """Joins two inputs of rows that are only inserted."""
 
     inputs = 2
@@ -67,9 +67,9 @@ class BatchJoinOperator(Evaluating, EmitsStepByStep):
         super().prepare(setup)
         self.rows = [self.waits(name, side) for name, side in zip(("left", "right"), self.sides, strict=True)]
 
-    def waits(self, name: str, side: JoinSide) -> WaitingRows:
+    def waits(self, name: str, side: JoinSide) -> SpillableRows:
         """Return where the rows of a side wait."""
-        return self.waiting_rows(name, side.kinds, side.keys, InBins(side.keys))
+        return self.spillable_rows(name, side.kinds, side.keys, HashBins(side.keys))
 
     def open(self) -> None:
         self._holds = None if self.condition is None else condition(self.condition, self.context)
@@ -108,7 +108,7 @@ class BatchJoinOperator(Evaluating, EmitsStepByStep):
         left.clear()
         right.clear()
 
-    def _reads(self, rows: WaitingRows, number: int) -> Read:
+    def _reads(self, rows: SpillableRows, number: int) -> Read:
         return lambda: rows.of(number)
 
     def _builds_left(self, number: int) -> bool:

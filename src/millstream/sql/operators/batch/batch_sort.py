@@ -10,8 +10,8 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.row_order import Order, sorted_rows
-from millstream.sql.columns.spillable_rows import InRuns, Ints, WaitingRows
-from millstream.sql.operators.base import BATCH_ROWS, EmitsStepByStep
+from millstream.sql.columns.spillable_rows import Ints, SortedRuns, SpillableRows
+from millstream.sql.operators.base import BATCH_ROWS, StepwiseFinishOperator
 
 # Rows behind the last that is asked for are forgotten when so many have come.
 _MANY = 1 << 16
@@ -19,7 +19,7 @@ _MANY = 1 << 16
 _IN_HAND = 1 << 11
 
 
-class BatchSortOperator(EmitsStepByStep):
+class BatchSortOperator(StepwiseFinishOperator):
     """Rows that are only inserted, in an order; equal ones as they have come."""
 
     def __init__(self, order: Order, kinds: Sequence[pa.DataType], offset: int = 0, limit: int | None = None) -> None:
@@ -38,7 +38,7 @@ class BatchSortOperator(EmitsStepByStep):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: WaitingRows = self.waiting_rows("rows", self.kinds, (), InRuns(self.order))
+        self._rows: SpillableRows = self.spillable_rows("rows", self.kinds, (), SortedRuns(self.order))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows = self._rows
@@ -65,7 +65,7 @@ class BatchSortOperator(EmitsStepByStep):
         self._rows.clear()
 
 
-def in_order(rows: WaitingRows, order: Order) -> Iterator[Batch]:
+def in_order(rows: SpillableRows, order: Order) -> Iterator[Batch]:
     """Yield rows that wait in runs in the order of these."""
     if rows.is_on_disk:
         rows.spill()

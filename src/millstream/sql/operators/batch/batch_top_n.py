@@ -15,15 +15,15 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.row_order import Order, sorted_rows
-from millstream.sql.columns.spillable_rows import SLAB_BYTES, InBins, Ints, slabs
-from millstream.sql.operators.base import EmitsStepByStep, pieces
+from millstream.sql.columns.spillable_rows import SLAB_BYTES, HashBins, Ints, slabs
+from millstream.sql.operators.base import StepwiseFinishOperator, split_batches
 from millstream.sql.operators.over.over_frames import starts_of
 
 # Rows behind the last place are forgotten when so many have come at least.
 _MANY = 1 << 16
 
 
-class BatchTopNOperator(EmitsStepByStep):
+class BatchTopNOperator(StepwiseFinishOperator):
     """The rows at some places of each partition, of rows that are only inserted; equal ones as they have come."""
 
     def __init__(
@@ -53,22 +53,22 @@ class BatchTopNOperator(EmitsStepByStep):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows = self.waiting_rows("rows", self.kinds, self.partition, InBins(self.partition))
-        self._most = _MANY
+        self._rows = self.spillable_rows("rows", self.kinds, self.partition, HashBins(self.partition))
+        self._max_rank = _MANY
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows = self._rows
         rows.add(batch)
-        if self.last is not None and len(rows) > self._most and not rows.is_on_disk:
+        if self.last is not None and len(rows) > self._max_rank and not rows.is_on_disk:
             rows.retain(self._possible)
-            self._most = max(_MANY, 4 * len(rows))
+            self._max_rank = max(_MANY, 4 * len(rows))
         return ()
 
     def finishing(self) -> Iterator[None]:
         for batches in self._rows.by_bin():
-            yield from self._told(batches)
+            yield from self._emitted(batches)
 
-    def _told(self, batches: Iterable[Batch]) -> Iterator[None]:
+    def _emitted(self, batches: Iterable[Batch]) -> Iterator[None]:
         """Emit what is asked for of rows of which all are there that are in one partition."""
         kept: Batch | None = None
         for slab in slabs(batches, SLAB_BYTES):
@@ -81,7 +81,7 @@ class BatchTopNOperator(EmitsStepByStep):
         asked = places >= self.first
         found = kept.take(in_order[asked])
         columns = [*found.columns, pa.array(places[asked])] if self.shows_rank else list(found.columns)
-        for batch in pieces(columns, len(found)):
+        for batch in split_batches(columns, len(found)):
             self.emit([batch])
             yield
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes
-from millstream.sql.columns.spillable_rows import SLAB_BYTES, InRuns, WaitingRows
+from millstream.sql.columns.spillable_rows import SLAB_BYTES, SortedRuns, SpillableRows
 from millstream.sql.operators.batch.batch_join import BatchJoinOperator
 from millstream.sql.operators.batch.batch_sort import in_order
 from millstream.sql.operators.join.regular_join import JoinSide
@@ -36,9 +36,9 @@ class SortMergeJoinOperator(BatchJoinOperator):
         super().prepare(setup)
         self._aside = self.spill_file()
 
-    def waits(self, name: str, side: JoinSide) -> WaitingRows:
+    def waits(self, name: str, side: JoinSide) -> SpillableRows:
         # The hash is the last column.
-        return self.waiting_rows(name, (*side.kinds, pa.uint32()), side.keys, InRuns(_by_last(side)))
+        return self.spillable_rows(name, (*side.kinds, pa.uint32()), side.keys, SortedRuns(_by_last(side)))
 
     def add(self, side: int, batch: Batch) -> None:
         found = pa.array(hashes(self.keys_of(side, batch), len(batch)))

@@ -11,11 +11,11 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, replaced, walk
 from millstream.sql.functions.evaluate import can_fail, compiled, compiled_all, condition, is_same_each_time, makes_json
-from millstream.sql.operators.base import Evaluating
+from millstream.sql.operators.base import EvaluatingOperator
 from millstream.sql.operators.query_context import Session
 
 
-class CalcOperator(Evaluating):
+class CalcOperator(EvaluatingOperator):
     """Filters, then projects."""
 
     def __init__(self, expressions: Sequence[Expression], condition: Expression | None, session: Session) -> None:
@@ -40,7 +40,7 @@ class CalcOperator(Evaluating):
 
         made = [replaced(e, leaf) for e in self.expressions]
         tests = [] if self.condition is None else [self.condition]
-        columns, self._forget = compiled_all([*made, *leaves, *tests], self.context)
+        columns, self._discard = compiled_all([*made, *leaves, *tests], self.context)
         self._columns, self._leaves = columns[: len(made)], columns[len(made) : len(made) + len(leaves)]
         self._keep = None if self.condition is None else condition(self.condition, self.context)
 
@@ -48,7 +48,7 @@ class CalcOperator(Evaluating):
         try:
             return self._made(batch)
         finally:
-            self._forget()
+            self._discard()
 
     def _made(self, batch: Batch) -> Iterable[Batch]:
         keep = None if self._keep is None else self._keep(batch)
@@ -77,7 +77,7 @@ def _computed(condition: Expression | None) -> set[str]:
     return {repr(p) for p in calls if is_same_each_time(p) and not can_fail(p) and not makes_json(p)}
 
 
-class ExpandOperator(Evaluating):
+class ExpandOperator(EvaluatingOperator):
     """Makes of each row one for every set of expressions."""
 
     def __init__(self, sets: Sequence[Sequence[Expression]], kinds: Sequence[pa.DataType], session: Session) -> None:

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, Batch
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.numpy_arrays import from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 
 _Row = tuple[Any, ...]
 
@@ -37,8 +37,8 @@ class MaterializeOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        columns = KeyedColumns(kinds, [Kept("rows", object, list), Kept(TOUCHED, np.int64)])
-        self._state: KeyedColumns = self.keeps("keys", columns)
+        columns = KeyedColumns(kinds, [StateColumn("rows", object, list), StateColumn(TOUCHED, np.int64)])
+        self._state: KeyedColumns = self.state_table("keys", columns)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         state = self._state
@@ -115,12 +115,14 @@ class ConflictOperator(KeyedBatchOperator):
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
         # Changes that wait: (whether it adds, row). And the row that was written, if there is one.
-        self._waiting: KeyedColumns = self.keeps("pending", KeyedColumns(kinds, [Kept("changes", object, list)]))
-        written = KeyedColumns(kinds, [Kept("rows", object, list), Kept(TOUCHED, np.int64)])
-        self._written: KeyedColumns = self.keeps("written", written)
+        self._pending: KeyedColumns = self.state_table(
+            "pending", KeyedColumns(kinds, [StateColumn("changes", object, list)])
+        )
+        written = KeyedColumns(kinds, [StateColumn("rows", object, list), StateColumn(TOUCHED, np.int64)])
+        self._written: KeyedColumns = self.state_table("written", written)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        waiting = self._waiting
+        waiting = self._pending
         slots, _ = waiting.find_or_add([batch.columns[k] for k in self.keys], len(batch))
         changes = waiting.column("changes")
         rows = zip(*map(python_values, batch.columns), strict=True)
@@ -130,7 +132,7 @@ class ConflictOperator(KeyedBatchOperator):
         return ()
 
     def on_watermark(self, watermark: int) -> int | None:
-        if watermark > self.watermark and len(self._waiting):
+        if watermark > self.watermark and len(self._pending):
             self._write()
         self.watermark = watermark
         return watermark
@@ -138,7 +140,7 @@ class ConflictOperator(KeyedBatchOperator):
     def _write(self) -> None:
         """Take all changes that wait."""
         now = self.setup.clock()
-        waiting, written = self._waiting, self._written
+        waiting, written = self._pending, self._written
         written.compact()
         if self.ttl:
             written.expire(TOUCHED, now - self.ttl)
@@ -155,7 +157,7 @@ class ConflictOperator(KeyedBatchOperator):
         waiting.compact()
         kinds = np.fromiter((kind for kind, _ in out), np.int8, len(out))
         columns = [from_python([row[i] for _, row in out], kind) for i, kind in enumerate(self.kinds)]
-        self.emit(pieces(columns, len(out), kinds if kinds.any() else None))
+        self.emit(split_batches(columns, len(out), kinds if kinds.any() else None))
 
     def _resolved(
         self, before: list[_Row], changes: list[tuple[bool, _Row]], out: list[tuple[int, _Row]]

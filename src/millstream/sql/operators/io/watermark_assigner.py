@@ -27,11 +27,11 @@ from millstream.sql.errors import TableException, null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled
-from millstream.sql.operators.base import Evaluating
+from millstream.sql.operators.base import EvaluatingOperator
 from millstream.sql.operators.query_context import Session
 
 
-class RowWatermarkOperator(Evaluating):
+class RowWatermarkOperator(EvaluatingOperator):
     """Makes watermarks as Flink does behind each row, when time has come on by more than an interval since the last.
 
     Nobody can tell where between two rows a watermark stood that no row was late for. So one is sent behind the batch,

@@ -13,7 +13,7 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import compiled, condition
-from millstream.sql.operators.base import Evaluating
+from millstream.sql.operators.base import EvaluatingOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.types import ArrayType, DataType, MapType, MultisetType, RowType
 
@@ -21,7 +21,7 @@ from millstream.sql.types import ArrayType, DataType, MapType, MultisetType, Row
 Made = tuple[Any, list[pa.Array]]
 
 
-class CorrelateOperator(Evaluating):
+class CorrelateOperator(EvaluatingOperator):
     """The input's columns, and behind them the function's."""
 
     def __init__(
@@ -31,7 +31,7 @@ class CorrelateOperator(Evaluating):
         types: Sequence[DataType],
         session: Session,
         *,
-        keeps_all: bool = False,
+        is_outer: bool = False,
         condition: Expression | None = None,
         ordinality: bool = False,
     ) -> None:
@@ -50,7 +50,7 @@ class CorrelateOperator(Evaluating):
         self.arguments = tuple(arguments)
         self.types = list(types)
         self.session = session
-        self.keeps_all = keeps_all
+        self.is_outer = is_outer
         self.condition = condition
         self.ordinality = ordinality
 
@@ -83,7 +83,7 @@ class CorrelateOperator(Evaluating):
         if self._holds is not None and len(out):
             holds = self._holds(out)
             out, rows = out.filter(holds), rows[holds]
-        return (self._with_all(batch, out, rows) if self.keeps_all else out,)
+        return (self._with_all(batch, out, rows) if self.is_outer else out,)
 
     def _with_all(self, batch: Batch, out: Batch, rows: Any) -> Batch:
         """Return the rows with those that have none, each at its place."""

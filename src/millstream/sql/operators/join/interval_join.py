@@ -20,7 +20,7 @@ from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
-from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
+from millstream.sql.operators.base import BATCH_ROWS, EvaluatingOperator, KeyedBatchOperator
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.specs import JoinKind
@@ -29,7 +29,7 @@ _LEFT, _RIGHT = 0, 1
 _EMITTED = 1
 
 
-class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
+class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
     """Joins two inputs within bounds of time."""
 
     inputs = 2
@@ -74,11 +74,11 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
         super().prepare(setup)
         # Behind the columns of a row its time; its mark is whether it has had a partner.
         self._rows: list[KeyedRows] = [
-            self.keeps(name, KeyedRows([*side.kinds, pa.int64()], side.keys))
+            self.state_table(name, KeyedRows([*side.kinds, pa.int64()], side.keys))
             for name, side in zip(("left", "right"), self.sides, strict=True)
         ]
         assert setup.state is not None
-        setup.state.when_loaded(self._look)
+        setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
 
     def open(self) -> None:
@@ -172,7 +172,7 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
         """Return how long behind its own time a row is kept."""
         return self.bounds[side][1] + self.spare + 1
 
-    def _look(self) -> None:
+    def _schedule_timer(self) -> None:
         self._next = MAX_WATERMARK
         for side, rows in enumerate(self._rows):
             there = rows.all_rows()
@@ -190,7 +190,7 @@ class IntervalJoinOperator(Evaluating, KeyedBatchOperator):
             if self.outer[side] and len(alone):
                 self.emit([self._alone(rows.take_all(range(len(self.sides[side].kinds)), alone), side)])
             rows.remove(over)
-        self._look()
+        self._schedule_timer()
 
     def on_watermark(self, watermark: int) -> int | None:
         if self.times is None:

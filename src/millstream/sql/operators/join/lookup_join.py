@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, Batch
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numpy_arrays import from_python, python_values
 from millstream.sql.columns.value_conversion import to_python
@@ -22,7 +22,7 @@ from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
-from millstream.sql.operators.base import Evaluating, KeyedBatchOperator
+from millstream.sql.operators.base import EvaluatingOperator, KeyedBatchOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.types import DataType
 
@@ -78,7 +78,7 @@ def _merged(found: Found, more: Found, places: Rows) -> Found:
     return Found(both.take(np.argsort(owners, kind="stable")), counts)
 
 
-class LookupJoinOperator(Evaluating):
+class LookupJoinOperator(EvaluatingOperator):
     """The input's columns, and behind them those that are made of what is found.
 
     Args:
@@ -98,7 +98,7 @@ class LookupJoinOperator(Evaluating):
         expressions: Sequence[Expression],
         filter: Expression | None,
         condition: Expression | None,
-        keeps_all: bool,
+        is_outer: bool,
         session: Session,
     ) -> None:
         self.lookup = lookup
@@ -106,7 +106,7 @@ class LookupJoinOperator(Evaluating):
         self.expressions = tuple(expressions)
         self.filter = filter
         self.condition = condition
-        self.keeps_all = keeps_all
+        self.is_outer = is_outer
         self.session = session
 
     def open(self) -> None:
@@ -131,7 +131,7 @@ class LookupJoinOperator(Evaluating):
         if self._holds is not None and len(left):
             holds = self._holds(self._pairs(batch, found, left, right))
             left, right = left[holds], right[holds]
-        if self.keeps_all:
+        if self.is_outer:
             alone = np.setdiff1d(np.arange(len(batch)), left)
             order = np.argsort(np.concatenate([left, alone]), kind="stable")
             left = np.concatenate([left, alone])[order]
@@ -169,7 +169,7 @@ class LookupJoinOperator(Evaluating):
         if not found:
             kinds = [arrow_type(e.type) for e in self.expressions]
             return taken.with_columns([*taken.columns, *(pa.nulls(len(left), kind) for kind in kinds)])
-        at = pa.array(right, mask=right < 0) if self.keeps_all else pa.array(right)
+        at = pa.array(right, mask=right < 0) if self.is_outer else pa.array(right)
         return taken.with_columns([*taken.columns, *(column.take(at) for column in found)])
 
 
@@ -222,8 +222,8 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.state_key]
         # For each row that was added, the rows that were found for it.
-        columns = KeyedColumns(kinds, [Kept("found", object, list), Kept(TOUCHED, np.int64)])
-        self._state: KeyedColumns = self.keeps("found", columns)
+        columns = KeyedColumns(kinds, [StateColumn("found", object, list), StateColumn(TOUCHED, np.int64)])
+        self._state: KeyedColumns = self.state_table("found", columns)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         state = self._state
@@ -270,7 +270,7 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
         return self._padded(kept.pop())
 
     def _padded(self, found: list[_Values]) -> list[_Values]:
-        return found if found or not self.keeps_all else [(None,) * len(self.expressions)]
+        return found if found or not self.is_outer else [(None,) * len(self.expressions)]
 
     def _emitted(self, batch: Batch, adds: Any, rows: list[tuple[int, _Values]]) -> Batch:
         places = np.array([row for row, _ in rows], np.int64)

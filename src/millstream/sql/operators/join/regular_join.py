@@ -19,7 +19,7 @@ from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
 from millstream.sql.columns.numpy_arrays import valid_of
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import narrow_condition
-from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
+from millstream.sql.operators.base import BATCH_ROWS, EvaluatingOperator, KeyedBatchOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.specs import JoinKind
 
@@ -48,7 +48,7 @@ class JoinSide:
     ttl: int | None = None
 
 
-class JoinOperator(Evaluating, KeyedBatchOperator):
+class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
     """Joins two inputs."""
 
     inputs = 2
@@ -92,7 +92,7 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
         super().prepare(setup)
         clocks = [setup.clock if ttl else None for ttl in self.ttls]
         self._rows: list[KeyedRows] = [
-            self.keeps(name, KeyedRows(side.kinds, side.keys, clock=clock, marked=outer))
+            self.state_table(name, KeyedRows(side.kinds, side.keys, clock=clock, marked=outer))
             for name, side, outer, clock in zip(("left", "right"), self.sides, self.outer, clocks, strict=True)
         ]
 
@@ -127,7 +127,7 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
             self._keep(batch, side, can_match, signs, None)
             return
         keys = np.where(can_match, other.find(key_columns, len(batch)), -1)
-        if len(batch) > 1 and other.most_pairs(keys) > _MOST_AT_ONCE:
+        if len(batch) > 1 and other.max_pairs(keys) > _MOST_AT_ONCE:
             middle = len(batch) // 2
             for part in (batch.slice(0, middle), batch.slice(middle, len(batch))):
                 yield from self._process(part, side)

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
 from millstream.sql.operators.aggregate.segments import Ints, Segments
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
-from millstream.sql.operators.spilling import Overflowing
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
+from millstream.sql.operators.spilling import SpillingOperator
 
 _SIDES = ("left", "right")
 
@@ -44,8 +44,8 @@ class SetOperationOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        kept = [Kept(side, np.int64) for side in (*_SIDES, *([TOUCHED] if self.ttl else []))]
-        self._state: KeyedColumns = self.keeps("rows", KeyedColumns(self.kinds, kept))
+        kept = [StateColumn(side, np.int64) for side in (*_SIDES, *([TOUCHED] if self.ttl else []))]
+        self._state: KeyedColumns = self.state_table("rows", KeyedColumns(self.kinds, kept))
 
     def starved(self) -> Iterable[tuple[int, int]]:
         counts = [int(np.maximum(self._state.column(side), 0).sum()) for side in _SIDES]
@@ -111,10 +111,10 @@ class SetOperationOperator(KeyedBatchOperator):
         slots = self._state.slots()
         times = self._times(*(self._state.column(side)[slots] for side in _SIDES))
         rows = np.repeat(slots, times)
-        yield from pieces(self._state.keys_at(rows), len(rows))
+        yield from split_batches(self._state.keys_at(rows), len(rows))
 
 
-class BatchSetOperationOperator(Overflowing, SetOperationOperator):
+class BatchSetOperationOperator(SpillingOperator, SetOperationOperator):
     """The same in BATCH, over rows that are only inserted."""
 
     def __init__(self, operator: str, all_rows: bool, kinds: Sequence[pa.DataType]) -> None:
@@ -127,7 +127,7 @@ class BatchSetOperationOperator(Overflowing, SetOperationOperator):
         super().prepare(setup)
 
     def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
-        if not self.overflow.must_wait(side, batch):
+        if not self.overflow.must_spill(side, batch):
             yield from super()._process(batch, side)
             self.overflow.grew()
 

@@ -24,7 +24,7 @@ from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
-from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
+from millstream.sql.operators.base import EvaluatingOperator, KeyedBatchOperator, split_batches
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.over.over_frames import places_before
 from millstream.sql.operators.query_context import Session
@@ -33,7 +33,7 @@ from millstream.sql.operators.query_context import Session
 _MANY = 1 << 12
 
 
-class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
+class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
     """Joins rows with versions."""
 
     inputs = 2
@@ -44,7 +44,7 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         left: JoinSide,
         right: JoinSide,
         times: tuple[int, int],
-        keeps_all: bool,
+        is_outer: bool,
         null_safe: Sequence[bool],
         condition: Expression | None,
         session: Session,
@@ -65,7 +65,7 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         self.left = left
         self.right = right
         self.times = times
-        self.keeps_all = keeps_all
+        self.is_outer = is_outer
         self.null_safe = tuple(null_safe)
         self.condition = condition
         self.session = session
@@ -74,13 +74,13 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         super().prepare(setup)
         # Their mark is their time; of rows that wait what they say is a column more, of versions whether they are.
         kinds = [*self.left.kinds, pa.int8()]
-        self._waiting: KeyedRows = self.keeps("left", KeyedRows(kinds, self.left.keys))
+        self._pending: KeyedRows = self.state_table("left", KeyedRows(kinds, self.left.keys))
         kinds = [*self.right.kinds, pa.bool_()]
         clock = setup.clock if self.ttl else None
         versions = KeyedRows(kinds, self.right.keys, clock=clock)
-        self._versions: KeyedRows = self.keeps("right", versions)
+        self._versions: KeyedRows = self.state_table("right", versions)
         assert setup.state is not None
-        setup.state.when_loaded(self._look)
+        setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
         self._enough = _MANY
 
@@ -98,9 +98,9 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         if self.ttl:
             self._expire()
             self._touch([batch.columns[k] for k in self.left.keys], len(batch))
-        self._waiting.compact()
-        keys = self._waiting.find_or_add([batch.columns[k] for k in self.left.keys], len(batch))
-        self._waiting.add(keys, [*batch.columns, pa.array(batch.all_kinds())], times)
+        self._pending.compact()
+        keys = self._pending.find_or_add([batch.columns[k] for k in self.left.keys], len(batch))
+        self._pending.add(keys, [*batch.columns, pa.array(batch.all_kinds())], times)
         self._next = min(self._next, int(times.min()))
         return ()
 
@@ -125,55 +125,55 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
 
     def _expire(self) -> None:
         over = self._versions.expired(self.setup.clock() - self.ttl)
-        rows = self._waiting.all_rows() if len(over) else over
+        rows = self._pending.all_rows() if len(over) else over
         if len(rows):
-            wanted = self._versions.find([self._waiting.take(k, rows) for k in self.left.keys], len(rows))
+            wanted = self._versions.find([self._pending.take(k, rows) for k in self.left.keys], len(rows))
             over = over[~np.isin(self._versions.keys_of(over), wanted)]
         self._versions.remove(over)
 
     # --- time
 
-    def _look(self) -> None:
-        rows = self._waiting.all_rows()
-        self._next = int(self._waiting.marks[rows].min()) if len(rows) else MAX_WATERMARK
+    def _schedule_timer(self) -> None:
+        rows = self._pending.all_rows()
+        self._next = int(self._pending.marks[rows].min()) if len(rows) else MAX_WATERMARK
         self._enough = max(_MANY, 2 * len(self._versions))
 
     def waiting(self) -> Iterable[tuple[str, int, int]]:
-        return self.rows_until(self._next, self._waiting)
+        return self.rows_until(self._next, self._pending)
 
     def on_watermark(self, watermark: int) -> int | None:
         if watermark >= self._next:
             self.emit(self._due(watermark))
-            rows = self._waiting.all_rows()
-            self._next = int(self._waiting.marks[rows].min()) if len(rows) else MAX_WATERMARK
+            rows = self._pending.all_rows()
+            self._next = int(self._pending.marks[rows].min()) if len(rows) else MAX_WATERMARK
         self.watermark = watermark
         if len(self._versions) > self._enough:
-            self._forget()
+            self._discard()
             self._enough = max(_MANY, 2 * len(self._versions))
         return watermark
 
     def _due(self, watermark: int) -> Iterator[Batch]:
-        rows = self._waiting.all_rows()
-        rows = rows[self._waiting.marks[rows] <= watermark]
+        rows = self._pending.all_rows()
+        rows = rows[self._pending.marks[rows] <= watermark]
         width = len(self.left.kinds)
-        batch = Batch([self._waiting.take(i, rows) for i in range(width)], None, len(rows))
-        kinds = self._waiting.take(width, rows).to_numpy(zero_copy_only=False).astype(np.int8)
+        batch = Batch([self._pending.take(i, rows) for i in range(width)], None, len(rows))
+        kinds = self._pending.take(width, rows).to_numpy(zero_copy_only=False).astype(np.int8)
         if self.ttl:
             self._expire()
             self._touch([batch.columns[k] for k in self.left.keys], len(rows))
-        versions = self._version_of(batch, self._waiting.marks[rows])
-        self._waiting.remove(rows)
+        versions = self._version_of(batch, self._pending.marks[rows])
+        self._pending.remove(rows)
         right = [self._versions.take(i, pa.array(versions, mask=versions < 0)) for i in range(len(self.right.kinds))]
         has = versions >= 0
         if self._holds is not None and has.any():
             has &= self._holds(Batch([*batch.columns, *right], None, len(rows)))
-        if not self.keeps_all:
+        if not self.is_outer:
             out = Batch([*batch.columns, *right], kinds, len(rows)).filter(has)
         else:
             at = pa.array(np.arange(len(rows)), mask=~has)
             out = Batch([*batch.columns, *(c.take(at) for c in right)], kinds, len(rows))
         said = out.all_kinds()
-        yield from pieces(list(out.columns), len(out), said if said.any() else None)
+        yield from split_batches(list(out.columns), len(out), said if said.any() else None)
 
     def _version_of(self, batch: Batch, times: Ints) -> Ints:
         """Return the versions that are valid for rows at times; -1 for none."""
@@ -199,7 +199,7 @@ class TemporalJoinOperator(Evaluating, KeyedBatchOperator):
         found[inside] = versions[last[inside]]
         return found
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         """Remove versions behind which the watermark has passed another."""
         rows = self._versions.all_rows()
         keys, times = self._versions.keys_of(rows), self._versions.marks[rows]

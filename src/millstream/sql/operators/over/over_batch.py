@@ -17,11 +17,11 @@ from millstream.sql.columns.keyed_rows import Mask, equal_values
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numpy_arrays import is_number_like, plain, unscaled, valid_of
 from millstream.sql.columns.row_order import sorted_rows
-from millstream.sql.columns.spillable_rows import InBins
+from millstream.sql.columns.spillable_rows import HashBins
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.aggregate_handler import Aggregates
-from millstream.sql.operators.base import EmitsStepByStep, pieces
+from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler
+from millstream.sql.operators.base import StepwiseFinishOperator, split_batches
 from millstream.sql.operators.over.over_frames import (
     BY_FRAME,
     Frames,
@@ -42,7 +42,7 @@ _AT_ONCE = 1 << 20
 _DAY = 86_400_000
 
 
-class BatchOverOperator(EmitsStepByStep):
+class BatchOverOperator(StepwiseFinishOperator):
     """The input's columns, then the aggregates; rows by partition, in the order of the OVER."""
 
     def __init__(self, over: OverSpec, kinds: Sequence[pa.DataType]) -> None:
@@ -58,7 +58,7 @@ class BatchOverOperator(EmitsStepByStep):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows = self.waiting_rows("rows", self.kinds, self.over.partition, InBins(self.over.partition))
+        self._rows = self.spillable_rows("rows", self.kinds, self.over.partition, HashBins(self.over.partition))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         self._rows.add(batch)
@@ -66,9 +66,9 @@ class BatchOverOperator(EmitsStepByStep):
 
     def finishing(self) -> Iterator[None]:
         for batches in self._rows.by_bin():
-            yield from self._told(list(batches))
+            yield from self._emitted(list(batches))
 
-    def _told(self, batches: list[Batch]) -> Iterator[None]:
+    def _emitted(self, batches: list[Batch]) -> Iterator[None]:
         """Emit rows of which all are there that are in one partition."""
         rows = Batch.concatenated(batches)
         keys = grouped([rows.columns[k] for k in self.over.partition], len(rows)).codes
@@ -76,7 +76,7 @@ class BatchOverOperator(EmitsStepByStep):
         order = sorted_rows(by_key, [(0, False, True), *((c + 1, d, n) for c, d, n in self.over.order)], len(rows))
         every = rows.take(order)
         results = Partitions(every, keys[order], self.over).results()
-        for batch in pieces([*every.columns, *results], len(rows)):
+        for batch in split_batches([*every.columns, *results], len(rows)):
             self.emit([batch])
             yield
 
@@ -163,7 +163,7 @@ class Partitions:
         rows = np.arange(len(frame)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + low[frame]
         batch = self._rows.take(rows)
         kinds = [c.type for c in batch.columns]
-        aggregates = Aggregates([as_over(call, kinds)], kinds, retracts=False)
+        aggregates = AggregateHandler([as_over(call, kinds)], kinds, retracts=False)
         state = KeyedColumns([pa.int64()], aggregates.kept)
         aggregates.open([pa.int64()], lambda name, table: table)
         state.find_or_add([pa.array(np.arange(len(low)))], len(low))

@@ -73,7 +73,7 @@ class ColumnOverOperator(KeyedBatchOperator):
         super().prepare(setup)
         clock = setup.clock if self.ttl else None
         rows = KeyedRows(self.kinds, self.over.partition, clock=clock)
-        self._rows: KeyedRows = self.keeps("rows", rows)
+        self._rows: KeyedRows = self.state_table("rows", rows)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         rows = self._rows
@@ -159,9 +159,9 @@ class _Changes:
     def told(self, touched: Ints, kinds: Ints) -> Iterator[Batch]:
         """Yield what is told of each change, in order; `touched` is the row that it is about."""
         for one in affected_ranges(self._before, self._keys, self._place[touched], kinds != DELETE, self._over):
-            yield self._told(one, kinds[one.first : one.last])
+            yield self._emitted(one, kinds[one.first : one.last])
 
-    def _told(self, around: Surrounded, kinds: Ints) -> Batch:
+    def _emitted(self, around: Surrounded, kinds: Ints) -> Batch:
         rows, is_it, change = around.rows, around.is_it, around.change
         beside = ~is_it
         layout = np.concatenate([rows, rows[beside]])

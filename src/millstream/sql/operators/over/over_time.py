@@ -15,14 +15,14 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import KeyedRows
 from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, Aggregates
+from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, AggregateHandler
 from millstream.sql.operators.aggregate.segments import Segments
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.over.over_frames import (
     BY_FRAME,
     Frames,
@@ -78,7 +78,7 @@ class OverOperator(KeyedBatchOperator):
         self.waits = rowtime is not None or (not rows and preceding is not None)
         self._shifts = max((lag_of(c) for c in calls if c.function == "LAG"), default=0)
         by_sums = [as_over(c, kinds) for c in calls if not self._is_by_frame(c)]
-        self.aggregates = Aggregates(by_sums, kinds, retracts=preceding is not None)
+        self.aggregates = AggregateHandler(by_sums, kinds, retracts=preceding is not None)
         # Which columns are needed of rows that were emitted, while they are in frames.
         used = {c for call in calls for c in (*call.arguments, call.condition) if c is not None}
         self._framed = sorted({*used, *self.partition})
@@ -95,19 +95,19 @@ class OverOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         keys = [self.kinds[k] for k in self.partition]
-        kept = [Kept(_LAST, np.int64), Kept(TOUCHED, np.int64), *self.aggregates.kept]
-        self._state: KeyedColumns = self.keeps("partitions", KeyedColumns(keys, kept))
-        self.aggregates.open(keys, self.keeps)
+        kept = [StateColumn(_LAST, np.int64), StateColumn(TOUCHED, np.int64), *self.aggregates.kept]
+        self._state: KeyedColumns = self.state_table("partitions", KeyedColumns(keys, kept))
+        self.aggregates.open(keys, self.state_table)
         if self.waits:
             # The mark of a row is its time.
             waiting = KeyedRows(self.kinds, self.partition)
-            self._waiting: KeyedRows = self.keeps("pending", waiting)
+            self._pending: KeyedRows = self.state_table("pending", waiting)
         if self._keeps_frames:
             places = [self._framed.index(p) for p in self.partition]
             framed = KeyedRows([self.kinds[c] for c in self._framed], places)
-            self._frames: KeyedRows = self.keeps("frames", framed)
+            self._frames: KeyedRows = self.state_table("frames", framed)
         assert setup.state is not None
-        setup.state.when_loaded(self._look)
+        setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
@@ -142,25 +142,25 @@ class OverOperator(KeyedBatchOperator):
         return last
 
     def _wait(self, batch: Batch, times: Ints) -> None:
-        self._waiting.compact()
-        keys = self._waiting.find_or_add([batch.columns[k] for k in self.partition], len(batch))
-        self._waiting.add(keys, batch.columns, times)
+        self._pending.compact()
+        keys = self._pending.find_or_add([batch.columns[k] for k in self.partition], len(batch))
+        self._pending.add(keys, batch.columns, times)
         self._next = min(self._next, int(times.min()))
 
-    def _look(self) -> None:
-        rows = self._waiting.all_rows() if self.waits else np.zeros(0, np.int64)
-        self._next = int(self._waiting.marks[rows].min()) if len(rows) else MAX_WATERMARK
+    def _schedule_timer(self) -> None:
+        rows = self._pending.all_rows() if self.waits else np.zeros(0, np.int64)
+        self._next = int(self._pending.marks[rows].min()) if len(rows) else MAX_WATERMARK
 
     # --- time
 
     def waiting(self) -> Iterable[tuple[str, int, int]]:
-        return self.rows_until(self._next, self._waiting) if self.rowtime is not None else ()
+        return self.rows_until(self._next, self._pending) if self.rowtime is not None else ()
 
     def on_watermark(self, watermark: int) -> int | None:
         if self.rowtime is not None:
             if watermark >= self._next:
                 self._emit_due(watermark)
-            self._forget(watermark)
+            self._discard(watermark)
         self.watermark = watermark
         return watermark
 
@@ -181,19 +181,19 @@ class OverOperator(KeyedBatchOperator):
 
     def _emit_due(self, time: int) -> None:
         """Emit what waits and is not behind a time."""
-        rows = self._waiting.all_rows()
-        times = self._waiting.marks[rows]
+        rows = self._pending.all_rows()
+        times = self._pending.marks[rows]
         due = np.flatnonzero(times <= time)
         if not len(due):
             return
         due = due[np.argsort(times[due], kind="stable")]
         rows, times = rows[due], times[due]
-        batch = self._waiting.batch(rows)
-        self._waiting.remove(rows)
+        batch = self._pending.batch(rows)
+        self._pending.remove(rows)
         self.emit(self._taken(batch, times))
-        self._look()
+        self._schedule_timer()
 
-    def _forget(self, watermark: int) -> None:
+    def _discard(self, watermark: int) -> None:
         """Forget partitions of whose rows none can be in a frame any more, as early as Flink does."""
         if self.rows or self.preceding is None or not len(self._state):
             return
@@ -251,7 +251,7 @@ class OverOperator(KeyedBatchOperator):
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         at = pa.array(back)
-        yield from pieces([*batch.columns, *(c.take(at) for c in columns)], len(batch))
+        yield from split_batches([*batch.columns, *(c.take(at) for c in columns)], len(batch))
 
     def _with_frames(self, batch: Batch, slots: Ints, times: Ints) -> tuple[Batch, Ints, Ints, Ints]:
         """Return rows that come with those before them, in order of partitions; and which of them are new."""

@@ -20,11 +20,11 @@ from millstream.sql.operators.aggregate.segments import Ints
 from millstream.sql.operators.base import KeyedBatchOperator
 
 # Of partitions with more places than this a table would be wide and mostly empty.
-MOST_PLACES = 64
+MAX_RANKS = 64
 _NOBODY = np.iinfo(np.int64).max
 
 
-class InsertTopNOperator(KeyedBatchOperator):
+class AppendOnlyTopNOperator(KeyedBatchOperator):
     """Keeps the first rows of each partition."""
 
     def __init__(
@@ -50,7 +50,7 @@ class InsertTopNOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         rows = KeyedRows(self.kinds, self.partition, marked=False)
-        self._rows: KeyedRows = self.keeps("rows", rows)
+        self._rows: KeyedRows = self.state_table("rows", rows)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows = self._rows

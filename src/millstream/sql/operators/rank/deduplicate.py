@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import KeyedRows, Mask, equal_values
 from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.columns.row_order import Order, sorted_rows
@@ -17,7 +17,7 @@ from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
 from millstream.sql.operators.aggregate.segments import Ints, Segments
-from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
+from millstream.sql.operators.base import EvaluatingOperator, KeyedBatchOperator, split_batches
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.query_context import Session
 
@@ -36,11 +36,11 @@ class LastRowOperator(KeyedBatchOperator):
         kinds: Sequence[pa.DataType],
         *,
         pairs: bool = True,
-        says_equal: bool = False,
+        emits_equal: bool = False,
         rowtime: int | None = None,
         final_only: bool = False,
         ttl: int = 0,
-        drops_old_halves: bool = False,
+        ignores_update_before: bool = False,
     ) -> None:
         """Make one.
 
@@ -55,11 +55,11 @@ class LastRowOperator(KeyedBatchOperator):
             drops_old_halves: whether rows that say -U are left out: what was there is known.
         """
         self.ttl = ttl
-        self.drops_old_halves = drops_old_halves
+        self.ignores_update_before = ignores_update_before
         self.keys = tuple(keys)
         self.kinds = list(kinds)
         self.pairs = pairs
-        self.says_equal = says_equal
+        self.emits_equal = emits_equal
         self.rowtime = rowtime
         self.final_only = final_only
 
@@ -67,10 +67,10 @@ class LastRowOperator(KeyedBatchOperator):
         super().prepare(setup)
         clock = setup.clock if self.ttl else None
         rows = KeyedRows(self.kinds, self.keys, clock=clock, marked=False)
-        self._rows: KeyedRows = self.keeps("rows", rows)
+        self._rows: KeyedRows = self.state_table("rows", rows)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
-        if self.drops_old_halves:
+        if self.ignores_update_before:
             batch = self.without_old_halves(batch)
             if not len(batch):
                 return
@@ -119,20 +119,20 @@ class LastRowOperator(KeyedBatchOperator):
 
     def _changes(self, batch: Batch, segments: Segments, known: Ints) -> Batch:
         signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
-        there_after = signs > 0
-        there_before = np.concatenate([there_after, known >= 0])[segments.before]
+        exists = signs > 0
+        existed = np.concatenate([exists, known >= 0])[segments.before]
         # The rows of the batch, and behind them those that keys had before it.
         had = pa.array(known, mask=known < 0) if (known < 0).any() else pa.array(known)
         there = self._rows.batch(had).columns
         columns = [pa.concat_arrays(both) for both in zip(batch.columns, there, strict=True)]
         row_at = np.concatenate([segments.order, len(batch) + np.arange(segments.count)])
         before, after = row_at[segments.before], segments.order
-        differs = np.full(segments.rows, self.says_equal)
-        if not self.says_equal:
+        differs = np.full(segments.rows, self.emits_equal)
+        if not self.emits_equal:
             at, other = pa.array(after), pa.array(before)
             for column in columns:
                 differs |= ~equal_values(column.take(at), column.take(other))
-        changes = Changelog.of(there_before, there_after, differs, self.pairs).in_order(np.argsort(after))
+        changes = Changelog.of(existed, exists, differs, self.pairs).in_order(np.argsort(after))
         at = pa.array(changes.chosen(before[changes.order], after[changes.order]))
         return Batch([c.take(at) for c in columns], changes.kinds, len(at))
 
@@ -140,7 +140,7 @@ class LastRowOperator(KeyedBatchOperator):
         """In BATCH: emit what is there."""
         if self.final_only:
             rows = self._rows.all_rows()
-            self.emit(pieces(self._rows.batch(rows).columns, len(rows)))
+            self.emit(split_batches(self._rows.batch(rows).columns, len(rows)))
 
 
 class TopOneOperator(LastRowOperator):
@@ -166,7 +166,7 @@ class TopOneOperator(LastRowOperator):
                 order; None where all are inserts.
             kinds, pairs, final_only, ttl: see `LastRowOperator`.
         """
-        super().__init__(keys, kinds, pairs=pairs, says_equal=True, final_only=final_only, ttl=ttl)
+        super().__init__(keys, kinds, pairs=pairs, emits_equal=True, final_only=final_only, ttl=ttl)
         self.order = tuple(order)
         self.unique = None if unique is None else tuple(unique)
 
@@ -243,8 +243,8 @@ class FirstRowOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        kept = [Kept(TOUCHED, np.int64)] if self.ttl else []
-        self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, kept))
+        kept = [StateColumn(TOUCHED, np.int64)] if self.ttl else []
+        self._seen: KeyedColumns = self.state_table("keys", KeyedColumns(kinds, kept))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         if self.ttl:
@@ -278,10 +278,10 @@ class EarliestRowOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.keys))
+        self._rows: KeyedRows = self.state_table("rows", KeyedRows(self.kinds, self.keys))
         kinds = [self.kinds[k] for k in self.keys]
-        done = KeyedColumns(kinds, [Kept(_TOLD, np.int64)])
-        self._done: KeyedColumns = self.keeps("done", done)
+        done = KeyedColumns(kinds, [StateColumn(_TOLD, np.int64)])
+        self._done: KeyedColumns = self.state_table("done", done)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         times = plain(batch.columns[self.rowtime])
@@ -320,7 +320,7 @@ class EarliestRowOperator(KeyedBatchOperator):
             due = rows[times <= watermark]
             due = due[np.argsort(times[times <= watermark], kind="stable")]
             columns = self._rows.batch(due).columns
-            self.emit(pieces(columns, len(due)))
+            self.emit(split_batches(columns, len(due)))
             keys = [columns[k] for k in self.keys]
             told, _ = self._done.find_or_add(keys, len(due))
             self._done.column(_TOLD)[told] = self.setup.clock()
@@ -329,7 +329,7 @@ class EarliestRowOperator(KeyedBatchOperator):
         return watermark
 
 
-class FilteredLastRowOperator(Evaluating, LastRowOperator):
+class FilteredLastRowOperator(EvaluatingOperator, LastRowOperator):
     """Keeps the last row of each key that passes a condition; one that fails it takes the row of its key away."""
 
     def __init__(
@@ -340,9 +340,9 @@ class FilteredLastRowOperator(Evaluating, LastRowOperator):
         session: Session,
         *,
         pairs: bool = True,
-        says_equal: bool = False,
+        emits_equal: bool = False,
         ttl: int = 0,
-        drops_old_halves: bool = False,
+        ignores_update_before: bool = False,
     ) -> None:
         """Make one.
 
@@ -351,7 +351,9 @@ class FilteredLastRowOperator(Evaluating, LastRowOperator):
             session: what the query was made in.
             keys, kinds, pairs, says_equal, ttl, drops_old_halves: see `LastRowOperator`.
         """
-        super().__init__(keys, kinds, pairs=pairs, says_equal=says_equal, ttl=ttl, drops_old_halves=drops_old_halves)
+        super().__init__(
+            keys, kinds, pairs=pairs, emits_equal=emits_equal, ttl=ttl, ignores_update_before=ignores_update_before
+        )
         self.passes = passes
         self.session = session
 
@@ -360,7 +362,7 @@ class FilteredLastRowOperator(Evaluating, LastRowOperator):
         self._passes = condition(self.passes, self.context)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
-        if self.drops_old_halves:
+        if self.ignores_update_before:
             batch = self.without_old_halves(batch)
         if len(batch):
             kinds = np.where(self._passes(batch), batch.all_kinds(), np.int8(DELETE)).astype(np.int8)

@@ -22,15 +22,15 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import Ints, KeyedRows
 from millstream.sql.columns.numpy_arrays import from_python, plain, python_values
 from millstream.sql.columns.row_order import sorted_rows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall, Column, replaced
 from millstream.sql.functions.evaluate import compiled, condition
-from millstream.sql.operators.aggregate.aggregate_handler import Aggregates
-from millstream.sql.operators.base import Evaluating, KeyedBatchOperator, pieces
+from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler
+from millstream.sql.operators.base import EvaluatingOperator, KeyedBatchOperator, split_batches
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.specs import Definition, MatchSpec, MatchStep, Reference
 
@@ -40,7 +40,7 @@ Rows = dict[str, list[Event]]
 _RUNS, _TIMER = "runs", "timer"
 
 
-class MatchOperator(Evaluating, KeyedBatchOperator):
+class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
     """The partition's columns, then the measures of each match."""
 
     emits_later = True
@@ -63,12 +63,12 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._waiting: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.match.partition))
-        kept = [Kept(_RUNS, object, lambda: None), Kept(_TIMER, np.int64, MAX_WATERMARK)]
+        self._pending: KeyedRows = self.state_table("rows", KeyedRows(self.kinds, self.match.partition))
+        kept = [StateColumn(_RUNS, object, lambda: None), StateColumn(_TIMER, np.int64, MAX_WATERMARK)]
         keys = [self.kinds[k] for k in self.match.partition]
-        self._keys: KeyedColumns = self.keeps("runs", KeyedColumns(keys, kept))
+        self._keys: KeyedColumns = self.state_table("runs", KeyedColumns(keys, kept))
         assert setup.state is not None
-        setup.state.when_loaded(self._look)
+        setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
@@ -111,9 +111,9 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
             self._late.inc(int((~in_time).sum()))
             batch, times = batch.filter(in_time), times[in_time]
         if len(batch):
-            self._waiting.compact()
-            keys = self._waiting.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
-            self._waiting.add(keys, batch.columns, times)
+            self._pending.compact()
+            keys = self._pending.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
+            self._pending.add(keys, batch.columns, times)
             self._next = min(self._next, int(times.min()))
         return ()
 
@@ -130,7 +130,7 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
         for slot, event in zip(slots.tolist(), self._events(batch), strict=True):
             runs = self._runs_of(slot)
             found += [(slot, match_of(c), t) for c, t, timed in self._matcher.event(runs, event, now) if not timed]
-        yield from self._told(found)
+        yield from self._emitted(found)
         self._keep(np.unique(slots))
 
     def _runs_of(self, slot: int) -> Runs:
@@ -148,20 +148,20 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
         self._keys.changed(slots)
         at_rest = np.fromiter((runs[s].at_rest for s in slots.tolist()), np.bool_, len(slots))
         self._keys.remove(slots[at_rest])
-        self._look()
+        self._schedule_timer()
 
     # --- time
 
-    def _look(self) -> None:
+    def _schedule_timer(self) -> None:
         self._next = MAX_WATERMARK
-        rows, slots = self._waiting.all_rows(), self._keys.slots()
+        rows, slots = self._pending.all_rows(), self._keys.slots()
         if len(rows):
-            self._next = int(self._waiting.marks[rows].min())
+            self._next = int(self._pending.marks[rows].min())
         if len(slots):
             self._next = min(self._next, int(self._keys.column(_TIMER)[slots].min()))
 
     def waiting(self) -> Iterable[tuple[str, int, int]]:
-        return self.rows_until(self._next, self._waiting) if self.match.is_event_time else ()
+        return self.rows_until(self._next, self._pending) if self.match.is_event_time else ()
 
     def on_watermark(self, watermark: int) -> int | None:
         if self.match.is_event_time and watermark >= self._next:
@@ -187,7 +187,7 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
 
     def _fire(self, time: int) -> None:
         """Let time come: rows up to it go to the automaton, and what has taken too long ends."""
-        waiting = self._waiting
+        waiting = self._pending
         rows = waiting.all_rows()
         rows = rows[waiting.marks[rows] <= time]
         columns = [waiting.take(i, rows) for i in range(len(self.kinds))]
@@ -208,12 +208,12 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
         for slot, events in by_key.items():
             matches = self._matcher.fire(self._runs_of(slot), events, time)
             found += [(slot, match_of(cell), stamp) for cell, stamp, timed_out in matches if not timed_out]
-        self.emit(self._told(sorted(found, key=lambda f: f[2])))
+        self.emit(self._emitted(sorted(found, key=lambda f: f[2])))
         self._keep(np.array(list(by_key), np.int64))
 
     # --- what is told
 
-    def _told(self, found: list[tuple[int, Rows, int]]) -> Iterator[Batch]:
+    def _emitted(self, found: list[tuple[int, Rows, int]]) -> Iterator[Batch]:
         if not found:
             return
         keys = self._keys.keys_at(np.array([slot for slot, _, _ in found], np.int64))
@@ -224,7 +224,7 @@ class MatchOperator(Evaluating, KeyedBatchOperator):
             rows = [_rows_of(match, variables, reference.variable) for match in matches]
             columns.append(_values(reference, rows, self.kinds))
         asked = Batch(columns, None, len(found))
-        yield from pieces([*keys, *(m(asked) for m in self._measures)], len(found))
+        yield from split_batches([*keys, *(m(asked) for m in self._measures)], len(found))
 
 
 class _Asking:
@@ -280,7 +280,7 @@ def _aggregated(call: AggregateCall, rows: list[list[Event]], kinds: Sequence[pa
     for c in call.arguments:
         columns[c] = from_python([e[0][c] for events in rows for e in events], kinds[c])
     group = np.repeat(np.arange(len(rows)), [len(events) for events in rows])
-    aggregates = Aggregates([call], kinds, retracts=False)
+    aggregates = AggregateHandler([call], kinds, retracts=False)
     state = KeyedColumns([pa.int64()], aggregates.kept)
     aggregates.open([pa.int64()], lambda name, table: table)
     state.find_or_add([pa.array(np.arange(len(rows)))], len(rows))

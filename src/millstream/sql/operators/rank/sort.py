@@ -11,13 +11,13 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import Ints, KeyedRows
 from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.columns.row_order import Order, sorted_rows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.operators.aggregate.aggregate_handler import signs_of
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 
 
 class SortOperator(KeyedBatchOperator):
@@ -50,9 +50,9 @@ class SortOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, ()))
+        self._rows: KeyedRows = self.state_table("rows", KeyedRows(self.kinds, ()))
         assert setup.state is not None
-        setup.state.when_loaded(self._look)
+        setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
         # The time of the last row that was emitted: what is not behind that is late.
         self._last = MIN_WATERMARK
@@ -85,7 +85,7 @@ class SortOperator(KeyedBatchOperator):
         gone = rows.equal_rows(keys[taken], batch.take(taken).columns)
         rows.remove(gone[gone >= 0])
 
-    def _look(self) -> None:
+    def _schedule_timer(self) -> None:
         self._next = MAX_WATERMARK
         rows = self._rows.all_rows()
         if self.rowtime is not None and len(rows):
@@ -102,7 +102,7 @@ class SortOperator(KeyedBatchOperator):
             self._last = int(times[times <= watermark].max())
             self._emit_sorted(due)
             self._rows.remove(due)
-            self._look()
+            self._schedule_timer()
         self.watermark = watermark
         return watermark
 
@@ -125,7 +125,7 @@ class SortOperator(KeyedBatchOperator):
         columns = [self._rows.take(i, rows) for i in range(len(self.kinds))]
         order = sorted_rows(columns, self.order, len(rows))[self.offset :]
         at = pa.array(order if self.limit is None else order[: self.limit])
-        self.emit(pieces([c.take(at) for c in columns], len(at)))
+        self.emit(split_batches([c.take(at) for c in columns], len(at)))
 
 
 class LimitOperator(KeyedBatchOperator):
@@ -137,7 +137,7 @@ class LimitOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._seen: KeyedColumns = self.keeps("seen", KeyedColumns([], [Kept("rows", np.int64)]))
+        self._seen: KeyedColumns = self.state_table("seen", KeyedColumns([], [StateColumn("rows", np.int64)]))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         slots, _ = self._seen.find_or_add([], 1)

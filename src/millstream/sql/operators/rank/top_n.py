@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.numpy_arrays import from_python, is_number_like, plain, python_values
 from millstream.sql.columns.row_order import Order, sort_key
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 
 Row = tuple[Any, ...]
 # (kind, row, place)
@@ -28,7 +28,7 @@ _Change = tuple[int, Row, int]
 
 # What it keeps of a partition: its rows in order, and when it was changed last.
 ROWS = "rows"
-KEPT = [Kept(ROWS, object, list), Kept(TOUCHED, np.int64)]
+KEPT = [StateColumn(ROWS, object, list), StateColumn(TOUCHED, np.int64)]
 
 
 class TopNOperator(KeyedBatchOperator):
@@ -81,9 +81,9 @@ class TopNOperator(KeyedBatchOperator):
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.partition]
         columns = KeyedColumns(kinds, KEPT)
-        self._state: KeyedColumns = self.keeps("partitions", columns)
+        self._state: KeyedColumns = self.state_table("partitions", columns)
         self._key = sort_key(self.order)
-        self._most = len(self.kinds) and (self.last if self.last is not None else 1 << 62)
+        self._max_rank = len(self.kinds) and (self.last if self.last is not None else 1 << 62)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         state = self._state
@@ -125,8 +125,8 @@ class TopNOperator(KeyedBatchOperator):
         last, is_full = np.zeros(self._state.bound, numbers.dtype), np.zeros(self._state.bound, np.bool_)
         for slot in slots.tolist():
             there = lists[slot]
-            if len(there) >= self._most and there[self._most - 1][column] is not None:
-                last[slot], is_full[slot] = there[self._most - 1][column], True
+            if len(there) >= self._max_rank and there[self._max_rank - 1][column] is not None:
+                last[slot], is_full[slot] = there[self._max_rank - 1][column], True
         worst = last.take(of_rows)
         behind: NDArray[np.bool_] = numbers < worst if descending else numbers > worst
         if len(self.order) == 1:
@@ -139,27 +139,27 @@ class TopNOperator(KeyedBatchOperator):
             self._replace(there, row, changes)
             return
         place = bisect_right(there, self._key(row), key=self._key)
-        if place >= self._most and not self.retracts:
+        if place >= self._max_rank and not self.retracts:
             return
         there.insert(place, row)
         self._moved_back(there, place, changes)
-        if not self.retracts and len(there) > self._most:
+        if not self.retracts and len(there) > self._max_rank:
             there.pop()
 
     def _moved_back(self, there: list[Row], place: int, changes: list[_Change]) -> None:
         """Say that a row has come in at a place."""
-        if self.final_only or place >= self._most:
+        if self.final_only or place >= self._max_rank:
             return
         if self.shows_rank or self.first > 1:
-            for i in range(max(place, self.first - 1), min(len(there), self._most)):
+            for i in range(max(place, self.first - 1), min(len(there), self._max_rank)):
                 if i + 1 < len(there):
                     changes.append((UPDATE_BEFORE, there[i + 1], i + 1))
                     changes.append((UPDATE_AFTER, there[i], i + 1))
                 else:
                     changes.append((INSERT, there[i], i + 1))
             return
-        if len(there) > self._most:
-            changes.append((DELETE, there[self._most], 0))
+        if len(there) > self._max_rank:
+            changes.append((DELETE, there[self._max_rank], 0))
         changes.append((INSERT, there[place], 0))
 
     def _remove(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
@@ -167,11 +167,11 @@ class TopNOperator(KeyedBatchOperator):
         if place is None:
             return
         gone = there.pop(place)
-        if self.final_only or place >= self._most:
+        if self.final_only or place >= self._max_rank:
             return
         if self.shows_rank or self.first > 1:
             before = gone
-            for i in range(place, min(len(there) + 1, self._most)):
+            for i in range(place, min(len(there) + 1, self._max_rank)):
                 if i >= self.first - 1:
                     if i < len(there):
                         changes.append((UPDATE_BEFORE, before, i + 1))
@@ -182,8 +182,8 @@ class TopNOperator(KeyedBatchOperator):
                     before = there[i]
             return
         changes.append((DELETE, gone, 0))
-        if len(there) >= self._most:
-            changes.append((INSERT, there[self._most - 1], 0))
+        if len(there) >= self._max_rank:
+            changes.append((INSERT, there[self._max_rank - 1], 0))
 
     def _find(self, there: list[Row], row: Row) -> int | None:
         if self.unique is not None:
@@ -199,7 +199,7 @@ class TopNOperator(KeyedBatchOperator):
         if not self.retracts:
             self._moved_up(there, row, changes)
             return
-        before = there[: self._most]
+        before = there[: self._max_rank]
         old = self._find(there, row)
         if old is not None:
             there.pop(old)
@@ -207,7 +207,7 @@ class TopNOperator(KeyedBatchOperator):
         there.insert(place, row)
         if self.final_only:
             return
-        after = there[: self._most]
+        after = there[: self._max_rank]
         if self.shows_rank or self.first > 1:
             for i in range(self.first - 1, len(after)):
                 if i >= len(before):
@@ -216,7 +216,7 @@ class TopNOperator(KeyedBatchOperator):
                     changes.append((UPDATE_BEFORE, before[i], i + 1))
                     changes.append((UPDATE_AFTER, after[i], i + 1))
             return
-        if old is not None and old < self._most and place < self._most:
+        if old is not None and old < self._max_rank and place < self._max_rank:
             if before[old] != row:
                 changes.append((UPDATE_BEFORE, before[old], 0))
                 changes.append((UPDATE_AFTER, row, 0))
@@ -231,10 +231,10 @@ class TopNOperator(KeyedBatchOperator):
         old = self._find(there, row)
         if old is None:
             place = bisect_right(there, self._key(row), key=self._key)
-            if place < self._most:
+            if place < self._max_rank:
                 there.insert(place, row)
                 self._moved_back(there, place, changes)
-                del there[self._most :]
+                del there[self._max_rank :]
             return
         gone = there.pop(old)
         place = old if self._key(gone) == self._key(row) else bisect_right(there, self._key(row), key=self._key)
@@ -271,7 +271,7 @@ class TopNOperator(KeyedBatchOperator):
             lists = self._state.column(ROWS)
             found: list[_Change] = []
             for slot in self._state.slots().tolist():
-                for i, row in enumerate(lists[slot][self.first - 1 : self._most], self.first):
+                for i, row in enumerate(lists[slot][self.first - 1 : self._max_rank], self.first):
                     found.append((INSERT, row, i))
             batch = self._batch(found)
-            self.emit(pieces(list(batch.columns), len(batch)))
+            self.emit(split_batches(list(batch.columns), len(batch)))

@@ -17,7 +17,7 @@ from millstream.sql.operators.window.window_aggregate import WindowTimes
 from millstream.sql.operators.window.windowing import local_times
 
 
-class KeptInput:
+class BufferedInput:
     """One input whose rows are kept: the types of its columns, its key, and the column of the window's end."""
 
     def __init__(self, kinds: Sequence[pa.DataType], keys: Sequence[int], end: int) -> None:
@@ -31,7 +31,7 @@ class WindowRowsOperator(KeyedBatchOperator):
 
     emits_later = True
 
-    def __init__(self, times: WindowTimes, kept: Sequence[KeptInput]) -> None:
+    def __init__(self, times: WindowTimes, kept: Sequence[BufferedInput]) -> None:
         self.times = times
         self.kept = list(kept)
 
@@ -39,10 +39,10 @@ class WindowRowsOperator(KeyedBatchOperator):
         super().prepare(setup)
         # The mark of a row is how far time must have come for its window to end.
         self._rows: list[KeyedRows] = [
-            self.keeps(f"rows{i}", KeyedRows(kept.kinds, kept.keys)) for i, kept in enumerate(self.kept)
+            self.state_table(f"rows{i}", KeyedRows(kept.kinds, kept.keys)) for i, kept in enumerate(self.kept)
         ]
         assert setup.state is not None
-        setup.state.when_loaded(self._look)
+        setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
@@ -62,7 +62,7 @@ class WindowRowsOperator(KeyedBatchOperator):
         rows.add(keys, batch.columns, triggers)
         self._next = min(self._next, int(triggers.min()))
 
-    def _look(self) -> None:
+    def _schedule_timer(self) -> None:
         self._next = MAX_WATERMARK
         for rows in self._rows:
             there = rows.all_rows()
@@ -89,7 +89,7 @@ class WindowRowsOperator(KeyedBatchOperator):
     def on_watermark(self, watermark: int) -> int | None:
         if self.times.is_event_time and watermark >= self._next:
             self._fire(watermark)
-            self._look()
+            self._schedule_timer()
         self.watermark = watermark
         return watermark
 
@@ -100,7 +100,7 @@ class WindowRowsOperator(KeyedBatchOperator):
     def on_processing_time(self) -> None:
         if not self.times.is_event_time and self.setup.clock() >= self._next:
             self._fire(self.setup.clock())
-            self._look()
+            self._schedule_timer()
 
     def next_wake(self) -> int | None:
         return None if self.times.is_event_time or self._next == MAX_WATERMARK else self._next

@@ -13,8 +13,8 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns
 from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.aggregate_handler import Aggregates, signs_of
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
 from millstream.sql.operators.window.windowing import Times
 
@@ -58,7 +58,7 @@ class RowWindowOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.keeps(self.kept_as, self._kept_rows())
+        self._rows: KeyedRows = self.state_table(self.kept_as, self._kept_rows())
 
     def _kept_rows(self) -> KeyedRows:
         # Its mark is the time of a row.
@@ -72,7 +72,7 @@ class RowWindowOperator(KeyedBatchOperator):
         if not len(rows):
             return
         batch = self._rows.batch(rows)
-        aggregates = Aggregates(self.calls, self.kinds, False)
+        aggregates = AggregateHandler(self.calls, self.kinds, False)
         keys = [batch.columns[k] for k in self.keys] + [pa.array(windows)]
         kinds = [k.type for k in keys]
         state = KeyedColumns(kinds, aggregates.kept)
@@ -83,7 +83,7 @@ class RowWindowOperator(KeyedBatchOperator):
         window = windows[new]
         columns = state.keys_at(shown)[: len(self.keys)] + aggregates.results(state, shown)
         columns += [property_column(n, k, starts[window], ends[window], self.times) for n, k in self.properties]
-        yield from pieces(columns, len(shown))
+        yield from split_batches(columns, len(shown))
 
 
 class SessionWindowOperator(RowWindowOperator):
@@ -114,7 +114,7 @@ class SessionWindowOperator(RowWindowOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         assert setup.state is not None
-        setup.state.when_loaded(self._look)
+        setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
@@ -164,7 +164,7 @@ class SessionWindowOperator(RowWindowOperator):
         last = np.append(first[1:], len(rows)) - 1
         return rows, session, times[first], times[last] + self.gap
 
-    def _look(self) -> None:
+    def _schedule_timer(self) -> None:
         _, _, _, ends = self._sessions()
         self._next = int(self.times.triggers(ends).min()) if len(ends) else MAX_WATERMARK
 
@@ -177,7 +177,7 @@ class SessionWindowOperator(RowWindowOperator):
         order = np.lexsort((rows, ends[session]))
         self.emit(self._results(rows[order], session[order], starts, ends))
         self._rows.remove(rows)
-        self._look()
+        self._schedule_timer()
 
     def waiting(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, self._rows) if self.times.is_event_time else ()
@@ -206,7 +206,7 @@ class SessionTableOperator(SessionWindowOperator):
     def _results(self, rows: Ints, windows: Ints, starts: Times, ends: Times) -> Iterator[Batch]:
         columns = [self._rows.take(i, rows) for i in range(len(self.kinds))]
         columns += [property_column(n, k, starts[windows], ends[windows], self.times) for n, k in self.properties]
-        yield from pieces(columns, len(rows))
+        yield from split_batches(columns, len(rows))
 
 
 class CountWindowOperator(RowWindowOperator):
@@ -243,9 +243,9 @@ class CountWindowOperator(RowWindowOperator):
         if members:
             nothing = np.zeros(len(members), np.int64)
             yield from self._results(np.concatenate(members), np.concatenate(window), nothing, nothing)
-        self._forget(np.unique(keys[full]))
+        self._discard(np.unique(keys[full]))
 
-    def _forget(self, keys: Ints) -> None:
+    def _discard(self, keys: Ints) -> None:
         """Remove rows that are in no window to come, but for the newest of a key: it says how many there were."""
         places, there = self._rows.pairs(keys)
         if not len(there):

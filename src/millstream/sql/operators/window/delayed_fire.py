@@ -13,9 +13,9 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed_columns import Kept
+from millstream.sql.columns.keyed_columns import StateColumn
 from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask, equal_values
-from millstream.sql.operators.base import pieces
+from millstream.sql.operators.base import split_batches
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.window.early_late_fire import END, SAID, FiringWindowOperator, Placed
 from millstream.sql.plan.specs import PeriodicFires
@@ -37,12 +37,12 @@ class PeriodicWindowOperator(FiringWindowOperator):
         self._width = len(self.keys) + 1
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64(), *(a.result for a in self.aggregates.accumulators)]
         before = KeyedRows(kinds, range(self._width), len(self.keys), marked=False)
-        self._before: KeyedRows = self.keeps("fired", before)
+        self._before: KeyedRows = self.state_table("fired", before)
         self._wake = _NEVER
 
-    def _about_windows(self) -> list[Kept]:
-        flags = [Kept(_ENDED, np.bool_, False), Kept(_CHANGED, np.bool_, False)]
-        return [*super()._about_windows(), Kept(_TOLD_NEXT, np.int64, _NEVER), *flags]
+    def _about_windows(self) -> list[StateColumn]:
+        flags = [StateColumn(_ENDED, np.bool_, False), StateColumn(_CHANGED, np.bool_, False)]
+        return [*super()._about_windows(), StateColumn(_TOLD_NEXT, np.int64, _NEVER), *flags]
 
     def _are_told_at_once(self, placed: Placed) -> Mask:
         in_time = self.times.triggers(placed.ends) > self.watermark
@@ -99,7 +99,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
         places = pa.array(changes.chosen(changes.places, changes.places + count))
         columns = [k.take(pa.array(at)) for k in keys[:-1]]
         columns += [pa.concat_arrays(both).take(places) for both in zip(before, results, strict=True)]
-        self.emit(pieces([*columns, *self._properties(state.column(END)[slots][at])], len(at), changes.kinds))
+        self.emit(split_batches([*columns, *self._properties(state.column(END)[slots][at])], len(at), changes.kinds))
         self._before.remove(known[known >= 0])
         state.column(SAID)[slots], state.column(_CHANGED)[slots] = are_there, False
         state.changed(slots)
@@ -120,8 +120,8 @@ class PeriodicWindowOperator(FiringWindowOperator):
     def next_wake(self) -> int | None:
         return None if self._wake == _NEVER else self._wake
 
-    def _look(self) -> None:
-        super()._look()
+    def _schedule_timer(self) -> None:
+        super()._schedule_timer()
         times = self._state.column(_TOLD_NEXT)[self._state.slots()]
         self._wake = int(times.min(initial=_NEVER))
 
@@ -136,7 +136,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
         # The rhythm stays what it was, though nobody looked at the clock for some beats of it; so what files know of it
         # is as good where nothing else has changed.
         state.column(_TOLD_NEXT)[slots] = times + ((now - times) // delays + 1) * delays
-        self._look()
+        self._schedule_timer()
 
     def _fire(self, watermark: int) -> None:
         """Tell windows that end now, if they have changed; forget those that nobody can be late for any more."""
@@ -152,9 +152,9 @@ class PeriodicWindowOperator(FiringWindowOperator):
             # Flink knows its triggers by their delays: those that are equal are one, and its rhythm goes on.
             state.column(_TOLD_NEXT)[ended] = _NEVER
         state.changed(ended)
-        self._forget(slots[triggers + self.fires.lateness <= watermark], watermark)
+        self._discard(slots[triggers + self.fires.lateness <= watermark], watermark)
 
-    def _forget(self, slots: Slots, watermark: int) -> None:
+    def _discard(self, slots: Slots, watermark: int) -> None:
         known = self._rows_before(self._state.keys_at(slots), len(slots))
         self._before.remove(known[known >= 0])
-        super()._forget(slots, watermark)
+        super()._discard(slots, watermark)

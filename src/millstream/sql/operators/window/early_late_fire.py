@@ -15,12 +15,12 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import Mask
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.aggregate_handler import Aggregates, signs_of
+from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
 from millstream.sql.operators.aggregate.segments import Segments
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
 from millstream.sql.operators.window.windowing import Times, Windowing
@@ -87,7 +87,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         self.fires = fires
         self.retracts = retracts
         self.pairs = pairs
-        self.aggregates = Aggregates(calls, kinds, retracts)
+        self.aggregates = AggregateHandler(calls, kinds, retracts)
         times.are_points = kinds[times.column].tz is not None
 
     def prepare(self, setup: OperatorSetup) -> None:
@@ -95,17 +95,17 @@ class FiringWindowOperator(KeyedBatchOperator):
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64()]
         owners = len(self.keys)
         columns = KeyedColumns(kinds, [*self._about_windows(), *self.aggregates.kept], owners)
-        self._state: KeyedColumns = self.keeps("windows", columns)
-        self.aggregates.open(kinds, self.keeps, owners)
+        self._state: KeyedColumns = self.state_table("windows", columns)
+        self.aggregates.open(kinds, self.state_table, owners)
         assert setup.state is not None
-        setup.state.when_loaded(self._look)
+        setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
-    def _about_windows(self) -> list[Kept]:
+    def _about_windows(self) -> list[StateColumn]:
         """Return what is kept of a window besides its aggregates."""
-        about = [Kept(END, np.int64), Kept(SAID, np.bool_, False)]
-        return [*about, Kept(_ROWS, np.int64)] if self.retracts else about
+        about = [StateColumn(END, np.int64), StateColumn(SAID, np.bool_, False)]
+        return [*about, StateColumn(_ROWS, np.int64)] if self.retracts else about
 
     def _have_rows(self, slots: Slots) -> Mask:
         """Tell of windows whether there is something to be told."""
@@ -124,7 +124,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         at_once = self._are_told_at_once(placed)
         if not at_once.all():
             self._fold(placed.filter(~at_once))
-        return (self._told(placed.filter(at_once), first_new),) if at_once.any() else ()
+        return (self._emitted(placed.filter(at_once), first_new),) if at_once.any() else ()
 
     def _placed(self, batch: Batch, ends: Times) -> tuple[Placed, int]:
         """Return rows with the slots of their windows, and which is the first slot that is new."""
@@ -149,22 +149,22 @@ class FiringWindowOperator(KeyedBatchOperator):
         self.aggregates.fold(placed.batch, placed.keys, placed.slots, self._state)
         self._state.changed(placed.slots)
 
-    def _told(self, placed: Placed, first_new: int) -> Batch:
+    def _emitted(self, placed: Placed, first_new: int) -> Batch:
         """Take rows of windows that are told at once; return what changes."""
         state, batch = self._state, placed.batch
         segments = Segments.of(placed.slots, first_new, state.bound, signs_of(batch))
         said = state.column(SAID)[segments.slots].copy()
         running = self.aggregates.run(batch, placed.keys, segments, state)
-        there_after = self._counted(segments)
-        state.column(SAID)[segments.slots] = there_after[segments.ends]
+        exists = self._counted(segments)
+        state.column(SAID)[segments.slots] = exists[segments.ends]
         state.changed(segments.slots)
         before, after = segments.before, np.arange(segments.rows)
-        there_before: Mask = np.append(False, there_after[:-1])
-        there_before[segments.starts] = said
+        existed: Mask = np.append(False, exists[:-1])
+        existed[segments.starts] = said
         differs = np.zeros(segments.rows, np.bool_)
         for one in running:
             differs |= one.differs(before, after)
-        changes = Changelog.of(there_before, there_after, differs, self.pairs)
+        changes = Changelog.of(existed, exists, differs, self.pairs)
         changes = changes.in_order(np.argsort(segments.order))
         places = changes.chosen(before[changes.order], after[changes.order])
         at = changes.chosen(changes.places, changes.places)
@@ -192,7 +192,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         """Return when there is next something to do about windows: at their end, or when nobody can be late."""
         return np.where(triggers > self.watermark, triggers, triggers + self.fires.lateness)
 
-    def _look(self) -> None:
+    def _schedule_timer(self) -> None:
         slots = self._state.slots()
         self._next = MAX_WATERMARK
         if len(slots):
@@ -208,7 +208,7 @@ class FiringWindowOperator(KeyedBatchOperator):
             self._fire(watermark)
         self.watermark = watermark
         if is_due:
-            self._look()
+            self._schedule_timer()
         return watermark
 
     def _fire(self, watermark: int) -> None:
@@ -220,13 +220,13 @@ class FiringWindowOperator(KeyedBatchOperator):
         order = np.argsort(ends[due], kind="stable")
         shown, their_ends = slots[due][order], ends[due][order]
         columns = state.keys_at(shown)[: len(self.keys)] + self.aggregates.results(state, shown)
-        self.emit(pieces([*columns, *self._properties(their_ends)], len(shown)))
+        self.emit(split_batches([*columns, *self._properties(their_ends)], len(shown)))
         state.column(SAID)[shown] = True
         state.changed(shown)
-        self._forget(slots[triggers + self.fires.lateness <= watermark], watermark)
+        self._discard(slots[triggers + self.fires.lateness <= watermark], watermark)
 
-    def _forget(self, slots: Slots, watermark: int) -> None:
+    def _discard(self, slots: Slots, watermark: int) -> None:
         """Forget windows that nobody can be late for any more."""
         self._state.remove(slots)
         lateness = self.fires.lateness
-        self.aggregates.forget(len(self.keys), lambda e: self.times.triggers(e) + lateness <= watermark)
+        self.aggregates.discard(len(self.keys), lambda e: self.times.triggers(e) + lateness <= watermark)

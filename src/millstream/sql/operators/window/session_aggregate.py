@@ -20,8 +20,8 @@ from millstream.sql.columns.keyed_columns import FreshColumns, written
 from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
 from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.aggregate_handler import Aggregates
-from millstream.sql.operators.base import pieces
+from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler
+from millstream.sql.operators.base import split_batches
 from millstream.sql.operators.window.count_session_windows import SessionWindowOperator
 from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
 from millstream.sql.operators.window.windowing import Times
@@ -29,7 +29,7 @@ from millstream.sql.operators.window.windowing import Times
 
 def can_merge(calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType]) -> bool:
     """Tell whether aggregates come to the same when rows are taken together first, whichever."""
-    aggregates = Aggregates(calls, kinds, False)
+    aggregates = AggregateHandler(calls, kinds, False)
     return aggregates.combine and aggregates.is_exact
 
 
@@ -71,7 +71,7 @@ class MergedSessionOperator(SessionWindowOperator):
     ) -> None:
         """Make one; see `SessionWindowOperator`."""
         super().__init__(gap, times, keys, keys, calls, kinds, properties, batch)
-        self.aggregates = Aggregates(calls, kinds, False)
+        self.aggregates = AggregateHandler(calls, kinds, False)
 
     def _kept_rows(self) -> KeyedRows:
         width = len(self.keys)
@@ -118,7 +118,7 @@ class MergedSessionOperator(SessionWindowOperator):
         session = np.empty(len(order), np.int64)
         session[order] = np.cumsum(begins) - 1
         state = FreshColumns(self.aggregates.kept, len(first))
-        self.aggregates.fold_plain(batch, session, state)
+        self.aggregates.fold_unfiltered(batch, session, state)
         came = np.minimum.reduceat(order, first) + self._came
         self._came += len(batch)
         partials = self.aggregates.partials(state, np.arange(len(first)))
@@ -135,7 +135,7 @@ class MergedSessionOperator(SessionWindowOperator):
         changes[together[len(kept) :]] = True
         changed = changes[together]
         self._rows.remove(rows[changed[: len(kept)]])
-        merged = self._put_together(kept, new, changed, together)
+        merged = self._concat(kept, new, changed, together)
         # A row of the batch that has the key.
         places = pa.array(first[np.searchsorted(touched, merged.keys)])
         columns = [c.take(places) for c in key_columns]
@@ -143,7 +143,7 @@ class MergedSessionOperator(SessionWindowOperator):
         self._rows.add(merged.keys, columns, merged.ends)
         self._next = min(self._next, int(self.times.triggers(merged.ends).min()))
 
-    def _put_together(self, kept: _Sessions, new: _Sessions, changed: Mask, together: Ints) -> _Sessions:
+    def _concat(self, kept: _Sessions, new: _Sessions, changed: Mask, together: Ints) -> _Sessions:
         """Return what some of both come to, by the group that they are in."""
         which = np.flatnonzero(changed)
         groups, group = np.unique(together[which], return_inverse=True)
@@ -177,7 +177,7 @@ class MergedSessionOperator(SessionWindowOperator):
         if self.times.is_event_time and MIN_WATERMARK < self._next < MAX_WATERMARK:
             yield "windows", len(self._rows), self._next
 
-    def _look(self) -> None:
+    def _schedule_timer(self) -> None:
         rows = self._rows.all_rows()
         self._next = int(self.times.triggers(self._rows.marks[rows]).min()) if len(rows) else MAX_WATERMARK
         came = plain(self._rows.take(len(self.keys) + 1, rows))
@@ -197,9 +197,9 @@ class MergedSessionOperator(SessionWindowOperator):
             columns += self.aggregates.results(state, every)
             starts, ends = due.starts[order], due.ends[order]
             columns += [property_column(n, k, starts, ends, self.times) for n, k in self.properties]
-            self.emit(pieces(columns, len(rows)))
+            self.emit(split_batches(columns, len(rows)))
             self._rows.remove(rows)
-        self._look()
+        self._schedule_timer()
 
 
 def _grouped(kept: _Sessions, new: _Sessions) -> NDArray[np.int64]:

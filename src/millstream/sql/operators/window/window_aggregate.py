@@ -12,14 +12,14 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed_columns import Kept, KeyedColumns
+from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped
-from millstream.sql.columns.numpy_arrays import from_plain, plain
+from millstream.sql.columns.numpy_arrays import from_numpy, plain
 from millstream.sql.columns.zones import is_utc, zone_named
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.aggregate_handler import Aggregates, signs_of
-from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
+from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.window.windowing import Times, Windowing, local_times, points
 
 # The end of a slot's slice or window; of a slice, also the end of the last window that it was emitted with.
@@ -84,7 +84,7 @@ def placed(batch: Batch, windowing: Windowing, times: WindowTimes, shares: bool,
     return batch if windowing.has_one_window else batch.take(rows), None, end
 
 
-def shares_slices(windowing: Windowing, times: WindowTimes, aggregates: Aggregates) -> bool:
+def shares_slices(windowing: Windowing, times: WindowTimes, aggregates: AggregateHandler) -> bool:
     """Tell whether windows share what they have in common."""
     return times.has_window is None and not windowing.has_one_window and aggregates.combine
 
@@ -126,7 +126,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         self.keys = tuple(keys)
         self.kinds = list(kinds)
         self.calls = tuple(calls)
-        self.aggregates = Aggregates(calls, kinds, retracts)
+        self.aggregates = AggregateHandler(calls, kinds, retracts)
         self.properties = list(properties)
         self.retracts = retracts
         self.batch = batch
@@ -139,15 +139,15 @@ class WindowAggregateOperator(KeyedBatchOperator):
         window = [pa.int64()] if self.times.has_window is None else [pa.int64(), pa.int64()]
         # The last column of the key is the end of the window.
         self._kinds = kinds = [*(self.kinds[k] for k in self.keys), *window]
-        kept = [Kept(_END, np.int64)]
-        kept += [] if self.times.has_window is None else [Kept(_START, np.int64)]
-        kept += [Kept(_DONE, np.int64, _LONG_AGO)] if self.shares else []
-        kept += [Kept(_ROWS, np.int64)] if self.retracts else []
+        kept = [StateColumn(_END, np.int64)]
+        kept += [] if self.times.has_window is None else [StateColumn(_START, np.int64)]
+        kept += [StateColumn(_DONE, np.int64, _LONG_AGO)] if self.shares else []
+        kept += [StateColumn(_ROWS, np.int64)] if self.retracts else []
         columns = KeyedColumns(kinds, [*kept, *self.aggregates.kept], len(self.keys))
-        self._state: KeyedColumns = self.keeps("windows", columns)
-        self.aggregates.open(kinds, self.keeps, len(self.keys))
+        self._state: KeyedColumns = self.state_table("windows", columns)
+        self.aggregates.open(kinds, self.state_table, len(self.keys))
         assert setup.state is not None
-        setup.state.when_loaded(self._look)
+        setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
@@ -200,7 +200,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         first = np.unique(self.windowing.first_ends(ends) if self.shares else ends)
         self._next = min(self._next, int(self.times.triggers(first).min()))
 
-    def _look(self) -> None:
+    def _schedule_timer(self) -> None:
         """Find out what is open, of what was read from a file."""
         self._next = MAX_WATERMARK
         slots = self._state.slots()
@@ -235,7 +235,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
             self._fire_slices(time)
         else:
             self._fire_windows(time)
-        self._look()
+        self._schedule_timer()
 
     def _fire_windows(self, time: int) -> None:
         state, slots = self._state, self._state.slots()
@@ -251,9 +251,9 @@ class WindowAggregateOperator(KeyedBatchOperator):
         keys = state.keys_at(shown)[: len(self.keys)]
         starts = self.windowing.starts(ends) if self.times.has_window is None else state.column(_START)[shown]
         columns = keys + self.aggregates.results(state, shown) + self._properties(starts, ends)
-        self.emit(pieces(columns, len(shown)))
+        self.emit(split_batches(columns, len(shown)))
         state.remove(slots)
-        self.aggregates.forget(len(self._kinds) - 1, lambda ends: self.times.triggers(ends) <= time)
+        self.aggregates.discard(len(self._kinds) - 1, lambda ends: self.times.triggers(ends) <= time)
 
     def _fire_slices(self, time: int) -> None:
         state, windowing = self._state, self.windowing
@@ -288,7 +288,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         results = [a.combined(state, members, starts).filter(mask) for a in self.aggregates.accumulators]
         ends = np.full(len(at), window, np.int64)
         columns = [k.take(at) for k in all_keys] + results + self._properties(np.full_like(ends, start), ends)
-        self.emit(pieces(columns, len(at)))
+        self.emit(split_batches(columns, len(at)))
 
     def _properties(self, starts: Times, ends: Times) -> list[pa.Array]:
         return [property_column(name, kind, starts, ends, self.times) for name, kind in self.properties]
@@ -320,4 +320,4 @@ def property_column(name: str, kind: pa.DataType, starts: Times, ends: Times, ti
         values = points(values, times.zone)
     if name == "rowtime":
         values = values - 1
-    return from_plain(values, None, pa.timestamp("ms", kind.tz)).cast(kind)
+    return from_numpy(values, None, pa.timestamp("ms", kind.tz)).cast(kind)

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
-from millstream.sql.operators.base import Evaluating
+from millstream.sql.operators.base import EvaluatingOperator
 from millstream.sql.operators.join.pairing import joined
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.window.buffered_window import KeptInput, WindowRowsOperator, by_trigger
+from millstream.sql.operators.window.buffered_window import BufferedInput, WindowRowsOperator, by_trigger
 from millstream.sql.operators.window.window_aggregate import WindowTimes
 from millstream.sql.plan.specs import JoinKind
 
 
-class WindowJoinOperator(Evaluating, WindowRowsOperator):
+class WindowJoinOperator(EvaluatingOperator, WindowRowsOperator):
     """Joins two inputs window by window; the window is a part of the key."""
 
     inputs = 2
@@ -24,8 +24,8 @@ class WindowJoinOperator(Evaluating, WindowRowsOperator):
         self,
         kind: JoinKind,
         times: WindowTimes,
-        left: KeptInput,
-        right: KeptInput,
+        left: BufferedInput,
+        right: BufferedInput,
         null_safe: Sequence[bool],
         condition: Expression | None,
         session: Session,

@@ -12,9 +12,9 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_rows import Ints
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.row_order import Order, sorted_rows
-from millstream.sql.operators.base import pieces
+from millstream.sql.operators.base import split_batches
 from millstream.sql.operators.over.over_frames import starts_of
-from millstream.sql.operators.window.buffered_window import KeptInput, WindowRowsOperator
+from millstream.sql.operators.window.buffered_window import BufferedInput, WindowRowsOperator
 from millstream.sql.operators.window.window_aggregate import WindowTimes
 
 # Rows that cannot be among the first any more are looked for when there are this many, then when there are twice as
@@ -49,7 +49,7 @@ class WindowRankOperator(WindowRowsOperator):
             shows_rank: whether the place is the last column.
             last_wins: whether of rows that are equal in order the last that has come is first.
         """
-        super().__init__(times, [KeptInput(kinds, partition, end)])
+        super().__init__(times, [BufferedInput(kinds, partition, end)])
         self.partition = tuple(partition)
         self.order = tuple(order)
         self.first = first
@@ -91,4 +91,4 @@ class WindowRankOperator(WindowRowsOperator):
         columns = [c.take(at) for c in batch.columns]
         if self.shows_rank:
             columns.append(pa.array(places[shown]))
-        self.emit(pieces(columns, len(at)))
+        self.emit(split_batches(columns, len(at)))
