@@ -90,7 +90,7 @@ class TableAggregateOperator(KeyedBatchOperator):
                 accumulators[slot] = function.begin()
             elif not self.final_only and self.takes_back:
                 emit_results(place, DELETE, function.value(accumulators[slot]))
-            step = function.add if weight > 0 else function.retract
+            step = function.add if weight > 0 else function.take_back
             accumulators[slot] = step(accumulators[slot], row)
             counts[slot] += weight
             if counts[slot] and not self.final_only:
