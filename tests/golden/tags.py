@@ -31,9 +31,9 @@ from millstream.connectors.files.enumerator import FilePosition, FileSplit
 from millstream.connectors.files.part_files import PartFile, StagedParts
 from millstream.connectors.files.partition_commit import Staged
 from millstream.connectors.hybrid_source import HybridPosition, HybridShare
+from millstream.connectors.jdbc.source import _Range
 from millstream.connectors.kafka.producer import Transaction
 from millstream.connectors.rabbitmq.intake import Position
-from millstream.datastream.connectors.jdbc_source import _Range
 from millstream.formats.file_format import FileShare
 from millstream.operators.watermarks import BoundedOutOfOrderness, _NoWatermarks
 from millstream.operators.windows.windows import CountWindow, GlobalWindow, TimeWindow

@@ -17,11 +17,11 @@ import pytest
 
 from millstream.common import Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.connectors.jdbc import source as jdbc_source
 from millstream.connectors.jdbc.errors import is_lost_connection, is_lost_race, is_mistake
+from millstream.connectors.jdbc.source import JdbcSource, JdbcSourceBuilder, partition_cuts
 from millstream.datastream import AsyncDataStream
-from millstream.datastream.connectors import jdbc_source
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
-from millstream.datastream.connectors.jdbc_source import JdbcSource, JdbcSourceBuilder, partition_cuts
 from millstream.datastream.connectors.lookup import CachedLookup, TtlCache
 from millstream.datastream.connectors.redis import RedisLookup, RedisSink
 from millstream.testing import LocalEnvironment

@@ -17,10 +17,10 @@ from test_sql_sink import run_sql
 
 from millstream.common import Row, Types
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.connectors.jdbc import sink as jdbc
 from millstream.connectors.jdbc import url as jdbc_url
 from millstream.connectors.jdbc.url import connector, count_places, translated
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.connectors import jdbc
 from millstream.datastream.connectors.base import SinkWriter
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from millstream.testing import LocalJob

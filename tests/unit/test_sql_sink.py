@@ -29,9 +29,9 @@ from hypothesis import strategies as st
 from millstream.common import Row
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.jdbc import connection as sql_database
+from millstream.connectors.jdbc import sql_sink as sql
 from millstream.connectors.jdbc.connection import Driver
 from millstream.connectors.jdbc.sql_table import Table
-from millstream.datastream.connectors import sql
 from millstream.datastream.connectors.base import CommitContext, SinkWriter
 from millstream.datastream.connectors.sql import SqlSink
 

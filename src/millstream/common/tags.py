@@ -69,7 +69,7 @@ MODULES: dict[str, str] = {
     "file-split-range": "millstream.formats.file_format",
     "hybrid-position": "millstream.connectors.hybrid_source",
     "hybrid-split-range": "millstream.connectors.hybrid_source",
-    "jdbc-split-range": "millstream.datastream.connectors.jdbc_source",
+    "jdbc-split-range": "millstream.connectors.jdbc.source",
     "kafka-transaction": "millstream.connectors.kafka.producer",
     "part-file": "millstream.connectors.files.part_files",
     "staged-parts": "millstream.connectors.files.part_files",

@@ -11,6 +11,7 @@ import numpy as np
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import Source
+from millstream.connectors.cdc import MySqlSource, PostgresSource, StartupOptions
 from millstream.connectors.cdc.changes import (
     CREATE,
     DELETE,
@@ -22,7 +23,6 @@ from millstream.connectors.cdc.changes import (
 )
 from millstream.connectors.cdc.settings import CaptureBuilder
 from millstream.connectors.jdbc.dialect import read_values
-from millstream.datastream.connectors.cdc import MySqlSource, PostgresSource, StartupOptions
 from millstream.formats.options import Options
 from millstream.sql.columns import batch as kinds
 from millstream.sql.columns.batch import Batch

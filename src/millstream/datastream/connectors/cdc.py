@@ -1,14 +1,16 @@
-"""Change data capture: the tables of a database, and every change to them."""
+"""Change data capture: the rows of database tables and every change to them."""
 
-from millstream.connectors.cdc.changes import (
+from millstream.connectors.cdc import (
     Change,
     DebeziumDeserializationSchema,
     JsonDebeziumDeserializationSchema,
+    MySqlSource,
+    MySqlSourceBuilder,
+    PostgresSource,
+    PostgresSourceBuilder,
     RowDeserializationSchema,
+    StartupOptions,
 )
-from millstream.connectors.cdc.mysql.source import MySqlSource, MySqlSourceBuilder
-from millstream.connectors.cdc.postgres.source import PostgresSource, PostgresSourceBuilder
-from millstream.connectors.cdc.startup import StartupOptions
 
 __all__ = [
     "Change",

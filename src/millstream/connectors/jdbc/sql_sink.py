@@ -1,0 +1,238 @@
+"""SqlSink: records as rows of a table in a DB-API database, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.types import Row
+from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.connectors.jdbc.connection import Connection, Cursor, Database, OvertakenError
+from millstream.connectors.jdbc.sql_table import Table, unquoted
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.functions.context import RuntimeContext
+
+__all__ = ["SqlSink"]
+
+# So many rows are kept in memory; then they are staged, though the epoch goes on.
+BATCH = 10_000
+
+
+class SqlSink(Sink):
+    """Inserts records into a table, or with `key_columns` replaces rows of it.
+
+    Rows wait in the table `{table}__staged`, which is made if it is missing, until their checkpoint is complete; then
+    one transaction of the database moves them. Tested with SQLite, PostgreSQL and MariaDB.
+    A row that the table itself refuses, for one of its constraints, is found when it is moved, and fails the job.
+
+    Args:
+        connect: returns a new DB-API connection; called on the driver and in the workers.
+        table: the table, which must exist.
+        columns: the columns to fill. A record is a tuple, a list or a Row without names in their order, or a dict or a
+            Row with just their names.
+        key_columns: columns with a unique key. A record replaces the row with the same key; the last one counts.
+
+    Example:
+        >>> import sqlite3
+        >>> connect = lambda: sqlite3.connect("/tmp/words.db")
+        >>> sink = SqlSink(connect, "words", ["word", "count"], key_columns=["word"])
+    """
+
+    name = "SQL Sink"
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        table: str,
+        columns: Sequence[str],
+        *,
+        key_columns: Sequence[str] | None = None,
+    ) -> None:
+        if not callable(connect):
+            raise InvalidProgramError(f"SqlSink: connect must be a function without arguments, not {connect!r}.")
+        if not table:
+            raise InvalidProgramError("SqlSink: the name of the table is empty.")
+        keys = [] if key_columns is None else key_columns
+        for what, names in (("columns", columns), ("key_columns", keys)):
+            if isinstance(names, str) or len(set(names)) < len(names) or not all(names):
+                raise InvalidProgramError(f"SqlSink: {what} must be a list of different names, not {names!r}.")
+        if not columns or not set(keys) <= set(columns) or (key_columns is not None and not keys):
+            raise InvalidProgramError(f"SqlSink: key_columns {keys!r} must be some of the columns {columns!r}.")
+        self._connect = connect
+        self._table = Table(table, tuple(columns), tuple(keys))
+
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        database = Database(self._connect)
+        return _Writer(database, self._written_for(database))
+
+    def create_committer(self, context: CommitContext) -> Committer:
+        database = Database(self._connect)
+        committer = _Committer(database, self._written_for(database), context)
+        committer.check()
+        return committer
+
+    def _written_for(self, database: Database) -> Table:
+        return replace(self._table, is_mysql=database.driver.is_mysql)
+
+
+class _Writer(SinkWriter):
+    def __init__(self, database: Database, table: Table) -> None:
+        self._database = database
+        self._table = table
+        self._width = len(table.columns)
+        self._names = tuple(unquoted(column) for column in table.columns)
+        self._ready = False
+        self._transaction = ""
+        self._rows: list[Sequence[Any]] = []
+        self._staged: list[str] = []
+
+    def begin(self, transaction: str) -> None:
+        self._transaction = transaction
+        # Of an epoch that did not get to its end.
+        self._rows.clear()
+        self._staged.clear()
+
+    def write(self, value: Any) -> None:
+        rows = self._rows
+        rows.append(value if value.__class__ is tuple and len(value) == self._width else self._row(value))
+        if len(rows) >= BATCH:
+            self._stage()
+
+    def prepare_commit(self, flush: bool) -> list[str] | None:
+        if self._rows:
+            self._stage()
+        return self._staged[:] or None
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _row(self, value: Any) -> Sequence[Any]:
+        """Return a record's fields in the order of the columns."""
+        fields = value
+        if isinstance(value, Row):
+            fields = list(value) if value._fields is None else value.as_dict()
+        if isinstance(fields, dict):
+            if fields.keys() == set(self._names):
+                return [fields[name] for name in self._names]
+        elif isinstance(fields, (tuple, list)) and len(fields) == self._width:
+            return fields
+        raise MillstreamError(
+            f"SqlSink: the record {shorten(value)} does not fit the {self._width} columns "
+            f"{', '.join(self._names)} of table {self._table.name}."
+        )
+
+    def _stage(self) -> None:
+        """Put the rows at hand into the staging table, under a name of their own."""
+        if not self._ready:
+            _make_staged(self._database, self._table)
+            self._ready = True
+        name = f"{self._transaction}.{len(self._staged)}" if self._staged else self._transaction
+        rows = [(name, i, *row) for i, row in enumerate(self._rows)]
+        driver = self._database.driver
+
+        def work(cursor: Cursor) -> None:
+            # When the connection broke, nobody knows whether what was done over it counts.
+            cursor.execute(self._table.unstage(driver.placeholder), (name,))
+            if driver.copies:
+                with cursor.copy(self._table.stage_by_copy()) as copy:
+                    for row in rows:
+                        copy.write_row(row)
+            else:
+                cursor.executemany(self._table.stage(driver.placeholder), rows)
+
+        try:
+            self._database.run(work)
+        except driver.error as e:
+            raise MillstreamError(
+                f"SqlSink: {len(rows)} rows for table {self._table.name}, "
+                f"the first of them {shorten(tuple(self._rows[0]))}, could not be staged: {_said(e)}"
+            ) from e
+        self._staged.append(name)
+        self._rows.clear()
+
+
+class _Committer(Committer):
+    """Moves staged rows. Each call has a connection of its own: it may come from any thread, and after a long time."""
+
+    def __init__(self, database: Database, table: Table, context: CommitContext) -> None:
+        self._database = database
+        self._table = table
+        self._context = context
+
+    def check(self) -> None:
+        """Find what is wrong with the table before anything runs."""
+        table, driver = self._table, self._database.driver
+        try:
+            _make_staged(self._database, table)
+            self._database.run(lambda cursor: cursor.execute(table.move(driver.placeholder), ("",)))
+        except driver.error as e:
+            keys = f" and a unique key over {', '.join(table.keys)}" if table.keys else ""
+            raise InvalidProgramError(
+                f"SqlSink: rows cannot be moved into table {table.name}, "
+                f"which needs the columns {', '.join(table.columns)}{keys}: {_said(e)}"
+            ) from e
+        finally:
+            self._database.close()
+
+    def commit(self, committables: list[tuple[int, list[str]]]) -> None:
+        names = [name for _, staged in committables for name in staged]
+        self._run(lambda cursor, p: self._move(cursor, p, names))
+
+    def recover(self, committables: list[tuple[int, list[str]]], former_job_id: str) -> None:
+        super().recover(committables, former_job_id)
+        prefixes = {self._context.prefix(former_job_id), self._context.prefix()}
+        self._run(lambda cursor, p: [cursor.execute(self._table.sweep(x, p), (x,)) for x in sorted(prefixes)])
+
+    def _run(self, work: Callable[[Cursor, str], Any]) -> None:
+        driver = self._database.driver
+        try:
+            self._database.run(lambda cursor: work(cursor, driver.placeholder))
+        except driver.error as e:
+            raise MillstreamError(
+                f"SqlSink: staged rows could not be moved into table {self._table.name}: {_said(e)}"
+            ) from e
+        finally:
+            self._database.close()
+
+    def _move(self, cursor: Cursor, p: str, names: list[str]) -> None:
+        for name in names:
+            if self._table.is_mysql:
+                cursor.execute(self._table.lock_staged(p), (name,))
+                cursor.fetchall()
+            cursor.execute(self._table.move(p), (name,))
+            moved = cursor.rowcount
+            cursor.execute(self._table.unstage(p), (name,))
+            if cursor.rowcount < moved and not self._table.is_mysql:
+                # Another committer, of a driver believed dead, moved and deleted them after we had seen them.
+                raise OvertakenError(f"SqlSink: {name} was committed by two at once.")
+
+
+def _make_staged(database: Database, table: Table) -> None:
+    """Make the staging table if it is missing; others may be at it at the same time."""
+    driver = database.driver
+    try:
+        database.run(lambda cursor: cursor.execute(table.probe_staged()))
+        return
+    except driver.error:
+        pass
+    refused: Exception | None = None
+    try:
+        database.run(lambda cursor: [cursor.execute(statement) for statement in table.create_staged(driver.is_sqlite)])
+    except driver.error as e:
+        # Of two that create a table at once, in PostgreSQL one fails, in spite of IF NOT EXISTS. So look again.
+        refused = e
+    try:
+        database.run(lambda cursor: cursor.execute(table.probe_staged()))
+    except driver.error as e:
+        raise InvalidProgramError(
+            f"SqlSink: rows with the columns {', '.join(table.columns)} cannot wait in {table.staged}: "
+            f"{_said(refused or e)}. Create the table {table.name} with these columns before the job starts; "
+            f"drop {table.staged} if it is from before a change of the table."
+        ) from e
+
+
+def _said(error: Exception) -> str:
+    """Return a database's words in one line; it may draw a picture of the statement behind them."""
+    return str(error).partition("\n")[0]
