@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.cli.cluster_doctor import found_wrong
+from millstream.cli.doctor import problems_of
 from millstream.spark.cluster_probe import Machine
 
 DRIVER = Machine("driver", "3.11.7", {"pyspark": "4.3.0", "cloudpickle": "3.1", "numpy": "2.4"}, "1.0", 2**30, 2**30)
@@ -13,7 +13,7 @@ DRIVER = Machine("driver", "3.11.7", {"pyspark": "4.3.0", "cloudpickle": "3.1", 
 def test_a_machine_like_the_driver_is_well() -> None:
     # A patch of Python, and a package that not every job uses, make no difference.
     like = replace(DRIVER, name="a", python="3.11.2", packages={**DRIVER.packages, "numpy": None}, clock_ahead=-0.4)
-    assert found_wrong(DRIVER, like, "/there") == []
+    assert problems_of(DRIVER, like, "/there") == []
 
 
 def test_each_difference_is_a_sentence() -> None:
@@ -27,7 +27,7 @@ def test_each_difference_is_a_sentence() -> None:
         unreachable=["b", "c"],
         storage_problem="FileNotFoundError",
     )
-    assert found_wrong(DRIVER, other, "s3://there") == [
+    assert problems_of(DRIVER, other, "s3://there") == [
         "a has Python 3.12.1 and the driver 3.11.7: set spark.pyspark.python to the same.",
         "a has pyspark 4.2.0 and the driver 4.3.0: install the same.",
         "a has no cloudpickle: install it there, or bring it with -pyreq.",
@@ -37,4 +37,4 @@ def test_each_difference_is_a_sentence() -> None:
         "a cannot use s3://there (FileNotFoundError): name a place that all machines share.",
     ]
     silent = replace(DRIVER, name="a", clock_ahead=None)
-    assert found_wrong(DRIVER, silent, "")[0].startswith("a does not reach the driver")
+    assert problems_of(DRIVER, silent, "")[0].startswith("a does not reach the driver")

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from tests.sql_terminal import PROMPT, Terminal, terminal_with
 
+from millstream.cli.prompt.loop import completions
 from millstream.cli.prompt.views import ChangelogView, TableView
-from millstream.cli.prompt.word_completion import completions
 from millstream.gateway.completion import Vocabulary
 from millstream.gateway.script_text import is_blank, is_command, split
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch

@@ -26,7 +26,7 @@ def main() -> None:
     if not asks_for_leaders(told["settings"]):
         run()
         return
-    from millstream.cli.ha_application import run_led
+    from millstream.cli.leader_candidate import run_led
 
     run_led(told["settings"], run, give_way)
 

@@ -1,10 +1,11 @@
-"""A group of commands that are imported when they are called: what runs a program needs none of what reads state."""
+"""The command group of `millstream`, which imports a command when it is called."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
 import click
+from click.shell_completion import get_completion_class
 
 from millstream.common.display_text import closest
 
@@ -13,7 +14,7 @@ _ELSEWHERE = {
     "cancel": ("millstream.cli.job_commands", "cancel"),
     "checkpoint": ("millstream.cli.job_commands", "checkpoint"),
     "cluster": ("millstream.cli.cluster", "cluster"),
-    "completion": ("millstream.cli.completion", "completion"),
+    "completion": ("millstream.cli.commands", "completion"),
     "explain": ("millstream.cli.explain_and_logs", "explain"),
     "history": ("millstream.cli.history", "history"),
     "list": ("millstream.cli.job_commands", "list_jobs"),
@@ -22,7 +23,7 @@ _ELSEWHERE = {
     "rescale": ("millstream.cli.job_commands", "rescale"),
     "savepoint": ("millstream.cli.savepoint", "savepoint"),
     "sql": ("millstream.cli.sql", "sql"),
-    "sql-gateway": ("millstream.cli.sql_gateway", "sql_gateway"),
+    "sql-gateway": ("millstream.cli.sql", "sql_gateway"),
     "state": ("millstream.cli.state", "state"),
     "stop": ("millstream.cli.job_commands", "stop"),
     "top": ("millstream.cli.top", "top"),
@@ -51,3 +52,13 @@ class Commands(click.Group):
         module, name = _ELSEWHERE[cmd_name]
         command: click.Command = getattr(import_module(module), name)
         return command
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes SHELL complete commands and options: put `eval "$(millstream completion bash)"` in ~/.bashrc."""
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(ctx.find_root().command, {}, "millstream", "_MILLSTREAM_COMPLETE").source())

@@ -120,8 +120,7 @@ def run(
     if not asks_for_leaders(settings):
         run_it()
         return
-    from millstream.cli.ha_application import run_led
-    from millstream.cli.leader_candidate import start_anew
+    from millstream.cli.leader_candidate import run_led, start_anew
 
     run_led(settings, run_it, start_anew)
 
@@ -165,14 +164,13 @@ def info(
 @JSON
 def doctor(master: str | None, defines: tuple[str, ...], as_json: bool) -> None:
     """Say what this machine, or every machine of a cluster, has, and what is missing."""
-    from millstream.cli import cluster_doctor
-    from millstream.cli import doctor as machine_doctor
+    from millstream.cli.doctor import cluster_facts, cluster_report, facts, report
 
-    found = machine_doctor.facts()
-    lines = machine_doctor.report(found)
+    found = facts()
+    lines = report(found)
     if master is not None and found["ready"]:
-        found = cluster_doctor.facts(as_settings(defines, None, master))
-        lines = cluster_doctor.report(found)
+        found = cluster_facts(as_settings(defines, None, master))
+        lines = cluster_report(found)
     tell(as_json, "\n".join(lines), **found)
     sys.exit(0 if found["ready"] else 1)
 

@@ -1,4 +1,4 @@
-"""`millstream sql`: a prompt for SQL, and files of statements."""
+"""`millstream sql` and `millstream sql-gateway`: SQL at a prompt, from files, and over REST."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ from millstream.sql.errors import TableException
 if TYPE_CHECKING:
     from millstream.cli.prompt.statement_runner import Running
     from millstream.jobmaster.job import JobMaster
+import shlex
+import signal
+import threading
+
+from millstream.datastream.launch_context import end_signals
 
 HISTORY = ".millstream-sql-history"
 
@@ -120,3 +125,33 @@ def _end(jobs: Registry, running: Running, cancels: bool) -> int:
             error = entry.job.result.exception()
         failed |= error is not None and not cancels and entry.view.status.name == "FAILED"
     return int(failed)
+
+
+@click.command("sql-gateway")
+@PARALLELISM
+@click.option("-m", "--master", help="Spark master; local[*] when not given.")
+@click.option("--local", is_flag=True, help="Run jobs in this process, without Spark.")
+@DEFINES
+def sql_gateway(parallelism: int | None, master: str | None, local: bool, defines: tuple[str, ...]) -> None:
+    """Serve SQL to Flink's SQL client and JDBC driver, until Ctrl-C; the jobs are served at the same address."""
+    from millstream.gateway.server import Gateway
+
+    settings = as_settings(defines, parallelism, master)
+    if local and master is not None:
+        raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
+    if local:
+        settings[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
+    check_keys(settings.keys())
+    gateway = Gateway(settings)
+    is_over = threading.Event()
+    for number in end_signals():
+        signal.signal(number, lambda *_: is_over.set())
+    gateway.start()
+    click.echo(f"The SQL gateway is at {gateway.url}.")
+    if gateway.token_file is not None:
+        click.echo(
+            f"Its token is in {gateway.token_file}. For Flink's SQL client and JDBC driver:\n"
+            f'export FLINK_REST_CLIENT_HEADERS="Authorization:Bearer $(cat {shlex.quote(gateway.token_file)})"'
+        )
+    is_over.wait()
+    gateway.stop()
