@@ -95,7 +95,7 @@ def run(
     if is_session and local:
         raise click.UsageError("--local runs in this process, and -t session (or -d) on a cluster: give one of them.")
     if is_session:
-        from millstream.cli.session_run import run_in_session
+        from millstream.cli.session.submit import run_in_session
 
         given = list(arguments), _absolute(settings), last_word
         sys.exit(run_in_session(program, *given, address=master, detached=detached, pyflink=pyflink))

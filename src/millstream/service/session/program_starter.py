@@ -26,7 +26,7 @@ from millstream.service.session.submission import Submission
 log = logging.getLogger("millstream")
 
 # The process of a program, and the one that forks such processes.
-_MAIN, _FORK_MAIN = "millstream.cli.session_program", "millstream.cli.session_fork"
+_MAIN, _FORK_MAIN = "millstream.cli.session.run_program", "millstream.cli.session.fork_server"
 _LARGEST_MESSAGE = 4096
 # The exit code of a process whose parent was gone before it.
 _UNKNOWN = 255
@@ -212,7 +212,7 @@ class ForkServer:
                 by_descriptor.pop(descriptor).ended(_UNKNOWN)
 
 
-_PLAN_MAIN = "millstream.cli.session_plan"
+_PLAN_MAIN = "millstream.cli.session.plan_program"
 # How long a program may take to its execute().
 _PATIENCE = 60.0
 # So many bytes of what it said last are told when there is no plan.

@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.cli import session_program
+from millstream.cli.session import run_program as session_program
 from millstream.common.private_files import SCRATCH_VARIABLE
 from millstream.spark.processes import children_told, drain, name_process
 from millstream.spark.session import preload_converters
