@@ -81,7 +81,7 @@ def test_flat_imports_and_placeholders() -> None:
 
 
 def test_the_default_local_parallelism_yields_to_a_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from millstream.datastream import stream_execution_environment as module
+    from millstream.datastream import execution_settings as module
 
     monkeypatch.setattr(module, "_defaults", {})
     env = StreamExecutionEnvironment()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
@@ -13,29 +12,18 @@ from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
 from millstream.checkpoint.storage import storage_options
 from millstream.common.aliases import T
 from millstream.common.call_site import warn_deprecated
-from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.error_rendering import show_errors_our_way
 from millstream.common.errors import InvalidProgramError, JobCancelledError, TypeMismatchError, WrongTypeError
-from millstream.common.execution_config import ExecutionConfig
 from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.known_keys import check_keys
 from millstream.common.log_format import write_log
 from millstream.common.pipeline_options import (
-    BUFFER_TIMEOUT,
-    BUFFER_TIMEOUT_ENABLED,
-    CHAINING,
-    CHAINING_DIFFERENT_MAX,
     MAX_PARALLELISM,
-    PARALLELISM,
-    buffer_timeout,
-    cores_here,
     runs_here,
 )
-from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
-from millstream.common.setting import ChoiceSetting, FlagSetting
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, check_type
 from millstream.common.types import Row
 from millstream.common.unsupported import JAVA, missing_function
@@ -46,10 +34,10 @@ from millstream.connectors.hybrid_source import HybridSource
 from millstream.connectors.spark.source import SparkStreamSource, as_source
 from millstream.connectors.values.collection import CollectionSource
 from millstream.datastream.cached_stream import Cache
-from millstream.datastream.checkpoint_config import CheckpointConfig
 from millstream.datastream.collect import LocalJobClient
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.datastream.execution_settings import RUNTIME_MODE, ExecutionSettings
 from millstream.datastream.launch_context import (
     await_end,
     end_on_signals,
@@ -59,9 +47,7 @@ from millstream.datastream.launch_context import (
     with_last_word,
 )
 from millstream.datastream.program_lint import Story
-from millstream.datastream.slot_sharing_group import SlotSharingGroup
-from millstream.datastream.state_backend import StateBackend, configured_backend
-from millstream.datastream.time_characteristic import TimeCharacteristic
+from millstream.datastream.state_backend import StateBackend
 from millstream.formats.file_format import StreamFormat
 from millstream.graph.job_graph import JobGraph, build_job_graph
 from millstream.graph.plan import draw, execution_plan
@@ -70,8 +56,6 @@ from millstream.graph.transformations import (
     Program,
     Transformation,
     UpstreamEdge,
-    check_max_parallelism,
-    check_parallelism,
 )
 from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend, backend_of
@@ -86,10 +70,8 @@ __all__ = ["StreamExecutionEnvironment"]
 
 log = logging.getLogger("millstream")
 
-_RUNTIME_MODE = ChoiceSetting("execution.runtime-mode", RuntimeExecutionMode.STREAMING)
 _JOB_NAME = "pipeline.name"
 _no_other_input = missing_function("create_input", f"{JAVA}; read files with FileSource")
-_CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
 
 
 # With one of these set, jobs are served over REST, archived when they have ended, or reported.
@@ -104,7 +86,7 @@ _SERVED_BY = (
 )
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(ExecutionSettings):
     """Builds a program and runs it on Spark.
 
     Example:
@@ -130,236 +112,10 @@ class StreamExecutionEnvironment:
         """Return a new environment; settings given on the command line come first."""
         return StreamExecutionEnvironment(with_command_line(configuration))
 
-    # --- settings
-
-    def configure(self, configuration: Configuration) -> None:
-        """Add settings; unknown keys are kept."""
-        self._config.add_all(configuration)
-
-    def get_configuration(self) -> Configuration:
-        """Return the settings, to read and to change."""
-        return self._config
-
-    def get_config(self) -> ExecutionConfig:
-        """Return the settings in Flink's older form."""
-        return ExecutionConfig(self._config)
-
-    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        """Set how many subtasks an operator has that is not given its own number."""
-        check_parallelism(parallelism, "the environment")
-        PARALLELISM.write(self._config, parallelism)
-        return self
-
-    def get_parallelism(self) -> int:
-        """Return the default parallelism: as set, else the number of cores."""
-        if not PARALLELISM.is_set(self._config):
-            if PARALLELISM.key in _defaults:
-                return _defaults[PARALLELISM.key]
-            if runs_here(with_last_word(self._config)):
-                return cores_here()
-            from millstream.spark.embedded import default_parallelism
-
-            return default_parallelism(self._config)
-        parallelism = PARALLELISM.read(self._config)
-        check_parallelism(parallelism, f"the environment ({PARALLELISM.key})")
-        return parallelism
-
-    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
-        """Set how many key groups operators have that are given no number."""
-        check_max_parallelism(max_parallelism, "the environment")
-        MAX_PARALLELISM.write(self._config, max_parallelism)
-        return self
-
-    def get_max_parallelism(self) -> int:
-        """Return the number of key groups that was set, -1 for none."""
-        return MAX_PARALLELISM.read(self._config)
-
-    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Choose STREAMING, BATCH or AUTOMATIC."""
-        _RUNTIME_MODE.write(self._config, execution_mode)
-        return self
-
-    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Set how long input may gather before an epoch takes it: small for latency, large for throughput.
-
-        0 starts an epoch as soon as there is input, -1 only when much has gathered.
-        """
-        if not isinstance(timeout_millis, int) or timeout_millis < -1:
-            raise InvalidProgramError(f"set_buffer_timeout({timeout_millis!r}): give milliseconds, 0, or -1.")
-        BUFFER_TIMEOUT_ENABLED.write(self._config, timeout_millis >= 0)
-        if timeout_millis >= 0:
-            BUFFER_TIMEOUT.write(self._config, timeout_millis)
-        return self
-
-    def get_buffer_timeout(self) -> int:
-        """Return for how many milliseconds input may gather, -1 until much has."""
-        return buffer_timeout(self._config)
-
-    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
-        """Run every operator as a vertex of its own."""
-        CHAINING.write(self._config, False)
-        return self
-
-    def is_chaining_enabled(self) -> bool:
-        """Tell whether operators may be chained."""
-        return CHAINING.read(self._config)
-
-    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
-        """Return what was said; such operators are never chained here."""
-        return CHAINING_DIFFERENT_MAX.read(self._config)
-
-    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
-        """Accepted: a group is known by its name as soon as an operator is put into it."""
-        return self
-
-    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
-        """Say that functions will want a file; they find its path with `get_job_parameter(name, "")`.
-
-        Workers read it where it is: it must be on a path that all of them see.
-        """
-        self._config.set_string(name, file_path)
-
-    @staticmethod
-    def set_default_local_parallelism(parallelism: int) -> None:
-        """Set the parallelism of environments that are not given their own."""
-        check_parallelism(parallelism, "the environment")
-        _defaults[PARALLELISM.key] = parallelism
-
     @staticmethod
     def get_default_local_parallelism() -> int:
         """Return the parallelism of environments that are not given their own."""
         return StreamExecutionEnvironment.get_execution_environment().get_parallelism()
-
-    def add_jars(self, *jars_path: str) -> None:
-        """Accepted with a warning: Flink's connectors in Java cannot be used."""
-        _warn_of_java("add_jars", jars_path)
-
-    def add_classpaths(self, *classpaths: str) -> None:
-        """Accepted with a warning: Flink's connectors in Java cannot be used."""
-        _warn_of_java("add_classpaths", classpaths)
-
-    def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> None:
-        """Old, without effect: time is what assigners and windows say."""
-        warn_deprecated("set_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
-
-    def get_stream_time_characteristic(self) -> TimeCharacteristic:
-        """Old: return EventTime."""
-        warn_deprecated("get_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
-        return TimeCharacteristic.EventTime
-
-    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
-        """Take a checkpoint every so many milliseconds, from which the job goes on after a failure.
-
-        The mode is EXACTLY_ONCE unless another is given here or in the configuration.
-
-        Example:
-            >>> env = StreamExecutionEnvironment().enable_checkpointing(10_000)
-            >>> env.get_checkpoint_interval(), env.get_checkpointing_mode().name
-            (10000, 'EXACTLY_ONCE')
-        """
-        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
-        if mode is not None:
-            config.set_checkpointing_mode(mode)
-        return self
-
-    def get_checkpoint_config(self) -> CheckpointConfig:
-        """Return the settings of checkpoints, to read and to change."""
-        return CheckpointConfig(self._config)
-
-    def get_checkpoint_interval(self) -> int:
-        """Return the milliseconds between checkpoints, -1 when there are none."""
-        return self.get_checkpoint_config().get_checkpoint_interval()
-
-    def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Return what a failure may do to results."""
-        return self.get_checkpoint_config().get_checkpointing_mode()
-
-    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Return what a failure may do to results."""
-        return self.get_checkpointing_mode()
-
-    def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Return what was set; every checkpoint is aligned without waiting."""
-        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
-
-    def is_force_unaligned_checkpoints(self) -> bool:
-        """Return what was set; it has no effect."""
-        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
-
-    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
-        """Set where savepoints go whose directory is not given."""
-        SAVEPOINT_DIRECTORY.write(self._config, directory)
-        return self
-
-    def get_default_savepoint_directory(self) -> str | None:
-        """Return where savepoints go whose directory is not given."""
-        return SAVEPOINT_DIRECTORY.read(self._config)
-
-    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
-        """Accepted; state is a changelog in any case."""
-        _CHANGELOG.write(self._config, enabled)
-        return self
-
-    def is_changelog_state_backend_enabled(self) -> bool | None:
-        """Return what was said, None when nothing was."""
-        return _CHANGELOG.read(self._config) if _CHANGELOG.is_set(self._config) else None
-
-    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
-        """Old: set state.backend.type."""
-        warn_deprecated("set_state_backend()", "set state.backend.type in the configuration")
-        if not isinstance(state_backend, StateBackend):
-            raise InvalidProgramError(
-                f"set_state_backend() takes a StateBackend, not {state_backend!r}: use HashMapStateBackend()."
-            )
-        state_backend._write(self._config)
-        self._state_backend = state_backend
-        return self
-
-    def get_state_backend(self) -> StateBackend | None:
-        """Return the state backend that was set, None when none was."""
-        warn_deprecated("get_state_backend()", "read state.backend.type of the configuration")
-        return configured_backend(self._config, self._state_backend)
-
-    def set_restart_strategy(
-        self, restart_strategy_configuration: RestartStrategyConfiguration
-    ) -> StreamExecutionEnvironment:
-        """Old: set restart-strategy.type."""
-        warn_deprecated("set_restart_strategy()", "set restart-strategy.type in the configuration")
-        if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
-            raise InvalidProgramError(
-                f"set_restart_strategy() takes what RestartStrategies makes, not {restart_strategy_configuration!r}."
-            )
-        restart_strategy_configuration._write(self._config)
-        return self
-
-    def get_restart_strategy(self) -> RestartStrategyConfiguration:
-        """Old: return what restart-strategy.type says."""
-        warn_deprecated("get_restart_strategy()", "read restart-strategy.type of the configuration")
-        return configured_strategy(self._config)
-
-    # --- what the workers need
-
-    def add_python_file(self, file_path: str) -> None:
-        """Bring a module, a package's directory or a zip along: workers can import it, and of one name the last."""
-        before = self._config.get_string("python.files", "")
-        self._config.set_string("python.files", f"{file_path},{before}" if before else file_path)
-
-    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Bring an archive along: it is unpacked in the workers' working directory, under its name or another."""
-        self._append("python.archives", f"{archive_path}#{target_dir}" if target_dir else archive_path)
-
-    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
-        """Install packages for the workers, from an index or from a directory of packages."""
-        cache = f"#{requirements_cache_dir}" if requirements_cache_dir else ""
-        self._config.set_string("python.requirements", requirements_file_path + cache)
-
-    def set_python_executable(self, python_exec: str) -> None:
-        """Choose the workers' interpreter; millstream and PySpark must be installed for it."""
-        self._config.set_string("python.executable", python_exec)
-
-    def _append(self, key: str, value: str) -> None:
-        before = self._config.get_string(key, "")
-        self._config.set_string(key, f"{before},{value}" if before else value)
 
     # --- sources
 
@@ -605,7 +361,7 @@ class StreamExecutionEnvironment:
         return build_stream_graph(sinks, parallelism, name, chained, backend, max(max_parallelism, 0) or None)
 
     def _is_batch(self, graph: StreamGraph) -> bool:
-        mode = _RUNTIME_MODE.read(self._config)
+        mode = RUNTIME_MODE.read(self._config)
         if mode is RuntimeExecutionMode.BATCH and not graph.is_bounded:
             unbounded = next(n.label for n in graph.nodes if not n.transformation.is_bounded)
             raise InvalidProgramError(f"BATCH needs bounded sources, and {unbounded} is not: use STREAMING.")
@@ -626,21 +382,11 @@ def _tell_failure(job_name: str, result: Future[JobExecutionResult]) -> None:
         log.error("job '%s' has failed:\n%s", job_name, error)
 
 
-def _warn_of_java(method: str, paths: tuple[str, ...]) -> None:
-    warnings.warn(
-        f"{method}({', '.join(map(repr, paths))}) has no effect: millstream runs no Java code of Flink's.", stacklevel=3
-    )
-
-
 def _fit(convert: Any, value: Any, index: int) -> Any:
     try:
         return convert(value)
     except TypeMismatchError as e:
         raise TypeMismatchError(f"from_collection(): element {index}: {e}") from None
-
-
-# What set_default_local_parallelism has set.
-_defaults: dict[str, int] = {}
 
 
 def _served(config: Configuration) -> Callable[[JobMaster], object]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.unsupported import JAVA, missing_function
+from millstream.common.unsupported import missing_function
 from millstream.connectors.table.registry import Connectors
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -25,14 +25,12 @@ from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.plan.nodes import Collected, Node, Sink
 from millstream.sql.types import DataType, RowType
 from millstream.table.api_binder import ApiBinder
-from millstream.table.catalog import Catalog, CatalogDescriptor
+from millstream.table.catalog_methods import CatalogMethods
 from millstream.table.datastream_bridge import Streams
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
 from millstream.table.in_memory_tables import arrow_table, as_pandas, batch_of, from_frame, row_type_of, scan_of
 from millstream.table.job_submission import Runner, refuse_unknown
-from millstream.table.model_descriptor import ModelDescriptor
-from millstream.table.module import Module, ModuleEntry
 from millstream.table.plan_reference import PlanReference
 from millstream.table.sql_text import read_path, resolved_declaration
 from millstream.table.statement_set import StatementSet
@@ -52,7 +50,7 @@ __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
-class TableEnvironment:
+class TableEnvironment(CatalogMethods):
     """Knows tables, views and functions by name, and runs statements.
 
     Example:
@@ -389,183 +387,6 @@ class TableEnvironment:
         descriptor.check()
         table = resolved_declaration(self._sql_binder(), descriptor.as_table())
         self._catalogs.create(self._catalogs.full_path(read_path(path)), table, temporary, if_not_exists)
-
-    def drop_temporary_table(self, table_path: str) -> bool:
-        """Forget a temporary table; tell whether it was there."""
-        return self._dropped(table_path, view=False, temporary=True, if_exists=True)
-
-    def drop_table(self, table_path: str, ignore_if_not_exists: bool | None = True) -> bool:
-        """Forget a table; tell whether it was there."""
-        return self._dropped(table_path, view=False, temporary=False, if_exists=bool(ignore_if_not_exists))
-
-    def drop_temporary_view(self, view_path: str) -> bool:
-        """Forget a temporary view; tell whether it was there."""
-        return self._dropped(view_path, view=True, temporary=True, if_exists=True)
-
-    def drop_view(self, view_path: str, ignore_if_not_exists: bool | None = True) -> bool:
-        """Forget a view; tell whether it was there."""
-        return self._dropped(view_path, view=True, temporary=False, if_exists=bool(ignore_if_not_exists))
-
-    def _dropped(self, path: str, view: bool, temporary: bool, if_exists: bool) -> bool:
-        return self._catalogs.drop(self._catalogs.full_path(read_path(path)), view, temporary, if_exists)
-
-    # --- functions
-
-    def create_temporary_system_function(self, name: str, function: Any) -> None:
-        """Name a function for all catalogs."""
-        self._catalogs.create_system_function(name, as_function(function))
-
-    def drop_temporary_system_function(self, name: str) -> bool:
-        """Forget a function; tell whether it was there."""
-        return self._catalogs.drop_function((name,), temporary=True, system=True, if_exists=True)
-
-    def create_temporary_function(self, path: str, function: Any) -> None:
-        """Name a function in a catalog, for this environment."""
-        self._catalogs.create_temporary_function(read_path(path), as_function(function))
-
-    def drop_temporary_function(self, path: str) -> bool:
-        """Forget a function; tell whether it was there."""
-        return self._catalogs.drop_function(read_path(path), temporary=True, system=False, if_exists=True)
-
-    def drop_function(self, path: str) -> bool:
-        """Forget a function of a catalog; tell whether it was there."""
-        return self._catalogs.drop_function(read_path(path), temporary=False, system=False, if_exists=True)
-
-    create_java_temporary_system_function = missing_function("create_java_temporary_system_function", JAVA)
-    create_java_function = missing_function("create_java_function", JAVA)
-    create_java_temporary_function = missing_function("create_java_temporary_function", JAVA)
-
-    # --- catalogs
-
-    def create_catalog(self, catalog_name: str, catalog_descriptor: CatalogDescriptor) -> None:
-        """Add a catalog."""
-        options = tuple(catalog_descriptor.options().items())
-        self._ddl().execute(s.CreateCatalog(catalog_name, options, catalog_descriptor.comment))
-
-    def register_catalog(self, catalog_name: str, catalog: Catalog) -> None:
-        """Add a catalog."""
-        self._catalogs.register_catalog(catalog_name, catalog.store)
-
-    def get_catalog(self, catalog_name: str) -> Catalog | None:
-        """Return a catalog, None where there is none of that name."""
-        found = self._catalogs.catalogs.get(catalog_name)
-        return None if found is None else Catalog(found)
-
-    def list_catalogs(self) -> list[str]:
-        """Return the names of all catalogs."""
-        return self._catalogs.catalog_names()
-
-    def list_databases(self) -> list[str]:
-        """Return the names of the databases of the current catalog."""
-        return sorted(self._catalogs.catalog(self._catalogs.current_catalog).databases())
-
-    def get_current_catalog(self) -> str:
-        """Return the current catalog."""
-        return self._catalogs.current_catalog
-
-    def use_catalog(self, catalog_name: str) -> None:
-        """Look for names in another catalog."""
-        self._catalogs.use_catalog(catalog_name)
-
-    def get_current_database(self) -> str:
-        """Return the current database."""
-        return self._catalogs.current_database
-
-    def use_database(self, database_name: str) -> None:
-        """Look for names in another database."""
-        self._catalogs.use_database((database_name,))
-
-    def list_tables(self) -> list[str]:
-        """Return the names of tables and views."""
-        return [n for n in self._names() if not n.startswith("*")]
-
-    def list_views(self) -> list[str]:
-        """Return the names of views."""
-        return self._names(views=True)
-
-    def list_temporary_tables(self) -> list[str]:
-        """Return the names of temporary tables and views."""
-        here = (self._catalogs.current_catalog, self._catalogs.current_database)
-        paths = [p for p in self._catalogs.temporary_paths() if p[:2] == here]
-        return [p[2] for p in paths if not p[2].startswith("*")]
-
-    def list_temporary_views(self) -> list[str]:
-        """Return the names of temporary views."""
-        views = set(self._names(views=True))
-        return [n for n in self.list_temporary_tables() if n in views]
-
-    def _names(self, views: bool | None = None) -> list[str]:
-        return self._catalogs.names(self._catalogs.current_catalog, self._catalogs.current_database, views=views)
-
-    def list_materialized_tables(self) -> list[str]:
-        """Return the names of materialized tables, of which there are none."""
-        return []
-
-    def list_user_defined_functions(self) -> list[str]:
-        """Return the names of functions of users."""
-        return [n for n in self._catalogs.user_functions() if not n.startswith("*")]
-
-    def list_functions(self) -> list[str]:
-        """Return the names of all functions."""
-        return sorted({*self.list_user_defined_functions(), *(n.lower() for n in self._functions.names())})
-
-    def load_module(self, module_name: str, module: Module) -> None:
-        """Load a module."""
-        self._ddl().execute(s.LoadModule(module_name))
-
-    def unload_module(self, module_name: str) -> None:
-        """Unload a module."""
-        self._ddl().execute(s.UnloadModule(module_name))
-
-    def use_modules(self, *module_names: str) -> None:
-        """Say which modules are used, in order."""
-        self._ddl().execute(s.UseModules(module_names))
-
-    def list_modules(self) -> list[str]:
-        """Return the names of the modules that are used."""
-        return list(self._catalogs.used_modules)
-
-    def list_full_modules(self) -> list[ModuleEntry]:
-        """Return all modules that are loaded."""
-        used = self._catalogs.used_modules
-        rest = [m for m in self._catalogs.modules if m not in used]
-        return [*(ModuleEntry(m, True) for m in used), *(ModuleEntry(m, False) for m in rest)]
-
-    # --- models
-
-    def list_models(self) -> list[str]:
-        """Return the names of models."""
-        return self._catalogs.models.names(self._catalogs.current_catalog, self._catalogs.current_database)
-
-    def list_temporary_models(self) -> list[str]:
-        """Return the names of temporary models."""
-        return self._catalogs.models.temporary_names(self._catalogs.current_catalog, self._catalogs.current_database)
-
-    def create_model(
-        self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = False
-    ) -> None:
-        """Declare a model."""
-        self._create_model(model_path, model_descriptor, False, bool(ignore_if_exists))
-
-    def create_temporary_model(
-        self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = False
-    ) -> None:
-        """Declare a temporary model."""
-        self._create_model(model_path, model_descriptor, True, bool(ignore_if_exists))
-
-    def _create_model(self, path: str, descriptor: ModelDescriptor, temporary: bool, if_not_exists: bool) -> None:
-        full = self._catalogs.full_path(read_path(path))
-        self._catalogs.models.create(full, descriptor.as_model(), temporary, if_not_exists)
-
-    def drop_model(self, model_path: str, ignore_if_not_exists: bool | None = True) -> bool:
-        """Forget a model; tell whether it was there."""
-        full = self._catalogs.full_path(read_path(model_path))
-        return self._catalogs.models.drop(full, temporary=False, if_exists=bool(ignore_if_not_exists))
-
-    def drop_temporary_model(self, model_path: str) -> bool:
-        """Forget a temporary model; tell whether it was there."""
-        full = self._catalogs.full_path(read_path(model_path))
-        return self._catalogs.models.drop(full, temporary=True, if_exists=True)
 
     # --- gone in Flink 2
 
