@@ -11,9 +11,9 @@ from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.match import matched
 from millstream.sql.bind.scope import Refused, Scope, Source
+from millstream.sql.bind.tables import check_hint
 from millstream.sql.expressions import Column, Expression, conjunction
 from millstream.sql.language import syntax
-from millstream.sql.optimizer.rules.lookups import check_hint
 from millstream.sql.plan.nodes import Apply, Correlate, Join, JoinKind, Node
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import ArrayType, IntType, MapType, MultisetType, RowType

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from millstream.common.configuration import parse_duration_ms
+from millstream.common.errors import MillstreamError
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Refused, Scope
 from millstream.sql.bind.unbound_calls import cast
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind
 from millstream.sql.connectors import TableContext, TableSink, TableSource
+from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.language.statement_grammar import StatementGrammar
 from millstream.sql.language.syntax import Expression as SyntaxExpression
 from millstream.sql.plan.nodes import Node, Scan, Watermark
+from millstream.sql.plan.specs import Retry
 from millstream.sql.schema import Field, Fields, TimeAttribute
 
 if TYPE_CHECKING:
@@ -124,3 +129,54 @@ def watermarked(binder: Binder, node: Node, column: str, strategy: str) -> Node:
         # In batch nothing is late, and time needs not be told.
         return replace(node, fields=fields)
     return Watermark(fields, node, place, bound)
+
+
+_HINTS = frozenset(
+    [
+        "table",
+        "async",
+        "output-mode",
+        "capacity",
+        "timeout",
+        "retry-predicate",
+        "retry-strategy",
+        "fixed-delay",
+        "max-attempts",
+        "shuffle",
+    ]
+)
+
+
+def check_hint(hint: Mapping[str, str]) -> None:
+    """Refuse a LOOKUP hint that says what no connector can do."""
+    unknown = sorted(set(hint) - _HINTS)
+    if unknown:
+        raise ValidationException(f"Invalid LOOKUP hint: unsupported option '{unknown[0]}'.")
+    if "table" not in hint:
+        raise ValidationException("Invalid LOOKUP hint: incomplete required option(s): 'table'.")
+    retry_of(hint)
+
+
+def retry_of(hint: Mapping[str, str]) -> Retry | None:
+    """Return what is done where nothing is found, as a LOOKUP hint says; None for nothing."""
+    names = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
+    said = [name for name in names if name in hint]
+    if not said:
+        return None
+    if len(said) < len(names):
+        raise ValidationException(
+            f"Invalid LOOKUP hint: retry options can be both null or all not null: {', '.join(names)}."
+        )
+    if hint["retry-predicate"].lower() != "lookup_miss":
+        raise ValidationException("Invalid LOOKUP hint: unsupported 'retry-predicate', it can only be 'lookup_miss'.")
+    if hint["retry-strategy"].lower() != "fixed_delay":
+        raise ValidationException("Invalid LOOKUP hint: unsupported 'retry-strategy', it can only be 'fixed_delay'.")
+    try:
+        attempts, delay = int(hint["max-attempts"]), parse_duration_ms(hint["fixed-delay"])
+    except (ValueError, MillstreamError):
+        raise ValidationException(
+            "Invalid LOOKUP hint: 'max-attempts' is a number, and 'fixed-delay' a duration such as '10 s'."
+        ) from None
+    if attempts < 1:
+        raise ValidationException("Invalid LOOKUP hint: max-attempts value should be positive integer.")
+    return Retry(attempts, delay / 1000)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from millstream.common.configuration import parse_duration_ms
-from millstream.common.errors import MillstreamError
-from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.bind.tables import retry_of
+from millstream.sql.errors import TableException
 from millstream.sql.expressions import Call, Column, Expression, columns_of, conjunction
 from millstream.sql.optimizer.rewrite import inlined, moved
 from millstream.sql.plan import nodes as n
@@ -17,20 +16,6 @@ from millstream.sql.types import DataTypes
 _CAPACITY = "table.exec.async-lookup.buffer-capacity"
 # So many statements run at once at most: each has a connection of its own.
 _MOST_AT_ONCE = 8
-_HINTS = frozenset(
-    [
-        "table",
-        "async",
-        "output-mode",
-        "capacity",
-        "timeout",
-        "retry-predicate",
-        "retry-strategy",
-        "fixed-delay",
-        "max-attempts",
-        "shuffle",
-    ]
-)
 
 
 def find_lookup_join(node: n.Node, settings: Mapping[str, str]) -> n.Node:
@@ -115,41 +100,6 @@ def _narrowed(
     )
     tested = None if condition is None else moved(condition, places)
     return found, tuple(moved(e, places) for e in expressions), tested, tuple(places[k] for k in keys)
-
-
-def check_hint(hint: Mapping[str, str]) -> None:
-    """Refuse a LOOKUP hint that says what no connector can do."""
-    unknown = sorted(set(hint) - _HINTS)
-    if unknown:
-        raise ValidationException(f"Invalid LOOKUP hint: unsupported option '{unknown[0]}'.")
-    if "table" not in hint:
-        raise ValidationException("Invalid LOOKUP hint: incomplete required option(s): 'table'.")
-    retry_of(hint)
-
-
-def retry_of(hint: Mapping[str, str]) -> n.Retry | None:
-    """Return what is done where nothing is found, as a LOOKUP hint says; None for nothing."""
-    names = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
-    said = [name for name in names if name in hint]
-    if not said:
-        return None
-    if len(said) < len(names):
-        raise ValidationException(
-            f"Invalid LOOKUP hint: retry options can be both null or all not null: {', '.join(names)}."
-        )
-    if hint["retry-predicate"].lower() != "lookup_miss":
-        raise ValidationException("Invalid LOOKUP hint: unsupported 'retry-predicate', it can only be 'lookup_miss'.")
-    if hint["retry-strategy"].lower() != "fixed_delay":
-        raise ValidationException("Invalid LOOKUP hint: unsupported 'retry-strategy', it can only be 'fixed_delay'.")
-    try:
-        attempts, delay = int(hint["max-attempts"]), parse_duration_ms(hint["fixed-delay"])
-    except (ValueError, MillstreamError):
-        raise ValidationException(
-            "Invalid LOOKUP hint: 'max-attempts' is a number, and 'fixed-delay' a duration such as '10 s'."
-        ) from None
-    if attempts < 1:
-        raise ValidationException("Invalid LOOKUP hint: max-attempts value should be positive integer.")
-    return n.Retry(attempts, delay / 1000)
 
 
 def _at_once(hint: Mapping[str, str], settings: Mapping[str, str]) -> int:
