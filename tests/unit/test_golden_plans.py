@@ -50,7 +50,7 @@ def test_query_has_the_uids_of_its_golden_plan(name: str, made: dict[str, Any]) 
 
 
 def test_signature_is_the_same_with_another_class_name_and_a_new_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    @record(frozen=True)
+    @record
     class Renamed(n.SetOperation):
         added: int = field(default=5)
 

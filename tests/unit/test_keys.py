@@ -36,7 +36,7 @@ class Noted:
     note: float = field(default=0.0, compare=False)
 
 
-@record(frozen=True)
+@record
 class Recorded:
     value: float
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field, replace
 from millstream.common.fast_dataclass import record
 
 
-@record(frozen=True)
+@record
 class Place:
     name: str
     at: int = field(default=0, compare=False, kw_only=True, repr=False)
 
 
-@record(frozen=True)
+@record
 class Town(Place):
     people: tuple[int, ...] = ()
 
 
-@record(frozen=True)
+@record
 class Nothing:
     pass
 

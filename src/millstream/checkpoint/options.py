@@ -54,7 +54,7 @@ def storage_type(config: Configuration) -> str | None:
     return None if name is None else name.lower()
 
 
-@record(frozen=True)
+@record
 class CheckpointOptions:
     """How a job takes checkpoints. Times are in seconds.
 

@@ -104,7 +104,7 @@ def open_storage(url: str, options: dict[str, Any] | None = None, cache: str | N
     return DirectoryStorage(local_path(url), cache, options)
 
 
-@record(frozen=True)
+@record
 class StateLocation:
     """Where a job's state files are: a place, what its file system must be told, and where copies of them may be."""
 

@@ -290,7 +290,7 @@ def read_owner(storage: Storage) -> dict[str, Any] | None:
     return owner
 
 
-@record(frozen=True)
+@record
 class StoredCheckpoint:
     """A checkpoint or savepoint on storage."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-
 # A record, a field of a record, or a value in state.
 Value: TypeAlias = Any
 # A key that a stream is partitioned by.

@@ -12,7 +12,7 @@ __all__ = ["ConfigOption", "ConfigOptions"]
 T = TypeVar("T")
 
 
-@record(frozen=True)
+@record
 class ConfigOption(Generic[T]):
     """A setting: its key, and what it is when nobody sets it."""
 

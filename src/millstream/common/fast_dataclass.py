@@ -8,24 +8,21 @@ for mypy to see.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, field, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 __all__ = ["compares_fields", "record"]
 
-if TYPE_CHECKING:
-    from dataclasses import dataclass as record
-else:
-    from dataclasses import dataclass
-
-    def record(*, frozen: bool, kw_only: bool = False) -> Callable[[type], type]:
-        """Make a class a record: `@record(frozen=True)`; for type checkers it is a dataclass."""
-        assert frozen
-        return lambda cls: _shared(dataclass(init=False, eq=False, repr=False, kw_only=kw_only)(cls))
-
-
 _Class = TypeVar("_Class", bound=type)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def record(cls: _Class | None = None, /, *, kw_only: bool = False) -> Any:
+    """Make a class a record. Type checkers refuse assignments to its fields; nothing checks them at run time."""
+    if cls is None:
+        return lambda decorated: _shared(dataclass(init=False, eq=False, repr=False, kw_only=kw_only)(decorated))
+    return _shared(dataclass(init=False, eq=False, repr=False)(cls))
 
 
 def _shared(cls: _Class) -> _Class:
@@ -54,19 +51,19 @@ def _made(cls: type) -> Callable[..., None]:
     """Compile the `__init__` of a class."""
     known: dict[str, Any] = {"_MISSING": MISSING}
     plain, named, lines = ["self"], ["*"], []
-    for field in fields(cls):
-        name, value = field.name, field.name
+    for one in fields(cls):
+        name, value = one.name, one.name
         given = name
-        if field.default_factory is not MISSING:
-            known[f"_make_{name}"] = field.default_factory
+        if one.default_factory is not MISSING:
+            known[f"_make_{name}"] = one.default_factory
             given = f"{name}=_MISSING"
-            value = f"_make_{name}() if {name} is _MISSING else {name}" if field.init else f"_make_{name}()"
-        elif field.default is not MISSING:
-            known[f"_default_{name}"] = field.default
+            value = f"_make_{name}() if {name} is _MISSING else {name}" if one.init else f"_make_{name}()"
+        elif one.default is not MISSING:
+            known[f"_default_{name}"] = one.default
             given = f"{name}=_default_{name}"
-        if field.init:
-            (named if field.kw_only else plain).append(given)
-        if field.init or field.default_factory is not MISSING:
+        if one.init:
+            (named if one.kw_only else plain).append(given)
+        if one.init or one.default_factory is not MISSING:
             lines.append(f" self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")

@@ -12,12 +12,12 @@ from typing import Any
 from millstream.common.fast_dataclass import record
 
 
-@record(frozen=True)
+@record
 class Anything:
     """Any value: nothing is known."""
 
 
-@record(frozen=True)
+@record
 class Whole:
     """An `int`, of no class derived from it, within bounds; None is no bound."""
 
@@ -31,7 +31,7 @@ class Whole:
         return None if self.low is None or self.high is None else max(-self.low, self.high, 0)
 
 
-@record(frozen=True)
+@record
 class Moved(Whole):
     """Such an `int` that is another one plus something within bounds.
 
@@ -46,7 +46,7 @@ class Moved(Whole):
     most: int = 0
 
 
-@record(frozen=True)
+@record
 class Real:
     """A `float`, of no class derived from it; perhaps one that four bytes hold."""
 
@@ -54,7 +54,7 @@ class Real:
     null: bool = False
 
 
-@record(frozen=True)
+@record
 class Some:
     """An instance of a class whose values do not change; if exact, of no class derived from it."""
 
@@ -63,7 +63,7 @@ class Some:
     null: bool = False
 
 
-@record(frozen=True)
+@record
 class Fixed:
     """A `tuple`, of no class derived from it, whose members have shapes."""
 

@@ -10,7 +10,7 @@ from millstream.common.fast_dataclass import record
 __all__ = ["JobExecutionResult"]
 
 
-@record(frozen=True)
+@record
 class JobExecutionResult:
     """The outcome of a finished job."""
 

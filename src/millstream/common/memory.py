@@ -50,7 +50,7 @@ def readable(size: int) -> str:
     return f"{size} bytes" if unit is None else f"{size / _FACTORS[unit]:.3f}{unit} ({size} bytes)"
 
 
-@record(frozen=True)
+@record
 class Share:
     """A part of something larger, within bounds."""
 
@@ -84,7 +84,7 @@ def _times(size: int, factor: float) -> int:
     return int(Decimal(size) * Decimal(repr(factor)))
 
 
-@record(frozen=True)
+@record
 class JavaMemory:
     """What a process needs besides what Flink divides: metaspace, and the JVM's own."""
 
@@ -92,7 +92,7 @@ class JavaMemory:
     overhead: int
 
 
-@record(frozen=True)
+@record
 class TaskManagerMemory:
     """The parts of a task manager's memory, in bytes."""
 
@@ -116,7 +116,7 @@ class TaskManagerMemory:
         return self.flink + self.java.metaspace + self.java.overhead
 
 
-@record(frozen=True)
+@record
 class JobManagerMemory:
     """The parts of the job manager's memory, in bytes."""
 

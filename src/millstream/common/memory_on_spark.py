@@ -35,7 +35,7 @@ BATCH_MEMORY = IntegerSetting("millstream.batch.memory", 0, limit=at_least(0))
 _TOTALS = ("process.size", "flink.size", "task.heap.size", "managed.size", "heap.size")
 
 
-@record(frozen=True)
+@record
 class ExecutorMemory:
     """How much of a task manager's memory goes where."""
 
@@ -54,7 +54,7 @@ class ExecutorMemory:
         }
 
 
-@record(frozen=True)
+@record
 class DriverMemory:
     """How much of the job manager's memory goes where."""
 

@@ -43,7 +43,7 @@ def in_words(millis: int) -> str:
     return f"{millis} ms"
 
 
-@record(frozen=True)
+@record
 class Limit(Generic[T]):
     """What a value must be, in words and as a test."""
 
@@ -56,7 +56,7 @@ def at_least(least: int, words: Callable[[int], str] = str) -> Limit[int]:
     return Limit(f"at least {words(least)}", lambda value: value >= least)
 
 
-@record(frozen=True)
+@record
 class Setting(ABC, Generic[T]):
     """A setting by Flink's key. Older keys count where its own is absent.
 
@@ -112,7 +112,7 @@ class Setting(ABC, Generic[T]):
     def _kind(self) -> str: ...
 
 
-@record(frozen=True)
+@record
 class IntegerSetting(Setting[int]):
     """A whole number."""
 
@@ -126,7 +126,7 @@ class IntegerSetting(Setting[int]):
         return "a whole number"
 
 
-@record(frozen=True)
+@record
 class DurationSetting(IntegerSetting):
     """A length of time, in milliseconds."""
 
@@ -141,7 +141,7 @@ class DurationSetting(IntegerSetting):
         return "a whole number of milliseconds"
 
 
-@record(frozen=True)
+@record
 class FloatSetting(Setting[float]):
     """A number."""
 
@@ -155,7 +155,7 @@ class FloatSetting(Setting[float]):
         return "a number"
 
 
-@record(frozen=True)
+@record
 class FlagSetting(Setting[bool]):
     """True or false."""
 
@@ -172,7 +172,7 @@ class FlagSetting(Setting[bool]):
         return "True or False"
 
 
-@record(frozen=True)
+@record
 class TextSetting(Setting[str | None]):
     """A text that is not empty, or None."""
 
@@ -186,7 +186,7 @@ class TextSetting(Setting[str | None]):
         return "a text that is not empty"
 
 
-@record(frozen=True)
+@record
 class ChoiceSetting(Setting[E]):
     """One member of an enum, by its name in any case, with `-` or `_`."""
 

@@ -35,7 +35,7 @@ class TimestampAssigner(ABC):
         """Return the event time of `value` in milliseconds since 1970."""
 
 
-@record(frozen=True)
+@record
 class Watermark:
     """A statement that no record with this timestamp or an earlier one is still to come."""
 
@@ -70,7 +70,7 @@ class WatermarkGenerator(ABC):
         """Called at the end of the split's share of an epoch."""
 
 
-@record(frozen=True)
+@record
 class WatermarkStrategy:
     """A description of timestamps and watermarks; the `with_*` methods return a changed copy.
 

@@ -48,7 +48,7 @@ class MemorySize:
         return f"{self.bytes_size} bytes"
 
 
-@record(frozen=True)
+@record
 class SlotSharingGroup:
     """A named group of operators whose subtasks may run in one slot.
 

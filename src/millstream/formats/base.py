@@ -64,7 +64,7 @@ class TableFormat(ABC):
         """Refuse options with which it cannot be written."""
 
 
-@record(frozen=True)
+@record
 class Decoded:
     """What was in messages.
 

@@ -17,7 +17,7 @@ from millstream.common.fast_dataclass import record
 _HIDDEN = (".", "_")
 
 
-@record(frozen=True)
+@record
 class FoundFile:
     """A file as it was when it was found.
 
@@ -32,7 +32,7 @@ class FoundFile:
     modified: float
 
 
-@record(frozen=True)
+@record
 class FileAccess:
     """Reaches local paths, file: URLs and whatever fsspec reaches.
 

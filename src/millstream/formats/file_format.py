@@ -48,7 +48,7 @@ class FileShare(NamedTuple):
     ends: bool
 
 
-@record(frozen=True)
+@record
 class Extent:
     """How much there is to read in a file.
 
@@ -138,7 +138,7 @@ class StreamFormat(FileFormat):
         """Yield the records of the lines that begin in a part of a file."""
 
 
-@record(frozen=True)
+@record
 class FilePart:
     """A stretch of a file's contents: what begins at `start` or behind, and before `end`."""
 

@@ -16,7 +16,7 @@ _FIRST = dt.date(1970, 1, 1)
 _ORDERED = (t.IntegralType, t.DateType, t.CharType, t.VarCharType)
 
 
-@record(frozen=True)
+@record
 class Comparison:
     """A column's value is equal to, below or above another.
 

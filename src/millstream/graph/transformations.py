@@ -91,7 +91,7 @@ class Transformation:
             self.source.set_parallelism(parallelism)
 
 
-@record(frozen=True)
+@record
 class UpstreamEdge:
     """The end of a stream that an operator takes as input: whose output, which side output, how partitioned."""
 

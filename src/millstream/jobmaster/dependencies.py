@@ -23,7 +23,7 @@ FILES_DIRECTORY = "files"
 MARK = "#"
 
 
-@record(frozen=True)
+@record
 class Dependencies:
     """Where workers find what a program brought along.
 

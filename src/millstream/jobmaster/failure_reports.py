@@ -53,7 +53,7 @@ def file_name(job_id: str, number: int) -> str:
     return f"{job_id}.failure-{number}"
 
 
-@record(frozen=True)
+@record
 class FailureReport:
     """A failure as its file tells it.
 

@@ -77,7 +77,7 @@ _USUAL_BUFFER_TIMEOUT_MS = 100
 _JOB_ID = "$internal.pipeline.job-id"
 
 
-@record(frozen=True)
+@record
 class JobSpec:
     """What a job is started with.
 
@@ -92,7 +92,7 @@ class JobSpec:
     clock: Callable[[], int] | None = None
 
 
-@record(frozen=True)
+@record
 class JobClaim:
     """What makes a job this process's, where another could have it.
 
@@ -132,7 +132,7 @@ class JobClaim:
         return is_alive(owner) if self.drivers is None else self.drivers.is_alive(owner)
 
 
-@record(frozen=True)
+@record
 class PreparedJob:
     """A job that is planned and checked, and not started."""
 
@@ -152,7 +152,7 @@ class PreparedJob:
         return JobPlan(settings=self.plan.settings, vertices=self.launch.graph(parallelism).vertices)
 
 
-@record(frozen=True)
+@record
 class JobDirectories:
     """What a job has on disk: its own directory on this machine, and where its state files are."""
 

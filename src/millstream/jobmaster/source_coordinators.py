@@ -25,7 +25,7 @@ _HELD_BACK = 0.1
 _NONE_AHEAD: Mapping[int, Collection[Any]] = {}
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Read:
     """What sources had to say when they were asked.
 

@@ -29,7 +29,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
 
 
-@record(frozen=True)
+@record
 class Timing:
     """How long a lease lasts, in seconds; Kubernetes' words.
 
@@ -53,7 +53,7 @@ class Timing:
             )
 
 
-@record(frozen=True)
+@record
 class Lease:
     """What is written down of who leads.
 
@@ -77,12 +77,12 @@ class Lease:
 # --- what happens
 
 
-@record(frozen=True)
+@record
 class Ticked:
     """The machine's deadline has come."""
 
 
-@record(frozen=True)
+@record
 class LeaseRead:
     """The lease as it is, None if there never was one; writes that follow it name its version."""
 
@@ -90,33 +90,33 @@ class LeaseRead:
     version: Hashable
 
 
-@record(frozen=True)
+@record
 class LeaseWritten:
     """The last write was done, and made this version."""
 
     version: Hashable
 
 
-@record(frozen=True)
+@record
 class LeaseRefused:
     """Somebody has written the lease since the version that the last write named."""
 
 
-@record(frozen=True)
+@record
 class LeaseUnreachable:
     """There is no answer: what was asked for may have been done, or not, or be done later."""
 
     reason: str
 
 
-@record(frozen=True)
+@record
 class SessionLost:
     """The service that keeps the lease has given this process up."""
 
     reason: str
 
 
-@record(frozen=True)
+@record
 class Resigned:
     """This process wants to lead no longer."""
 
@@ -127,12 +127,12 @@ Event = Ticked | LeaseRead | LeaseWritten | LeaseRefused | LeaseUnreachable | Se
 # --- what to do
 
 
-@record(frozen=True)
+@record
 class ReadLease:
     """Read the lease: LeaseRead or LeaseUnreachable."""
 
 
-@record(frozen=True)
+@record
 class WriteLease:
     """Write the lease if its version is still this one: LeaseWritten, LeaseRefused or LeaseUnreachable."""
 
@@ -140,14 +140,14 @@ class WriteLease:
     version: Hashable
 
 
-@record(frozen=True)
+@record
 class Lead:
     """This process leads from now on, in this term."""
 
     term: int
 
 
-@record(frozen=True)
+@record
 class StepDown:
     """This process leads no longer."""
 

@@ -35,7 +35,7 @@ def _number(location: str) -> int:
     return int(location.rpartition("-")[2])
 
 
-@record(frozen=True)
+@record
 class JobRecord:
     """What is known of a job beyond the process that runs it.
 

@@ -57,7 +57,7 @@ KUBERNETES_TOKEN = TextSetting("millstream.high-availability.kubernetes.token-fi
 KUBERNETES_CA = TextSetting("millstream.high-availability.kubernetes.ca-file", None)
 
 
-@record(frozen=True)
+@record
 class HaOptions:
     """High availability as the settings ask for it.
 

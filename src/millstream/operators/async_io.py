@@ -52,7 +52,7 @@ class Requests(Protocol):
     async def within(self, seconds: float, request: Awaitable[Any], otherwise: Callable[[], Any]) -> Any: ...
 
 
-@record(frozen=True)
+@record
 class RetryPolicy:
     """When a request is made again.
 

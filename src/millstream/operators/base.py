@@ -35,7 +35,7 @@ def _nobody_knows() -> int:
     return 0
 
 
-@record(frozen=True)
+@record
 class RuntimeServices:
     """What an operator may know of the real world.
 

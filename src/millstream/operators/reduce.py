@@ -26,7 +26,7 @@ from millstream.state.table import MISSING, StateTable
 _STEPS = 4
 
 
-@record(frozen=True)
+@record
 class _Known:
     """What a loop counts on of all keys' values.
 

@@ -61,7 +61,7 @@ class SinkWriter(ABC):
         """The subtask has ended."""
 
 
-@record(frozen=True)
+@record
 class CommitContext:
     """Whose output a committer commits.
 

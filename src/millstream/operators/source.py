@@ -26,7 +26,7 @@ Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
 Share = Any
 
 
-@record(frozen=True)
+@record
 class SplitAssignment:
     """What the subtasks of a source shall read in one epoch.
 

@@ -23,7 +23,7 @@ from millstream.sql.schema import ALL_CHANGES, INSERTS, Changes
 from millstream.sql.types import DataType
 
 
-@record(frozen=True)
+@record
 class TableContext:
     """What a connector is told of a table.
 
@@ -40,7 +40,7 @@ class TableContext:
     batch: bool
 
 
-@record(frozen=True)
+@record
 class Found:
     """What a look-up found.
 
@@ -53,7 +53,7 @@ class Found:
     counts: NDArray[np.int64]
 
 
-@record(frozen=True)
+@record
 class TableStatistics:
     """Statistics of a table that cost nothing to have, for the order of joins.
 

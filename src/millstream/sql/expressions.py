@@ -12,7 +12,7 @@ from millstream.common.fast_dataclass import record
 from millstream.sql.types import BooleanType, DataType
 
 
-@record(frozen=True)
+@record
 class Expression:
     """What has a value in every row."""
 
@@ -24,14 +24,14 @@ class Expression:
         return ()
 
 
-@record(frozen=True)
+@record
 class Column(Expression):
     """A column of the input, by its place."""
 
     index: int
 
 
-@record(frozen=True)
+@record
 class Constant(Expression):
     """A value that is the same in every row.
 
@@ -44,7 +44,7 @@ class Constant(Expression):
     value: Any
 
 
-@record(frozen=True)
+@record
 class Call(Expression):
     """A function of the table of functions (`functions/`), applied to arguments.
 
@@ -64,7 +64,7 @@ class Call(Expression):
         return self.arguments
 
 
-@record(frozen=True)
+@record
 class UserCall(Expression):
     """A function of the user's, applied to arguments.
 
@@ -82,7 +82,7 @@ class UserCall(Expression):
         return self.arguments
 
 
-@record(frozen=True)
+@record
 class AggregateCall:
     """An aggregate over the rows of a group; its arguments are columns of the input, by place.
 

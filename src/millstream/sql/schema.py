@@ -15,7 +15,7 @@ class TimeAttribute(Enum):
     PROCTIME = "PROCTIME"
 
 
-@record(frozen=True)
+@record
 class Field:
     """A column: its name, its type, and whether it is a time attribute."""
 
@@ -28,7 +28,7 @@ class Field:
         return str(self.type) if self.time is None else f"{self.type} *{self.time.value}*"
 
 
-@record(frozen=True)
+@record
 class Fields:
     """The columns of a relation, in order."""
 

@@ -21,7 +21,7 @@ SPLIT_LIST, UNION_LIST = "split.", "union."
 Read = Callable[[str], "bytes | memoryview"]
 
 
-@record(frozen=True)
+@record
 class StoredState:
     """Where the state of a subtask is: the last file of its chain, or its part of a savepoint, with its checksum."""
 
@@ -34,7 +34,7 @@ class StoredState:
         return self.file.endswith(".parquet")
 
 
-@record(frozen=True)
+@record
 class Restored:
     """What a subtask starts from.
 

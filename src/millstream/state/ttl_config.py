@@ -42,7 +42,7 @@ class EmptyCleanupStrategy(CleanupStrategy):
     """A way with nothing to set."""
 
 
-@record(frozen=True)
+@record
 class IncrementalCleanupStrategy(CleanupStrategy):
     """Looks at some rows for every record."""
 
@@ -58,7 +58,7 @@ class IncrementalCleanupStrategy(CleanupStrategy):
         return self.every_record
 
 
-@record(frozen=True)
+@record
 class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
     """Remembered: there is no RocksDB; expired values go whenever a whole base is written."""
 
@@ -74,7 +74,7 @@ class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
         return self.periodic_compaction_time
 
 
-@record(frozen=True)
+@record
 class CleanupStrategies:
     """How expired values go when nobody reads them.
 
@@ -120,7 +120,7 @@ class CleanupStrategies:
         return self.full_snapshot
 
 
-@record(frozen=True)
+@record
 class StateTtlConfig:
     """How long state lives.
 

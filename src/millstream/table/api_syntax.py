@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MILLIS_A_SECOND = 1000
 
 
-@record(frozen=True)
+@record
 class InlineCall(syntax.Expression):
     """A function that is called without having been given a name in a catalog."""
 
@@ -26,7 +26,7 @@ class InlineCall(syntax.Expression):
     arguments: tuple[syntax.Expression, ...] = ()
 
 
-@record(frozen=True)
+@record
 class Range(syntax.Expression):
     """Columns from one to another, by name or by place from 1."""
 
@@ -34,7 +34,7 @@ class Range(syntax.Expression):
     end: str | int
 
 
-@record(frozen=True)
+@record
 class Chosen(syntax.Expression):
     """Some columns, or with `left_out` all the others."""
 
@@ -42,14 +42,14 @@ class Chosen(syntax.Expression):
     left_out: bool = False
 
 
-@record(frozen=True)
+@record
 class RowInterval(syntax.Expression):
     """So many rows."""
 
     rows: int
 
 
-@record(frozen=True)
+@record
 class TimeMark(syntax.Expression):
     """A column as a time attribute: ROWTIME or PROCTIME; of a window, its own."""
 
@@ -57,7 +57,7 @@ class TimeMark(syntax.Expression):
     kind: str
 
 
-@record(frozen=True)
+@record
 class WindowBound(syntax.Expression):
     """The start or end of a window that has a name: START or END."""
 
@@ -65,7 +65,7 @@ class WindowBound(syntax.Expression):
     kind: str
 
 
-@record(frozen=True)
+@record
 class OverNamed(syntax.Expression):
     """An aggregate over a window that has a name."""
 
@@ -73,7 +73,7 @@ class OverNamed(syntax.Expression):
     window: str
 
 
-@record(frozen=True)
+@record
 class FieldAt(syntax.Expression):
     """A field of a row by its place, from 0."""
 

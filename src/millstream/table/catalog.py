@@ -77,7 +77,7 @@ Procedure = missing_class(__name__, "Procedure", _PROCEDURES)
 HiveCatalog = missing_class(__name__, "HiveCatalog", JAVA)
 
 
-@record(frozen=True)
+@record
 class CatalogDescriptor:
     """A catalog by its options: `type` says which kind it is."""
 

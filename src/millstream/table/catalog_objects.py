@@ -24,7 +24,7 @@ from millstream.table.table_schema import TableSchema
 __all__ = ["CatalogColumnStatistics", "CatalogPartition", "CatalogPartitionSpec", "CatalogTableStatistics"]
 
 
-@record(frozen=True)
+@record
 class CatalogDatabase:
     """A database: its properties, and what is said of it."""
 
@@ -182,7 +182,7 @@ class CatalogModel:
 _WHOLE: PartitionKey = ()
 
 
-@record(frozen=True)
+@record
 class CatalogPartition:
     """A partition: its properties, and what is said of it."""
 
@@ -237,7 +237,7 @@ class CatalogPartitionSpec:
         return dict(self._spec)
 
 
-@record(frozen=True)
+@record
 class CatalogTableStatistics:
     """How much there is in a table."""
 
@@ -272,7 +272,7 @@ class CatalogTableStatistics:
         return replace(self)
 
 
-@record(frozen=True)
+@record
 class CatalogColumnStatistics:
     """What is known of the values of columns."""
 

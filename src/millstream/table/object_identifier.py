@@ -70,7 +70,7 @@ class ObjectPath:
         return ObjectPath(*parts)
 
 
-@record(frozen=True)
+@record
 class ObjectIdentifier:
     """A catalog, a database in it, and a name in that."""
 

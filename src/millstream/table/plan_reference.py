@@ -32,7 +32,7 @@ class PlanReference:
         raise NotImplementedError
 
 
-@record(frozen=True)
+@record
 class FilePlanReference(PlanReference):
     """A plan in a file."""
 
@@ -52,7 +52,7 @@ class FilePlanReference(PlanReference):
             raise TableException(f"Cannot load {self}: {error.strerror}.") from error
 
 
-@record(frozen=True)
+@record
 class JsonContentPlanReference(PlanReference):
     """A plan in JSON."""
 
@@ -69,7 +69,7 @@ class JsonContentPlanReference(PlanReference):
         return self._content
 
 
-@record(frozen=True)
+@record
 class BytesContentPlanReference(PlanReference):
     """A plan in bytes."""
 

@@ -146,7 +146,7 @@ _CLASSES = {
 }
 
 
-@record(frozen=True)
+@record
 class WatermarkSpec:
     """Which column is event time, and how far behind it the watermark is."""
 

@@ -26,7 +26,7 @@ def _written(expression: str | Expression[Any]) -> str:
     return expression if isinstance(expression, str) else as_sql(expression._tree)
 
 
-@record(frozen=True)
+@record
 class _Parts:
     columns: tuple[TableColumn, ...] = ()
     watermark: tuple[str, str] | None = None

@@ -13,7 +13,7 @@ from millstream.table.expression import Expression, tree_of
 __all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
 
 
-@record(frozen=True)
+@record
 class GroupWindow:
     """A group window with its name.
 
@@ -149,7 +149,7 @@ class SessionWithGapOnTime(_Timed):
 # --- OVER
 
 
-@record(frozen=True)
+@record
 class OverWindow:
     """What an aggregate with OVER looks at, with its name."""
 

@@ -21,7 +21,7 @@ _ELEMENTS = 3
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-@record(frozen=True)
+@record
 class Block:
     """The rows from `start` to `end`, which are in the block of `size` rows that begins at `first`."""
 

@@ -44,7 +44,7 @@ PARTITION_COMMIT_OPTIONS = frozenset(
 _PATTERNS = ("yyyy-M-d H:m:s", "yyyy-M-d")
 
 
-@record(frozen=True)
+@record
 class Partition:
     """A partition that is complete.
 
@@ -58,7 +58,7 @@ class Partition:
 
 
 @tagged("staged-partitions")
-@record(frozen=True)
+@record
 class Staged:
     """What a writer hands to the committer.
 
@@ -75,7 +75,7 @@ class Staged:
     since: dict[str, int] = field(default_factory=dict)
 
 
-@record(frozen=True)
+@record
 class PartitionCommits:
     """When partitions are complete, and what is done then."""
 

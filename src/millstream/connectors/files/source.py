@@ -19,7 +19,7 @@ from millstream.formats.file_format import BulkFormat, FileFormat, FileShare, St
 __all__ = ["FileEnumeratorProvider", "FileSource", "FileSourceBuilder", "FileSplitAssignerProvider"]
 
 
-@record(frozen=True)
+@record
 class FileEnumeratorProvider:
     """Whether a file may be read by several subtasks. Hidden files (`.name`, `_name`) are never read."""
 
@@ -45,7 +45,7 @@ class FileSplitAssignerProvider:
         return FileSplitAssignerProvider()
 
 
-@record(frozen=True)
+@record
 class _Settings:
     file_format: FileFormat
     paths: tuple[str, ...]

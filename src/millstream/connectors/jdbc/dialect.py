@@ -21,7 +21,7 @@ _MIDNIGHT = dt.datetime(1970, 1, 1)
 _NESTED = (t.MapType, t.MultisetType, t.RowType)
 
 
-@record(frozen=True)
+@record
 class Dialect:
     """One kind of database.
 

@@ -22,7 +22,7 @@ from millstream.sql.schema import Field
 _PAUSE_SECONDS = 1.0
 
 
-@record(frozen=True)
+@record
 class TableWrite:
     """What is written, and how.
 

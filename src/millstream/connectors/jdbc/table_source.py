@@ -26,7 +26,7 @@ _PAUSE_SECONDS = 0.5
 Part = tuple[int, int] | None
 
 
-@record(frozen=True)
+@record
 class TableQuery:
     """What is read of a table.
 

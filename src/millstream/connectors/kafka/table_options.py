@@ -24,7 +24,7 @@ _DISCOVERY_MS = 300_000
 _RESETS = {s.name.lower(): s for s in KafkaOffsetResetStrategy}
 
 
-@record(frozen=True)
+@record
 class Topics:
     """Which topics a table is about: their names, or a pattern."""
 
@@ -110,7 +110,7 @@ def client_properties(options: Options, prefix: str = "properties.") -> dict[str
     return {**own, "partition.discovery.interval.ms": str(every)}
 
 
-@record(frozen=True)
+@record
 class Messages:
     """How a row is in a message: which columns its key and its value have, and in which formats.
 

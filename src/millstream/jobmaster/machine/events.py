@@ -13,43 +13,43 @@ from millstream.operators.runtime.messages import JobPlan, Shares, SlotReport
 from millstream.operators.source import Lags
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class JobStarted:
     """The job's thread runs."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TimePassed:
     """All that was asked for is done, and the machine's deadline has come."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class InstructionFailed:
     """An instruction could not be carried out; those behind it were dropped."""
 
     error: Exception
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CancelRequested:
     """Somebody wants the job to stop at once."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SuspendRequested:
     """This process leads no longer, or ends: the job shall stop at once, and be left as it is to whoever leads."""
 
     reason: str
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Requested:
     """Somebody wants something done between two epochs."""
 
     request: Request
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SlotsOpened:
     """An execution has slots.
 
@@ -62,7 +62,7 @@ class SlotsOpened:
     slices: SliceBounds
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SourcesPolled:
     """The sources have dealt out what there is to read.
 
@@ -80,40 +80,40 @@ class SourcesPolled:
     pending: Lags = field(default_factory=dict)
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class InputArrived:
     """A source that was asked in vain has something to read."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SlotsLost:
     """A process that an execution needs is gone; its next epoch will say which, and fail."""
 
     attempt: int
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SlotsCounted:
     """So many slots are there for the job, those that it uses among them."""
 
     slots: int
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PositionsRead:
     """How far the sources have been dealt out."""
 
     positions: Positions
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class EpochFinished:
     """All subtasks have done their part of an epoch."""
 
     reports: list[SlotReport]
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ManifestWritten:
     """The manifest of a checkpoint is safely on storage."""
 
@@ -121,7 +121,7 @@ class ManifestWritten:
     location: str
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ManifestFailed:
     """The manifest of a checkpoint could not be written; it may be on storage in spite of what was said.
 
@@ -134,14 +134,14 @@ class ManifestFailed:
     deposed: bool = False
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OutputOpened:
     """The committers of the sinks are there; the output of some has to wait for a checkpoint."""
 
     transactional: frozenset[str]
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OutputCommitted:
     """Sinks have committed, aborted or finished output.
 
@@ -156,26 +156,26 @@ class OutputCommitted:
     wants_checkpoints: bool
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CheckpointsDiscarded:
     """Checkpoints have been deleted; those that were asked for and are not named could not be."""
 
     checkpoints: frozenset[int]
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OriginDeleted:
     """The checkpoint that the job has started from is gone."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Replanned:
     """The program's plan for another parallelism was made."""
 
     plan: JobPlan
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SavepointWritten:
     """A savepoint is complete."""
 

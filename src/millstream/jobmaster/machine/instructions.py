@@ -20,12 +20,12 @@ from millstream.operators.diagnostics.failures import Failure
 from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ClaimDirectory:
     """Make the job's directory its own, and see to it that nobody goes on from another checkpoint."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OpenOutput:
     """Make the committers of the job's sinks: OutputOpened.
 
@@ -37,7 +37,7 @@ class OpenOutput:
     afresh: bool = True
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CountSlots:
     """Say how many slots there are for the job: SlotsCounted; and again whenever that changes.
 
@@ -48,7 +48,7 @@ class CountSlots:
     wanted: int
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OpenSlots:
     """Begin an execution: sources at their positions, and slots of its own."""
 
@@ -57,7 +57,7 @@ class OpenSlots:
     positions: Positions
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ReleaseSlots:
     """End the slots of the execution.
 
@@ -69,7 +69,7 @@ class ReleaseSlots:
     must: bool = True
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PollSources:
     """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled.
 
@@ -82,12 +82,12 @@ class PollSources:
     ahead: dict[int, frozenset[Any]] = field(default_factory=dict)
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ReadPositions:
     """Say how far sources have been dealt out: PositionsRead."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class RunEpoch:
     """Run the levels of one epoch, within so many seconds: EpochFinished."""
 
@@ -95,7 +95,7 @@ class RunEpoch:
     patience: float = math.inf
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ConfirmSources:
     """Tell the sources what has been processed for good; None: all that was dealt out, but where that is unread."""
 
@@ -106,7 +106,7 @@ class ConfirmSources:
 # --- output
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CommitOutput:
     """Commit what sinks have staged, by operator: OutputCommitted."""
 
@@ -114,7 +114,7 @@ class CommitOutput:
     checkpoint: int | None = None
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class RecoverOutput:
     """Commit what a checkpoint names and abort all other output, of all sinks or of some: OutputCommitted."""
 
@@ -123,7 +123,7 @@ class RecoverOutput:
     operators: Collection[str] | None = None
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class FinishOutput:
     """Let no output wait that has been committed: OutputCommitted."""
 
@@ -131,14 +131,14 @@ class FinishOutput:
 # --- storage
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class WriteManifest:
     """Write the manifest of a checkpoint while the job goes on: later ManifestWritten or ManifestFailed."""
 
     manifest: Manifest
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class WriteSavepoint:
     """Write the manifest of a savepoint whose state is there: SavepointWritten."""
 
@@ -146,42 +146,42 @@ class WriteSavepoint:
     manifest: Manifest
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class DiscardCheckpoints:
     """Delete checkpoints, as far as that can be done now: CheckpointsDiscarded."""
 
     checkpoints: frozenset[int]
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class DiscardOthers:
     """Delete every checkpoint on storage but these; that must succeed before output is aborted."""
 
     kept: frozenset[int]
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class DeleteState:
     """Delete state files that nobody needs any more."""
 
     names: frozenset[str]
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SweepState:
     """Delete every state file that nobody needs, also those of epochs that failed."""
 
     needed: frozenset[str]
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class DeleteOrigin:
     """Delete what earlier drivers have left, and the checkpoint the job has started from, if any: OriginDeleted."""
 
     origin: Origin | None
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class RecordOutcome:
     """Write down how the job has ended, where others could go on with it."""
 
@@ -189,12 +189,12 @@ class RecordOutcome:
     message: str
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class RemoveDirectory:
     """Delete the job's directory with all that is in it."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ReleaseDirectory:
     """Leave the job's directory to whoever comes next."""
 
@@ -202,14 +202,14 @@ class ReleaseDirectory:
 # --- people
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Replan:
     """Plan the program for another parallelism: Replanned."""
 
     parallelism: int
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Answer:
     """What was requested is done."""
 
@@ -217,7 +217,7 @@ class Answer:
     result: Any
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Refuse:
     """What was requested cannot be done."""
 
@@ -225,28 +225,28 @@ class Refuse:
     error: Exception
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Print:
     """Write what user code printed."""
 
     text: str
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Log:
     """Pass on what user code logged."""
 
     lines: list[LogLine]
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Warn:
     """Tell the log."""
 
     text: str
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class WriteFailureReport:
     """Write down what is needed to run an operator again on what it has failed on."""
 
@@ -258,22 +258,22 @@ class WriteFailureReport:
 # --- the end
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CloseSources:
     """Tell the sources that the job has ended."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CloseOutput:
     """Tell the committers that the job has ended."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CleanUp:
     """Delete what the job had on this machine."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Finish:
     """The job is over: its result, or why there is none."""
 

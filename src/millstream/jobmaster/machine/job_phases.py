@@ -56,7 +56,7 @@ class SnapshotPurpose(Enum):
     COMMIT_REST = auto()
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class EpochPlan:
     """What an epoch shall do, and what comes behind it."""
 

@@ -54,7 +54,7 @@ MAX_DELAY = DurationSetting(f"{_PREFIX}.rescale-trigger.max-delay", 0, limit=at_
 MAX_FAILURES = IntegerSetting(f"{_PREFIX}.rescale-trigger.max-checkpoint-failures", 2, limit=at_least(1))
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ScalingOptions:
     """How a job follows the slots there are. Times are in seconds.
 
@@ -118,7 +118,7 @@ def full_failover(config: Configuration, batch: bool) -> bool:
     return batch or FAILOVER_STRATEGY.read(config) is FailoverStrategy.FULL
 
 
-@record(frozen=True)
+@record
 class JobOutcome:
     """How a job has ended, and why."""
 

@@ -14,7 +14,7 @@ from millstream.operators.runtime.vertex import Vertex
 Parallelisms = Mapping[int, int]
 
 
-@record(frozen=True)
+@record
 class Bounds:
     """The fewest and the most subtasks of a vertex."""
 

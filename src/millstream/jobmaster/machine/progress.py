@@ -14,7 +14,7 @@ from millstream.operators.runtime.messages import Address, Place, SlotReport, Su
 from millstream.operators.source import Lags
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SubtaskProgress:
     """The sums of one subtask.
 
@@ -57,7 +57,7 @@ class SubtaskProgress:
 _NOTHING = SubtaskProgress()
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class JobProgress:
     """The sums of a job; never changed, so that any thread may look at it.
 

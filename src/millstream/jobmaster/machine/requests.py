@@ -15,7 +15,7 @@ def _new_name() -> str:
     return uuid.uuid4().hex[:12]
 
 
-@record(frozen=True)
+@record
 class SavepointRequest:
     """Take a savepoint; then stop, if asked, and before that let all windows and timers fire, if asked.
 
@@ -31,14 +31,14 @@ class SavepointRequest:
     done: Future[str] = field(default_factory=Future, compare=False)
 
 
-@record(frozen=True)
+@record
 class CheckpointRequest:
     """Take a checkpoint now."""
 
     done: Future[str] = field(default_factory=Future, compare=False)
 
 
-@record(frozen=True)
+@record
 class RescaleRequest:
     """Go on with another parallelism."""
 
@@ -46,7 +46,7 @@ class RescaleRequest:
     done: Future[None] = field(default_factory=Future, compare=False)
 
 
-@record(frozen=True)
+@record
 class RequirementsRequest:
     """Run with other numbers of subtasks, by vertex, as far as there are slots for them."""
 
@@ -54,7 +54,7 @@ class RequirementsRequest:
     done: Future[None] = field(default_factory=Future, compare=False)
 
 
-@record(frozen=True)
+@record
 class AdaptiveRescaleRequest:
     """Go on with so many subtasks of each vertex: the scheduler's own."""
 

@@ -56,53 +56,53 @@ class Phase(Enum):
 # --- what has happened
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SlotsChanged:
     """So many slots are there for the job, those that it uses among them."""
 
     slots: int
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class RequirementsChanged:
     """Somebody wants other bounds."""
 
     requirements: Requirements
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ResourcesWanted:
     """The job is ready to start, or to start again."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Deployed:
     """The job runs, with so many subtasks."""
 
     parallelisms: Parallelisms
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CheckpointCompleted:
     """A checkpoint is complete: going on from there loses nothing."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CheckpointFailed:
     """A checkpoint was not completed."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ExecutionFailed:
     """The job has failed and will start again."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class JobEnded:
     """It is decided how the job ends."""
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TimePassed:
     """The scheduler's deadline may have come."""
 
@@ -123,21 +123,21 @@ Event = (
 # --- what to do
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Start:
     """Start the job, or start it again, with so many subtasks."""
 
     parallelisms: Parallelisms
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Rescale:
     """Let the running job go on with so many subtasks."""
 
     parallelisms: Parallelisms
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class GiveUp:
     """There were too few slots for too long."""
 

@@ -44,7 +44,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _SIMPLE = re.compile(r"[^\W\d]\w*|\(-?\d+\)")
 
 
-@record(frozen=True)
+@record
 class Var:
     """A record inside the generated loop.
 
@@ -75,7 +75,7 @@ class Var:
         return replace(self, detached=False)
 
 
-@record(frozen=True)
+@record
 class Key:
     """The key of a record inside the generated loop.
 
@@ -88,7 +88,7 @@ class Key:
     hashable: bool
 
 
-@record(frozen=True)
+@record
 class Taken:
     """What an operator takes in a generated function: which of its inputs, and what else belongs to the record.
 
@@ -101,7 +101,7 @@ class Taken:
     key: str | None
 
 
-@record(frozen=True)
+@record
 class Site:
     """Where a generated line came from.
 

@@ -71,7 +71,7 @@ _FLAGS = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | inspect.CO_NESTED
 _FLAGS |= reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
 
-@record(frozen=True)
+@record
 class Expression:
     """A function's expression over variables.
 

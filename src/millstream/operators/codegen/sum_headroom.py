@@ -16,7 +16,7 @@ from millstream.common.inferred_types import Fixed, Moved, Shape, Whole, within
 ALL = 1 << 64
 
 
-@record(frozen=True)
+@record
 class Room:
     """What values begin as, and how much of their room a record takes.
 

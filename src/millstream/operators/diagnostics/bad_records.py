@@ -15,7 +15,7 @@ __all__ = ["BadRecord", "BadRecords", "FormatUnavailable"]
 COUNTER = "numRecordsInErrors"
 
 
-@record(frozen=True)
+@record
 class BadRecord:
     """A record that could not be read.
 
@@ -34,7 +34,7 @@ class FormatUnavailable(MillstreamError):
     """Records cannot be read now for a reason that is not theirs: they are not bad, and must not be skipped."""
 
 
-@record(frozen=True)
+@record
 class BadRecords:
     """What a source does with records that cannot be read: `source.on_bad_records(...)`. All are counted.
 

@@ -24,7 +24,7 @@ from millstream.state.keyed import KeyedState
 Kept = dict[str, Any]
 
 
-@record(frozen=True)
+@record
 class Evidence:
     """What is kept, None for nothing, and in words what could not be."""
 
@@ -32,7 +32,7 @@ class Evidence:
     note: str = ""
 
 
-@record(frozen=True)
+@record
 class Keeping:
     """What there is to keep.
 

@@ -23,7 +23,7 @@ _LIBRARIES = (
 )
 
 
-@record(frozen=True)
+@record
 class Failure:
     """One failure in a subtask, in words; it travels to the driver as it is."""
 
@@ -67,7 +67,7 @@ class SubtaskFailed(MillstreamError):
         self.failure = failure
 
 
-@record(frozen=True)
+@record
 class Input:
     """A record as an operator was given it.
 
@@ -84,7 +84,7 @@ class Input:
     is_timestamped: bool = False
 
 
-@record(frozen=True)
+@record
 class Located:
     """Where an error was raised: in which operator, for which record, and the error as user code raises it."""
 

@@ -17,7 +17,7 @@ _SAMPLE = 200
 _IN_MEMORY = 3
 
 
-@record(frozen=True)
+@record
 class Held:
     """What one state holds, about."""
 

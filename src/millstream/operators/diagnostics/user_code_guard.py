@@ -112,7 +112,7 @@ class Guard:
         return Speaker(name, f"{self._index + 1}/{self._vertex.parallelism}", self._settings.job_name)
 
 
-@record(frozen=True)
+@record
 class Speaker:
     """Whose function has called us: the operator's name and where it was made, its subtask as `1/2`, and its job."""
 

@@ -39,7 +39,7 @@ _FRAME = struct.Struct(">IHIIII")
 _MOST_MEMBERS = 8
 
 
-@record(frozen=True)
+@record
 class Pieces:
     """How a sender that knows its records to be tuples of so many members takes them apart.
 
@@ -75,7 +75,7 @@ class Pieces:
         return Fixed(tuple(members))
 
 
-@record(frozen=True)
+@record
 class Layout:
     """What an edge carries of each record, and how that lies in a block: key, value, timestamp, then the next record.
 
@@ -182,7 +182,7 @@ _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 20
 
 
-@record(frozen=True)
+@record
 class BatchLayout(Layout):
     """The layout of records that are batches of rows: what counts is how many rows there are."""
 
@@ -318,7 +318,7 @@ def in_memory(body: Body) -> bytes | memoryview:
     return body if isinstance(body, (bytes, memoryview)) else bytes(body)
 
 
-@record(frozen=True)
+@record
 class Frame:
     """An addressed piece of a message.
 

@@ -44,7 +44,7 @@ class JobPlan:
         return max(v.slot_offset + v.parallelism for v in self.vertices if v.level == level)
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class LevelTask:
     """What the driver says about one level of one epoch.
 
@@ -112,7 +112,7 @@ class Progress(NamedTuple):
     splits: Mapping[Any, int]
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SubtaskReport:
     """What a subtask did in an epoch.
 
@@ -172,7 +172,7 @@ class SubtaskReport:
         return has_pending_input(self.carried)
 
 
-@record(frozen=True)
+@record
 class LogLine:
     """One thing that was logged.
 
@@ -192,7 +192,7 @@ class LogLine:
     job: str | None = None
 
 
-@record(frozen=True)
+@record
 class Place:
     """Where a slot runs.
 
@@ -207,7 +207,7 @@ class Place:
     memory: int
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SlotReport:
     """What a slot did in one level of an epoch, what user code printed and logged, and now and then its traffic.
 

@@ -24,7 +24,7 @@ _FIRST_BLOCK_RECORDS = 256
 _MOST_BLOCK_RECORDS = 1 << 11
 
 
-@record(frozen=True)
+@record
 class Edge:
     """A connection between two vertices of the job graph; its layout says what it carries of a record.
 

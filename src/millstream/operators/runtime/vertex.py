@@ -40,7 +40,7 @@ class Vertex:
         return isinstance(self.head.operator, SourceOperator)
 
 
-@record(frozen=True, kw_only=True)
+@record(kw_only=True)
 class JobSettings:
     """What every subtask of a job must know."""
 

@@ -19,7 +19,7 @@ from millstream.sql.schema import Field
 from millstream.sql.types import DataType
 
 
-@record(frozen=True)
+@record
 class AggregateResolved:
     """What an aggregate is for some arguments: the type of its result, and the types that its arguments are cast to."""
 
@@ -69,7 +69,7 @@ class UserFunction(Protocol):
     deterministic: bool
 
 
-@record(frozen=True)
+@record
 class UserResolved:
     """What a user's function is: its result, or the columns of its rows, and the types of its arguments."""
 

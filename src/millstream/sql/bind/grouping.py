@@ -26,7 +26,7 @@ from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType, BooleanType, IntType, LocalZonedTimestampType, TimestampType
 
 
-@record(frozen=True)
+@record
 class GroupWindow:
     """TUMBLE(..), HOP(..) or SESSION(..) in a GROUP BY.
 

@@ -75,7 +75,7 @@ _OTHER_HINTS = ("LOOKUP", "MULTI_JOIN", "STATE_TTL", "OPTIONS")
 _USING = ("$using",)
 
 
-@record(frozen=True)
+@record
 class Given(syntax.Relation):
     """A relation that is bound already, where one of syntax stands."""
 

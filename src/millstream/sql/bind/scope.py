@@ -35,7 +35,7 @@ def located(error: Refused, text: str) -> ValidationException:
     return ValidationException(message)
 
 
-@record(frozen=True)
+@record
 class Source:
     """A relation of a FROM.
 
@@ -54,7 +54,7 @@ class Source:
         return bool(parts) and self.path[-len(parts) :] == parts
 
 
-@record(frozen=True)
+@record
 class Found:
     """A column that a name means, the parts of the name that are fields of it, and how many queries outward it is."""
 
@@ -64,7 +64,7 @@ class Found:
     level: int = 0
 
 
-@record(frozen=True)
+@record
 class Scope:
     """Relations side by side, and those of the query around.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LIKE_NAMES = frozenset(["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"])
 
 
-@record(frozen=True)
+@record
 class Item:
     """A column that is asked for: what it is, how it is called, and whether that name was given to it."""
 

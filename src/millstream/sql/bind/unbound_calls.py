@@ -29,7 +29,7 @@ GROUP_WINDOWS = {
 }
 
 
-@record(frozen=True)
+@record
 class Aggregated(Expression):
     """An aggregate inside an expression, before it has a column.
 
@@ -52,7 +52,7 @@ class Aggregated(Expression):
         return self.arguments
 
 
-@record(frozen=True)
+@record
 class Frame:
     """An OVER, with expressions; otherwise as `OverSpec`."""
 
@@ -63,7 +63,7 @@ class Frame:
     end: int | None
 
 
-@record(frozen=True)
+@record
 class Overed(Expression):
     """An aggregate or ranking function over a frame, before it has a column."""
 
@@ -75,7 +75,7 @@ class Overed(Expression):
         return (self.call,)
 
 
-@record(frozen=True)
+@record
 class GroupProperty(Expression):
     """What only a group has: TUMBLE_START(..) and its kin, GROUPING(..)."""
 
@@ -129,7 +129,7 @@ def _as_written(constant: Constant, target: DataType) -> Constant | None:
     return None
 
 
-@record(frozen=True)
+@record
 class TypedExpression(syntax.Expression):
     """A bound expression where one of syntax stands."""
 

@@ -18,7 +18,7 @@ from millstream.sql.plan.nodes import Node
 Path = tuple[str, str, str]
 
 
-@record(frozen=True)
+@record
 class InlineView:
     """A temporary view of a relation that a program has made.
 

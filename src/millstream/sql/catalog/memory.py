@@ -13,7 +13,7 @@ from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException
 
 
-@record(frozen=True)
+@record
 class Database:
     """A database: its options, and what is said of it."""
 
@@ -21,7 +21,7 @@ class Database:
     comment: str | None = None
 
 
-@record(frozen=True)
+@record
 class CatalogFunction:
     """A function by the name of what implements it.
 

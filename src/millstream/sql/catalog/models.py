@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from millstream.sql.catalog.manager import CatalogManager, Path
 
 
-@record(frozen=True)
+@record
 class CatalogModel:
     """A model: what goes in, what comes out, and where it is.
 

@@ -17,7 +17,7 @@ class ColumnKind(Enum):
     METADATA = "METADATA"
 
 
-@record(frozen=True)
+@record
 class TableColumn:
     """A column of a table.
 
@@ -45,7 +45,7 @@ class TableColumn:
         return self.kind is ColumnKind.PHYSICAL or (self.kind is ColumnKind.METADATA and not self.virtual)
 
 
-@record(frozen=True)
+@record
 class CatalogTable:
     """A table or a view.
 

@@ -29,7 +29,7 @@ _INT, _INT_BYTES = 0, 9
 _SAMPLE, _IN_MEMORY = 16, 3
 
 
-@record(frozen=True)
+@record
 class StateColumn:
     """A column of values: its name in files, what it is in numpy, and what a key begins with."""
 

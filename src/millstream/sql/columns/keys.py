@@ -22,7 +22,7 @@ _MOST_COMBINED = 1 << 62
 _SHORT = 24
 
 
-@record(frozen=True)
+@record
 class Grouped:
     """Rows by key.
 

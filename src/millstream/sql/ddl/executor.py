@@ -23,7 +23,7 @@ from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes
 
 
-@record(frozen=True)
+@record
 class Result:
     """What a statement gave.
 

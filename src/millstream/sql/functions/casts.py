@@ -25,7 +25,7 @@ from millstream.sql.functions.vectors import as_array, from_numpy, to_numpy
 _EXACT = decimal.Context(prec=200)
 
 
-@record(frozen=True)
+@record
 class Cast:
     """A cast: from a type to a type, in a time zone, and whether what cannot be cast is null."""
 

@@ -71,7 +71,7 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-@record(frozen=True)
+@record
 class EvaluationContext:
     """Where expressions are evaluated.
 

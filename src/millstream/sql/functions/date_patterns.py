@@ -25,7 +25,7 @@ class BadDatePattern(ValueError):
     """A pattern is none, or has a field that a time without a zone does not have."""
 
 
-@record(frozen=True)
+@record
 class Moment:
     """A time of a day on a day."""
 
@@ -47,7 +47,7 @@ class Moment:
         return self.second_of_day // 3600
 
 
-@record(frozen=True)
+@record
 class Piece:
     """A piece of a pattern: a letter that is repeated, or text."""
 
@@ -266,7 +266,7 @@ _WORDS: dict[str, Callable[[Moment, int], str]] = {
 # --- reading, DateTimeFormatter
 
 
-@record(frozen=True)
+@record
 class Field:
     """A field of a pattern that is read: its letter, how often it stands, and its group in the expression."""
 

@@ -27,7 +27,7 @@ class Kind(Enum):
     OVER = "over"
 
 
-@record(frozen=True)
+@record
 class Arguments:
     """What is known of the arguments of a call when it is resolved.
 
@@ -61,7 +61,7 @@ class Arguments:
         return Arguments(tuple(a.type for a in arguments), constants, options)
 
 
-@record(frozen=True)
+@record
 class Resolved:
     """What came of looking at the types of arguments.
 
@@ -74,7 +74,7 @@ class Resolved:
     arguments: tuple[DataType, ...]
 
 
-@record(frozen=True)
+@record
 class Site:
     """A place in an expression where a function is called.
 
@@ -102,7 +102,7 @@ Kernel = Callable[[Site, int, Sequence[Value]], Value]
 Rule = Callable[[Arguments], Resolved | None]
 
 
-@record(frozen=True)
+@record
 class Function:
     """A function of the language.
 

@@ -46,7 +46,7 @@ class BadPattern(ValueError):
     """A pattern is none, or has something that cannot be told in Python's."""
 
 
-@record(frozen=True)
+@record
 class JavaPattern:
     """A pattern.
 

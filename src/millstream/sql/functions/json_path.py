@@ -83,7 +83,7 @@ def scalar_text(value: Any) -> str:
 _Test = Callable[[Any], bool]
 
 
-@record(frozen=True)
+@record
 class Step:
     """A step of a path: what it looks for in a value, and whether it can find only one thing."""
 
@@ -92,7 +92,7 @@ class Step:
     definite: bool = True
 
 
-@record(frozen=True)
+@record
 class Path:
     """A path into a document."""
 

@@ -14,7 +14,7 @@ class Statement(Node):
     """What can be executed."""
 
 
-@record(frozen=True)
+@record
 class QueryStatement(Statement):
     """A query whose rows are wanted."""
 
@@ -24,7 +24,7 @@ class QueryStatement(Statement):
 # --- tables
 
 
-@record(frozen=True)
+@record
 class Written(Node):
     """An expression and the text it was read from."""
 
@@ -32,7 +32,7 @@ class Written(Node):
     text: str
 
 
-@record(frozen=True)
+@record
 class Column(Node):
     """A column of a table that is declared.
 
@@ -54,7 +54,7 @@ class Column(Node):
     comment: str | None = None
 
 
-@record(frozen=True)
+@record
 class Watermark(Node):
     """WATERMARK FOR a column AS an expression."""
 
@@ -62,7 +62,7 @@ class Watermark(Node):
     strategy: Written
 
 
-@record(frozen=True)
+@record
 class PrimaryKey(Node):
     """PRIMARY KEY over columns; `name` is that of the constraint, None if it has none."""
 
@@ -70,7 +70,7 @@ class PrimaryKey(Node):
     name: str | None = None
 
 
-@record(frozen=True)
+@record
 class Distribution(Node):
     """How rows lie in buckets."""
 
@@ -79,7 +79,7 @@ class Distribution(Node):
     buckets: int | None
 
 
-@record(frozen=True)
+@record
 class Like(Node):
     """LIKE another table: what is taken over, as pairs such as (INCLUDING, OPTIONS)."""
 
@@ -87,7 +87,7 @@ class Like(Node):
     rules: tuple[tuple[str, str], ...]
 
 
-@record(frozen=True)
+@record
 class CreateTable(Statement):
     """CREATE TABLE."""
 
@@ -108,7 +108,7 @@ class CreateTable(Statement):
     replace: bool = False
 
 
-@record(frozen=True)
+@record
 class Placed(Node):
     """A part of a table that is added or modified, and where: FIRST, behind a column, or at the end."""
 
@@ -117,7 +117,7 @@ class Placed(Node):
     after: str | None = None
 
 
-@record(frozen=True)
+@record
 class AlterTable(Statement):
     """ALTER TABLE; which of the attributes is set says what is altered."""
 
@@ -134,7 +134,7 @@ class AlterTable(Statement):
     drop_constraint: str | None = None
 
 
-@record(frozen=True)
+@record
 class Drop(Statement):
     """DROP of a TABLE, VIEW, DATABASE, CATALOG, FUNCTION."""
 
@@ -149,7 +149,7 @@ class Drop(Statement):
 # --- views, functions, catalogs, modules
 
 
-@record(frozen=True)
+@record
 class CreateView(Statement):
     """CREATE VIEW."""
 
@@ -163,7 +163,7 @@ class CreateView(Statement):
     replace: bool = False
 
 
-@record(frozen=True)
+@record
 class AlterView(Statement):
     """ALTER VIEW: another name or another query."""
 
@@ -173,7 +173,7 @@ class AlterView(Statement):
     text: str = ""
 
 
-@record(frozen=True)
+@record
 class CreateFunction(Statement):
     """CREATE FUNCTION."""
 
@@ -186,7 +186,7 @@ class CreateFunction(Statement):
     if_not_exists: bool = False
 
 
-@record(frozen=True)
+@record
 class AlterFunction(Statement):
     """ALTER FUNCTION."""
 
@@ -198,7 +198,7 @@ class AlterFunction(Statement):
     if_exists: bool = False
 
 
-@record(frozen=True)
+@record
 class CreateModel(Statement):
     """CREATE MODEL: what goes in, what comes out, and the options of who answers."""
 
@@ -211,7 +211,7 @@ class CreateModel(Statement):
     if_not_exists: bool = False
 
 
-@record(frozen=True)
+@record
 class AlterModel(Statement):
     """ALTER MODEL: options that are set or reset, or another name."""
 
@@ -222,7 +222,7 @@ class AlterModel(Statement):
     rename: Path | None = None
 
 
-@record(frozen=True)
+@record
 class CreateCatalog(Statement):
     """CREATE CATALOG."""
 
@@ -232,7 +232,7 @@ class CreateCatalog(Statement):
     if_not_exists: bool = False
 
 
-@record(frozen=True)
+@record
 class CreateDatabase(Statement):
     """CREATE DATABASE."""
 
@@ -242,7 +242,7 @@ class CreateDatabase(Statement):
     if_not_exists: bool = False
 
 
-@record(frozen=True)
+@record
 class AlterOptions(Statement):
     """ALTER CATALOG or ALTER DATABASE."""
 
@@ -253,7 +253,7 @@ class AlterOptions(Statement):
     comment: str | None = None
 
 
-@record(frozen=True)
+@record
 class Use(Statement):
     """USE a CATALOG or a DATABASE."""
 
@@ -261,14 +261,14 @@ class Use(Statement):
     name: Path
 
 
-@record(frozen=True)
+@record
 class UseModules(Statement):
     """USE MODULES."""
 
     names: tuple[str, ...]
 
 
-@record(frozen=True)
+@record
 class LoadModule(Statement):
     """LOAD MODULE."""
 
@@ -276,7 +276,7 @@ class LoadModule(Statement):
     options: Options = ()
 
 
-@record(frozen=True)
+@record
 class UnloadModule(Statement):
     """UNLOAD MODULE."""
 
@@ -286,7 +286,7 @@ class UnloadModule(Statement):
 # --- looking
 
 
-@record(frozen=True)
+@record
 class Show(Statement):
     """SHOW.
 
@@ -307,7 +307,7 @@ class Show(Statement):
     partition: Options = ()
 
 
-@record(frozen=True)
+@record
 class Describe(Statement):
     """DESCRIBE a TABLE, CATALOG, DATABASE, FUNCTION, JOB."""
 
@@ -316,7 +316,7 @@ class Describe(Statement):
     what: str = "TABLE"
 
 
-@record(frozen=True)
+@record
 class Explain(Statement):
     """EXPLAIN."""
 
@@ -327,7 +327,7 @@ class Explain(Statement):
 # --- data
 
 
-@record(frozen=True)
+@record
 class Insert(Statement):
     """INSERT INTO or INSERT OVERWRITE."""
 
@@ -341,14 +341,14 @@ class Insert(Statement):
     conflict: str | None = None
 
 
-@record(frozen=True)
+@record
 class StatementSet(Statement):
     """Statements that are one job."""
 
     statements: tuple[Insert, ...]
 
 
-@record(frozen=True)
+@record
 class AnalyzeTable(Statement):
     """ANALYZE TABLE: counts what is in a table, for a catalog to keep.
 
@@ -363,7 +363,7 @@ class AnalyzeTable(Statement):
     columns: tuple[str, ...] | None = None
 
 
-@record(frozen=True)
+@record
 class CallProcedure(Statement):
     """CALL: has a catalog do something."""
 
@@ -371,7 +371,7 @@ class CallProcedure(Statement):
     arguments: tuple[Expression, ...] = ()
 
 
-@record(frozen=True)
+@record
 class CompilePlan(Statement):
     """COMPILE PLAN: what is planned is written to a file; COMPILE AND EXECUTE PLAN runs it, too.
 
@@ -388,24 +388,24 @@ class CompilePlan(Statement):
     execute: bool = False
 
 
-@record(frozen=True)
+@record
 class ExecutePlan(Statement):
     """EXECUTE PLAN: runs what a file has planned."""
 
     file: str
 
 
-@record(frozen=True)
+@record
 class BeginStatementSet(Statement):
     """BEGIN STATEMENT SET, in a client."""
 
 
-@record(frozen=True)
+@record
 class EndStatementSet(Statement):
     """END of a statement set, in a client."""
 
 
-@record(frozen=True)
+@record
 class Update(Statement):
     """UPDATE."""
 
@@ -414,7 +414,7 @@ class Update(Statement):
     where: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class Delete(Statement):
     """DELETE FROM."""
 
@@ -422,7 +422,7 @@ class Delete(Statement):
     where: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class Truncate(Statement):
     """TRUNCATE TABLE."""
 
@@ -432,7 +432,7 @@ class Truncate(Statement):
 # --- settings
 
 
-@record(frozen=True)
+@record
 class SetOption(Statement):
     """SET a setting, or show all."""
 
@@ -440,14 +440,14 @@ class SetOption(Statement):
     value: str | None = None
 
 
-@record(frozen=True)
+@record
 class ResetOption(Statement):
     """RESET a setting, or all."""
 
     key: str | None = None
 
 
-@record(frozen=True)
+@record
 class Jar(Statement):
     """ADD JAR or REMOVE JAR, which have no effect."""
 
@@ -455,7 +455,7 @@ class Jar(Statement):
     path: str
 
 
-@record(frozen=True)
+@record
 class Client(Statement):
     """A word for the client alone: QUIT, CLEAR, HELP, SOURCE."""
 
@@ -463,7 +463,7 @@ class Client(Statement):
     argument: str | None = None
 
 
-@record(frozen=True)
+@record
 class StopJob(Statement):
     """STOP JOB."""
 

@@ -12,7 +12,7 @@ from millstream.common.fast_dataclass import record
 from millstream.sql.types import DataType
 
 
-@record(frozen=True)
+@record
 class Node:
     """A part of a statement.
 
@@ -30,21 +30,21 @@ class Expression(Node):
     """What has a value."""
 
 
-@record(frozen=True)
+@record
 class Name(Expression):
     """A column, perhaps of a table, perhaps a field of it: `a`, `t.a`, `t.a.b`."""
 
     parts: tuple[str, ...]
 
 
-@record(frozen=True)
+@record
 class Star(Expression):
     """All columns, of all tables or of one, or all fields of a column."""
 
     parts: tuple[str, ...] = ()
 
 
-@record(frozen=True)
+@record
 class Literal(Expression):
     """A value that is written out; its type follows from how it is written.
 
@@ -57,7 +57,7 @@ class Literal(Expression):
     text: str
 
 
-@record(frozen=True)
+@record
 class Interval(Expression):
     """A length of time: `INTERVAL '1 10:00' DAY TO MINUTE`.
 
@@ -76,14 +76,14 @@ class Interval(Expression):
     fraction: int | None = None
 
 
-@record(frozen=True)
+@record
 class Symbol(Expression):
     """A word that is an argument: the unit of EXTRACT, the side of TRIM."""
 
     word: str
 
 
-@record(frozen=True)
+@record
 class Call(Expression):
     """A function, operator or special form applied to arguments.
 
@@ -108,7 +108,7 @@ class Call(Expression):
     nulls: bool | None = None
 
 
-@record(frozen=True)
+@record
 class Cast(Expression):
     """A value as another type; `lenient` for TRY_CAST."""
 
@@ -117,7 +117,7 @@ class Cast(Expression):
     lenient: bool = False
 
 
-@record(frozen=True)
+@record
 class Case(Expression):
     """CASE: the value that is compared, if there is one, the branches, and what is left."""
 
@@ -126,7 +126,7 @@ class Case(Expression):
     otherwise: Expression | None
 
 
-@record(frozen=True)
+@record
 class Field(Expression):
     """A field of a value that is not just a name: `f(x).a`."""
 
@@ -134,7 +134,7 @@ class Field(Expression):
     name: str
 
 
-@record(frozen=True)
+@record
 class In(Expression):
     """Whether a value is one of a list's or of a query's."""
 
@@ -143,7 +143,7 @@ class In(Expression):
     negated: bool = False
 
 
-@record(frozen=True)
+@record
 class Quantified(Expression):
     """A comparison with SOME, ANY or ALL values of a query or list."""
 
@@ -153,21 +153,21 @@ class Quantified(Expression):
     among: tuple[Expression, ...] | Query
 
 
-@record(frozen=True)
+@record
 class Exists(Expression):
     """Whether a query has a row."""
 
     query: Query
 
 
-@record(frozen=True)
+@record
 class Subquery(Expression):
     """The one value of a query; or a query as an argument."""
 
     query: Query
 
 
-@record(frozen=True)
+@record
 class TableArgument(Expression):
     """A table as the argument of a function: `TABLE t PARTITION BY k`."""
 
@@ -176,7 +176,7 @@ class TableArgument(Expression):
     order: tuple[SortKey, ...] = ()
 
 
-@record(frozen=True)
+@record
 class Argument(Expression):
     """An argument that is given by name, of the Table API."""
 
@@ -184,7 +184,7 @@ class Argument(Expression):
     value: Expression
 
 
-@record(frozen=True)
+@record
 class Json(Expression):
     """A JSON function with the words that only those have.
 
@@ -207,7 +207,7 @@ class Json(Expression):
     condition: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class SortKey(Node):
     """What ORDER BY sorts by; `nulls_first` None where it is not said."""
 
@@ -216,7 +216,7 @@ class SortKey(Node):
     nulls_first: bool | None = None
 
 
-@record(frozen=True)
+@record
 class Bound(Node):
     """An end of a frame: before (-1), at (0) or behind (1) the row, and how far; None is unbounded."""
 
@@ -224,7 +224,7 @@ class Bound(Node):
     distance: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class Window(Node):
     """What an OVER looks at."""
 
@@ -243,7 +243,7 @@ class Relation(Node):
     """What has rows."""
 
 
-@record(frozen=True)
+@record
 class Hint(Node):
     """A hint: its name, and options by key or plain words."""
 
@@ -252,7 +252,7 @@ class Hint(Node):
     words: tuple[str, ...] = ()
 
 
-@record(frozen=True)
+@record
 class TableName(Relation):
     """A table or view by its name.
 
@@ -267,7 +267,7 @@ class TableName(Relation):
     as_of: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class TableFunction(Relation):
     """The rows that a function gives: a window function, or LATERAL TABLE(f(..))."""
 
@@ -275,7 +275,7 @@ class TableFunction(Relation):
     lateral: bool = False
 
 
-@record(frozen=True)
+@record
 class Unnest(Relation):
     """The elements of arrays, maps and multisets as rows."""
 
@@ -283,7 +283,7 @@ class Unnest(Relation):
     ordinality: bool = False
 
 
-@record(frozen=True)
+@record
 class Derived(Relation):
     """A query in parentheses."""
 
@@ -291,7 +291,7 @@ class Derived(Relation):
     lateral: bool = False
 
 
-@record(frozen=True)
+@record
 class Aliased(Relation):
     """A relation under another name, perhaps with other names of columns."""
 
@@ -300,7 +300,7 @@ class Aliased(Relation):
     columns: tuple[str, ...] = ()
 
 
-@record(frozen=True)
+@record
 class Join(Relation):
     """Two relations joined.
 
@@ -319,7 +319,7 @@ class Join(Relation):
     natural: bool = False
 
 
-@record(frozen=True)
+@record
 class Matched(Relation):
     """MATCH_RECOGNIZE over a relation."""
 
@@ -335,7 +335,7 @@ class Matched(Relation):
     define: tuple[tuple[str, Expression], ...]
 
 
-@record(frozen=True)
+@record
 class PatternStep(Node):
     """A variable of a pattern and how often it comes; `most` None is without end."""
 
@@ -352,7 +352,7 @@ class Query(Node):
     """What gives rows and can stand alone."""
 
 
-@record(frozen=True)
+@record
 class SelectItem(Node):
     """A column of a SELECT and the name it is given."""
 
@@ -360,7 +360,7 @@ class SelectItem(Node):
     alias: str | None = None
 
 
-@record(frozen=True)
+@record
 class GroupingSets(Expression):
     """GROUPING SETS, CUBE or ROLLUP over lists of expressions."""
 
@@ -368,7 +368,7 @@ class GroupingSets(Expression):
     sets: tuple[tuple[Expression, ...] | GroupingSets, ...]
 
 
-@record(frozen=True)
+@record
 class Select(Query):
     """A SELECT."""
 
@@ -383,21 +383,21 @@ class Select(Query):
     qualify: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class Values(Query):
     """Rows that are written out."""
 
     rows: tuple[tuple[Expression, ...], ...]
 
 
-@record(frozen=True)
+@record
 class TableQuery(Query):
     """`TABLE t` as a query."""
 
     table: TableName
 
 
-@record(frozen=True)
+@record
 class SetOperation(Query):
     """UNION, INTERSECT or EXCEPT of two queries."""
 
@@ -407,7 +407,7 @@ class SetOperation(Query):
     right: Query
 
 
-@record(frozen=True)
+@record
 class Ordered(Query):
     """A query with ORDER BY, OFFSET and LIMIT; None for what is not said."""
 
@@ -417,7 +417,7 @@ class Ordered(Query):
     offset: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class With(Query):
     """A query with others that have names."""
 

@@ -14,7 +14,7 @@ from millstream.sql.operators.aggregate.segments import Ints
 Mask = NDArray[np.bool_]
 
 
-@record(frozen=True)
+@record
 class Changelog:
     """For each of some places: whether the old is taken back, whether the new is said, and whether that is an update.
 

@@ -11,7 +11,7 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.functions.context import EvaluationContext
 
 
-@record(frozen=True)
+@record
 class Session:
     """What a query was made in.
 

@@ -33,7 +33,7 @@ _KEEPS = (
 )
 
 
-@record(frozen=True)
+@record
 class Cost:
     """What an operator costs with all that it reads, in rows and bytes."""
 

@@ -23,7 +23,7 @@ _SIZE = "table.exec.mini-batch.size"
 _PHASES = "table.optimizer.agg-phase-strategy"
 
 
-@record(frozen=True)
+@record
 class Advice:
     """Texts, and which nodes each is about."""
 

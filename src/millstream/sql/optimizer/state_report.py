@@ -20,7 +20,7 @@ _WITHOUT_TTL = (n.Match,)
 _PASSED = "the watermark, which lets rows go once it has passed"
 
 
-@record(frozen=True)
+@record
 class Kept:
     """What an operator keeps.
 

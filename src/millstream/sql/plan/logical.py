@@ -28,7 +28,7 @@ from millstream.sql.plan.specs import (
 from millstream.sql.schema import ALL_CHANGES, Changes, Fields
 
 
-@record(frozen=True)
+@record
 class Node:
     """What has rows.
 
@@ -49,7 +49,7 @@ class Node:
         return self
 
 
-@record(frozen=True)
+@record
 class Single(Node):
     """A node with one input."""
 
@@ -64,7 +64,7 @@ class Single(Node):
         return replace(self, input=one)
 
 
-@record(frozen=True)
+@record
 class Double(Node):
     """A node with two inputs."""
 
@@ -80,7 +80,7 @@ class Double(Node):
         return replace(self, left=left, right=right)
 
 
-@record(frozen=True)
+@record
 class Scan(Node):
     """Reads a table.
 
@@ -106,7 +106,7 @@ class Scan(Node):
     options: tuple[tuple[str, str], ...] = ()
 
 
-@record(frozen=True)
+@record
 class StreamScan(Node):
     """Reads a DataStream of the program's: `from_data_stream`, `from_changelog_stream`.
 
@@ -127,28 +127,28 @@ class StreamScan(Node):
     key: tuple[int, ...] = ()
 
 
-@record(frozen=True)
+@record
 class Values(Node):
     """Rows that are written out."""
 
     rows: tuple[tuple[Constant, ...], ...]
 
 
-@record(frozen=True)
+@record
 class Project(Single):
     """Makes columns of columns."""
 
     expressions: tuple[Expression, ...]
 
 
-@record(frozen=True)
+@record
 class Filter(Single):
     """Leaves rows for which a condition is true."""
 
     condition: Expression
 
 
-@record(frozen=True)
+@record
 class Watermark(Single):
     """Says how far event time has come; makes `column` a rowtime attribute."""
 
@@ -156,7 +156,7 @@ class Watermark(Single):
     strategy: Expression
 
 
-@record(frozen=True)
+@record
 class Correlate(Single):
     """Each row with the rows that a table function makes of it; with LEFT also those for which it makes none.
 
@@ -177,7 +177,7 @@ class Correlate(Single):
     ordinality: bool = False
 
 
-@record(frozen=True)
+@record
 class Expand(Single):
     """Each row once for every grouping set: keys that are not in it are null, and the last column says which it is.
 
@@ -188,7 +188,7 @@ class Expand(Single):
     sets: tuple[tuple[Expression, ...], ...]
 
 
-@record(frozen=True)
+@record
 class Aggregate(Single):
     """One row a group: the keys, then the aggregates. Without aggregates it is DISTINCT.
 
@@ -205,7 +205,7 @@ class Aggregate(Single):
     part: str | None = None
 
 
-@record(frozen=True)
+@record
 class TableAggregate(Single):
     """The rows that a user's function makes of each group: the keys, then the function's columns (`flat_aggregate`).
 
@@ -220,7 +220,7 @@ class TableAggregate(Single):
     state_ttl: int | None = None
 
 
-@record(frozen=True)
+@record
 class WindowTable(Single):
     """Each row once for every window it is in: behind its columns window_start, window_end and window_time."""
 
@@ -232,7 +232,7 @@ class WindowTable(Single):
         return self.window.kind is WindowKind.SESSION
 
 
-@record(frozen=True)
+@record
 class WindowAggregate(Single):
     """One row a group and window, when the window ends: keys, aggregates, then the window's properties.
 
@@ -261,14 +261,14 @@ class WindowAggregate(Single):
     fires: Fires | None = None
 
 
-@record(frozen=True)
+@record
 class Over(Single):
     """Each row with aggregates over the frame it is in, as columns behind its own."""
 
     over: OverSpec
 
 
-@record(frozen=True)
+@record
 class Match(Single):
     """The matches of a pattern among the rows of each partition, in the order of time (MATCH_RECOGNIZE).
 
@@ -314,7 +314,7 @@ class Match(Single):
         )
 
 
-@record(frozen=True)
+@record
 class Join(Double):
     """Pairs of rows for which a condition is true. SEMI and ANTI have the left columns only.
 
@@ -340,7 +340,7 @@ class Join(Double):
     join_strategy: JoinStrategy | None = field(default=None, kw_only=True)
 
 
-@record(frozen=True)
+@record
 class TemporalJoin(Join):
     """A join with the version of the right side at the time of the left row (FOR SYSTEM_TIME AS OF).
 
@@ -356,7 +356,7 @@ class TemporalJoin(Join):
     hint: tuple[tuple[str, str], ...] = ()
 
 
-@record(frozen=True)
+@record
 class Apply(Double):
     """Each row of the left with the rows of a query that looks at it (LATERAL); a rule makes a join of it.
 
@@ -369,7 +369,7 @@ class Apply(Double):
     condition: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class Union(Node):
     """The rows of all inputs, as they come (UNION ALL)."""
 
@@ -383,7 +383,7 @@ class Union(Node):
         return replace(self, parts=tuple(inputs))
 
 
-@record(frozen=True)
+@record
 class SetOperation(Double):
     """INTERSECT or EXCEPT, with ALL by counting. (UNION is an Aggregate over a Union.)"""
 
@@ -391,7 +391,7 @@ class SetOperation(Double):
     all: bool
 
 
-@record(frozen=True)
+@record
 class Sort(Single):
     """Rows in an order (column, descending, nulls first), and of those some: `limit` None for all.
 
@@ -404,7 +404,7 @@ class Sort(Single):
     strategy: str = "AppendFastStrategy"
 
 
-@record(frozen=True)
+@record
 class ToChangelog(Single):
     """Changes as rows that are only inserted: the first column says what happened.
 
@@ -415,7 +415,7 @@ class ToChangelog(Single):
     codes: tuple[tuple[str, str], ...]
 
 
-@record(frozen=True)
+@record
 class FromChangelog(Single):
     """Rows of which a column says what happened, as the changes that they say.
 
@@ -428,7 +428,7 @@ class FromChangelog(Single):
     codes: tuple[tuple[str, str], ...]
 
 
-@record(frozen=True)
+@record
 class Sink(Single):
     """Writes to a table.
 
@@ -455,12 +455,12 @@ class Sink(Single):
     upsert_key: tuple[int, ...] = ()
 
 
-@record(frozen=True)
+@record
 class Collected(Single):
     """Rows that the program wants back: `collect()`, `print()`, `to_pandas()`."""
 
 
-@record(frozen=True)
+@record
 class ToStream(Single):
     """Rows as a DataStream: `to_data_stream` (inserts only) and `to_changelog_stream`."""
 

@@ -11,7 +11,7 @@ from millstream.sql.plan.specs import JoinKind, Retry, WindowSpec
 from millstream.sql.schema import Changes
 
 
-@record(frozen=True)
+@record
 class Calc(Single):
     """Filter, then project: what several of both become. A condition of None leaves all rows."""
 
@@ -19,7 +19,7 @@ class Calc(Single):
     condition: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class MiniBatch(Single):
     """Rows as they come: those that come at once are taken at once, where mini-batch is on.
 
@@ -32,7 +32,7 @@ class MiniBatch(Single):
     by_event_time: bool
 
 
-@record(frozen=True)
+@record
 class LocalAggregate(Single):
     """The first of two phases: what the aggregates keep of some rows of each group, before rows are exchanged.
 
@@ -49,7 +49,7 @@ class LocalAggregate(Single):
     part: str | None = None
 
 
-@record(frozen=True)
+@record
 class GlobalAggregate(Aggregate):
     """The second of two phases; its input is the first, and the arguments of its calls are columns of that one's input.
 
@@ -66,7 +66,7 @@ class GlobalAggregate(Aggregate):
         return self.input
 
 
-@record(frozen=True)
+@record
 class LocalWindowAggregate(Single):
     """The first of two phases over windows: the keys, what the second puts together, and the end of slice or window.
 
@@ -82,7 +82,7 @@ class LocalWindowAggregate(Single):
     has_window: tuple[int, int] | None = None
 
 
-@record(frozen=True)
+@record
 class GlobalWindowAggregate(WindowAggregate):
     """The second of two phases over windows; see `GlobalAggregate`."""
 
@@ -95,7 +95,7 @@ class GlobalWindowAggregate(WindowAggregate):
         return self.input
 
 
-@record(frozen=True)
+@record
 class Rank(Single):
     """The rows of each partition that are at some places of an order; with the place as last column if it is wanted.
 
@@ -118,7 +118,7 @@ class Rank(Single):
     strategy: str = "AppendFastStrategy"
 
 
-@record(frozen=True)
+@record
 class WindowRank(Rank):
     """A Rank whose partition has a window, told when that ends.
 
@@ -134,7 +134,7 @@ class WindowRank(Rank):
     is_deduplicate: bool = field(default=False, kw_only=True)
 
 
-@record(frozen=True)
+@record
 class Deduplicate(Single):
     """One row of each key: the first or last by a time attribute.
 
@@ -151,7 +151,7 @@ class Deduplicate(Single):
     keeps_last: bool
 
 
-@record(frozen=True)
+@record
 class WindowJoin(Join):
     """A join of rows in the same window, told when that ends; its start and end are among the keys.
 
@@ -165,7 +165,7 @@ class WindowJoin(Join):
     right_window: tuple[int, int] = field(kw_only=True)
 
 
-@record(frozen=True)
+@record
 class IntervalJoin(Join):
     """A join whose rows must also be within bounds of each other's time.
 
@@ -182,7 +182,7 @@ class IntervalJoin(Join):
     upper: int = 0
 
 
-@record(frozen=True)
+@record
 class LookupJoin(Single):
     """Each row with those that a connector finds by its values, as they are when it is asked.
 
@@ -211,7 +211,7 @@ class LookupJoin(Single):
     at_once: int = 1
 
 
-@record(frozen=True)
+@record
 class MaterializedLookupJoin(LookupJoin):
     """A lookup join that keeps what it has emitted, so that a retraction equals it.
 
@@ -224,7 +224,7 @@ class MaterializedLookupJoin(LookupJoin):
     replaces: bool = field(kw_only=True)
 
 
-@record(frozen=True)
+@record
 class ChangelogNormalize(Single):
     """Makes all kinds of changes of upserts: the last row of each key is known.
 
@@ -237,7 +237,7 @@ class ChangelogNormalize(Single):
     condition: Expression | None = None
 
 
-@record(frozen=True)
+@record
 class Traits:
     """What is known of a node beside what it says, by the rules of changelogs (`plan/changelog.py`).
 
@@ -252,7 +252,7 @@ class Traits:
     state_ttl: int = 0
 
 
-@record(frozen=True)
+@record
 class Planned:
     """A node that is ready to be run, and its traits.
 

@@ -29,7 +29,7 @@ class WindowKind(Enum):
     SESSION = "SESSION"
 
 
-@record(frozen=True)
+@record
 class WindowSpec:
     """Windows in time, in milliseconds.
 
@@ -55,7 +55,7 @@ class WindowSpec:
     are_points: bool = False
 
 
-@record(frozen=True)
+@record
 class Fires:
     """When windows are told besides at their end.
 
@@ -68,7 +68,7 @@ class Fires:
     lateness: int
 
 
-@record(frozen=True)
+@record
 class PeriodicFires(Fires):
     """When windows are told by the clock; apart from `Fires`, by whose form state of jobs without a delay is found.
 
@@ -82,7 +82,7 @@ class PeriodicFires(Fires):
     late_delay: int
 
 
-@record(frozen=True)
+@record
 class OverSpec:
     """An OVER: what a frame is and which aggregates are over it.
 
@@ -102,7 +102,7 @@ class OverSpec:
     calls: tuple[AggregateCall, ...]
 
 
-@record(frozen=True)
+@record
 class MatchStep:
     """A variable of a pattern and how often its rows come, one behind the other; `most` None is without end."""
 
@@ -112,7 +112,7 @@ class MatchStep:
     reluctant: bool
 
 
-@record(frozen=True)
+@record
 class Reference:
     """What an expression of MATCH_RECOGNIZE asks of rows that variables have taken.
 
@@ -133,7 +133,7 @@ class Reference:
     call: AggregateCall | None = None
 
 
-@record(frozen=True)
+@record
 class Definition:
     """When a variable takes a row: a condition whose columns are references."""
 
@@ -150,7 +150,7 @@ class JoinStrategy(Enum):
     LOOP = "NestedLoopJoin"
 
 
-@record(frozen=True)
+@record
 class MatchSpec:
     """The pattern of MATCH_RECOGNIZE as its operator needs it; see `logical.Match` for the attributes."""
 
@@ -165,7 +165,7 @@ class MatchSpec:
     measures: tuple[Expression, ...]
 
 
-@record(frozen=True)
+@record
 class Retry:
     """How often a look-up that finds nothing is tried again, and how many seconds later each time."""
 

@@ -20,7 +20,7 @@ class SubqueryKind(Enum):
     SCALAR = "SCALAR"
 
 
-@record(frozen=True)
+@record
 class Subquery(Expression):
     """Whether a query has rows, whether values are among its rows, or its one value.
 
@@ -39,7 +39,7 @@ class Subquery(Expression):
         return self.values
 
 
-@record(frozen=True)
+@record
 class Outer(Expression):
     """A column of the row of a query around.
 

@@ -24,7 +24,7 @@ _OLD_CAPACITY = f"{_KEYS}buffer-capacity"
 _STRATEGY, _ATTEMPTS = f"{_KEYS}retry-strategy", f"{_KEYS}max-attempts"
 
 
-@record(frozen=True)
+@record
 class AsyncPolicy:
     """How a function is asked.
 

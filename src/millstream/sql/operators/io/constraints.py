@@ -96,7 +96,7 @@ class NotNull(Constraint):
         return rows
 
 
-@record(frozen=True)
+@record
 class Limited:
     """A column with a length.
 
@@ -179,7 +179,7 @@ class Lengths(Constraint):
         return rows
 
 
-@record(frozen=True)
+@record
 class Nested:
     """A column whose values have constraints inside.
 

@@ -31,7 +31,7 @@ _MOST_AT_ONCE = 1 << 20
 _SIGNS = np.array([1, -1, 1, -1], np.int64)
 
 
-@record(frozen=True)
+@record
 class JoinSide:
     """One input of a join.
 

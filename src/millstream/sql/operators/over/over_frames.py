@@ -64,7 +64,7 @@ def places_before(keys: Ints, values: NDArray[Any], of_keys: Ints, of_values: ND
     return found[count:]
 
 
-@record(frozen=True)
+@record
 class Frames:
     """Frames of the new rows among rows that are in order of key.
 

@@ -187,7 +187,7 @@ class _Changes:
         return Batch(columns, said.astype(np.int8) if said.any() else None, len(at))
 
 
-@record(frozen=True)
+@record
 class Surrounded:
     """Changes, each with the rows around the one that it is about, and that one, in order.
 
@@ -207,7 +207,7 @@ class Surrounded:
     wanted: Mask
 
 
-@record(frozen=True)
+@record
 class _Reach:
     """How far from a row its coming and going is felt, and how far around that frames reach; None for everywhere.
 

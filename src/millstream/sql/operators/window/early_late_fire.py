@@ -30,7 +30,7 @@ from millstream.sql.plan.specs import Fires
 END, SAID, _ROWS = "end", "fired", "rows"
 
 
-@record(frozen=True)
+@record
 class Placed:
     """Rows with the ends of their windows, the keys of those (the last is the end), and their slots."""
 

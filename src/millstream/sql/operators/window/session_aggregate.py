@@ -33,7 +33,7 @@ def can_merge(calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType]) -> b
     return aggregates.combine and aggregates.is_exact
 
 
-@record(frozen=True)
+@record
 class _Sessions:
     """Some sessions.
 

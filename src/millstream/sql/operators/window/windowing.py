@@ -20,7 +20,7 @@ Times = NDArray[np.int64]
 _EPOCH = datetime(1970, 1, 1)
 
 
-@record(frozen=True)
+@record
 class Windowing:
     """Windows that follow each other; times are in milliseconds.
 

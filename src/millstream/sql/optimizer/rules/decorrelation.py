@@ -48,7 +48,7 @@ def is_correlated(node: n.Node, level: int = 1) -> bool:
     return any(is_correlated(i, level) for i in node.inputs)
 
 
-@record(frozen=True)
+@record
 class Pulled:
     """A query without what looked out of it.
 
@@ -125,7 +125,7 @@ def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
     return None
 
 
-@record(frozen=True)
+@record
 class ByOuter:
     """A query with columns by which its rows belong to rows around.
 

@@ -61,7 +61,7 @@ def _can_be_split(call: AggregateCall) -> bool:
     )
 
 
-@record(frozen=True)
+@record
 class _Sets:
     """By which columns the calls are computed partially.
 

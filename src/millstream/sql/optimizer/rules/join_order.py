@@ -20,7 +20,7 @@ from millstream.sql.schema import Fields
 _GAIN = 4.0
 
 
-@record(frozen=True)
+@record
 class _Table:
     """A table below joins.
 

@@ -14,7 +14,7 @@ from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import LocalZonedTimestampType
 
 
-@record(frozen=True)
+@record
 class Windowed:
     """Where the columns of a window are in a node: `time` None where it is not there."""
 
