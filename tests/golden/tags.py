@@ -33,7 +33,7 @@ from millstream.connectors.files.partition_commit import Staged
 from millstream.connectors.hybrid_source import HybridPosition, HybridShare
 from millstream.connectors.jdbc.source import _Range
 from millstream.connectors.kafka.producer import Transaction
-from millstream.connectors.rabbitmq.intake import Position
+from millstream.connectors.rabbitmq.source import Position
 from millstream.formats.file_format import FileShare
 from millstream.operators.watermarks import BoundedOutOfOrderness, _NoWatermarks
 from millstream.operators.windows.windows import CountWindow, GlobalWindow, TimeWindow

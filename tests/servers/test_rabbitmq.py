@@ -16,7 +16,7 @@ from conftest import Env
 from helpers import BreaksOnce, wait_until
 
 from millstream.common import Configuration, Row, SimpleStringSchema, Types
-from millstream.connectors.rabbitmq.client import RabbitFailure
+from millstream.connectors.rabbitmq.connection import RabbitFailure
 from millstream.datastream.connectors.base import BadRecords
 from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
@@ -199,8 +199,8 @@ def test_bad_messages_are_named_or_left_out(rabbitmq: RabbitMqServer, queue: str
 
 def test_what_cannot_be_is_said_in_bounded_time(rabbitmq: RabbitMqServer, queue: str) -> None:
     wrong = {
-        "does not let this user in .*check user name": where(rabbitmq, password="wrong"),
-        "into the virtual host .*check its name": where(rabbitmq, virtual_host="nowhere"),
+        "rejects this user .*check user name": where(rabbitmq, password="wrong"),
+        "to the virtual host .*check its name": where(rabbitmq, virtual_host="nowhere"),
         "127.0.0.1:9, virtual host '/' does not answer .*check host and port": where(rabbitmq, port=9),
     }
     for message, config in wrong.items():

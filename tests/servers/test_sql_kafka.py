@@ -15,7 +15,7 @@ from helpers import wait_until
 from schema_registry import registry_server
 
 from millstream.common.errors import MillstreamError
-from millstream.connectors.kafka.table_writer import KafkaPartitioner
+from millstream.connectors.kafka.table_records import KafkaPartitioner
 from millstream.sql.errors import TableException, ValidationException
 from millstream.table import EnvironmentSettings, StreamTableEnvironment
 from millstream.testing import LocalEnvironment

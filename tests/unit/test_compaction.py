@@ -30,7 +30,7 @@ from test_file_sink import (
 )
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.connectors.files import compacted_files, part_files
+from millstream.connectors.files import compaction, part_files
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import CommitContext, Committer
 from millstream.datastream.connectors.file_system import (
@@ -315,9 +315,9 @@ def at_step(number: int, action: Callable[[], None]) -> Iterator[list[int]]:
     with (
         patch.object(os, "rename", counted(os.rename)),
         patch.object(os, "unlink", counted(os.unlink)),
-        patch.object(compacted_files, "create", create),
-        patch.object(compacted_files, "sync", sync),
-        patch.object(compacted_files, "_pieces", counted(compacted_files._pieces)),
+        patch.object(compaction, "create", create),
+        patch.object(compaction, "sync", sync),
+        patch.object(compaction, "_pieces", counted(compaction._pieces)),
     ):
         yield count
 

@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 from millstream.common import Encoder
 from millstream.common.errors import InvalidProgramError, LostOutputError, MillstreamError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.connectors.files import bulk_writer as bulk_files
 from millstream.connectors.files import sink as file_sink
+from millstream.connectors.files import writer
 from millstream.connectors.files import writer as file_writers
 from millstream.connectors.files.bucket_assigner import BucketContext, python_template
 from millstream.connectors.files.writer import RowWriter, TextWriter
@@ -579,7 +579,7 @@ def test_a_bulk_format_writes_one_file_a_checkpoint(tmp_path: Path) -> None:
 
 def test_a_bulk_format_in_buckets_with_more_records_than_memory(tmp_path: Path) -> None:
     sink = bulk(tmp_path, ByLetter())
-    with patch.object(bulk_files, "BATCH", 7):
+    with patch.object(writer, "BATCH", 7):
         values = [f"{'ab'[i % 2]}{i:03}" for i in range(100)]
         commit(sink, epoch(writer_of(sink), 1, values, flush=True))
     assert counted_lines(tmp_path) == sorted(values)
@@ -673,7 +673,7 @@ def hurried(dice: random.Random) -> Iterator[Path]:
         patch.object(os, "fsync"),
         patch.object(file_writers, "LINES", 2),
         patch.object(file_writers, "BUFFER_BYTES", 16),
-        patch.object(bulk_files, "BATCH", 3),
+        patch.object(writer, "BATCH", 3),
     ):
         yield Path(folder)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millstream.common.errors import InvalidProgramError
-from millstream.connectors.rabbitmq.intake import Intake, Message
+from millstream.connectors.rabbitmq.source import Message, MessageBuffer
 from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig
 
 
@@ -24,14 +24,14 @@ class Queue:
         self._waiting = [(body, True) for body in self._sent.values()] + self._waiting
         self._sent = {}
 
-    def send(self, intake: Intake) -> bool:
+    def send(self, buffer: MessageBuffer) -> bool:
         """Send one message; tell whether there was one."""
         if not self._waiting:
             return False
         body, again = self._waiting.pop(0)
         tag = max(self._sent, default=self._last) + 1
         self._last, self._sent[tag] = tag, body
-        if intake.take(Message(tag, f"id {body}", b"%d" % body), again):
+        if buffer.add(Message(tag, f"id {body}", b"%d" % body), again):
             del self._sent[tag]
         return True
 
@@ -55,22 +55,22 @@ def test_every_message_counts_once_whatever_fails(seed: int) -> None:
     held: tuple[Any, list[bytes]] = (None, [])
     for execution in range(100):
         queue.connect()
-        intake = Intake(f"channel {execution}", held[0])
+        buffer = MessageBuffer(f"channel {execution}", held[0])
         processed = list(held[1])
         pending: list[Any] = []
         for _ in range(random.randrange(60)):
             action = random.randrange(4)
             if action == 0:
-                queue.send(intake)
+                queue.send(buffer)
             elif action == 1:
-                start, bodies = intake.deal(random.randrange(5))
+                start, bodies = buffer.assign(random.randrange(5))
                 assert start == len(processed)
                 processed += bodies
             elif action == 2:
-                pending.append(intake.position())
+                pending.append(buffer.position())
                 held = pending[-1], list(processed)
             elif pending:
-                tag = intake.acknowledge(pending.pop(0))
+                tag = buffer.acknowledge(pending.pop(0))
                 if tag is not None:
                     queue.acknowledge(tag)
         if queue.is_empty:
@@ -81,54 +81,54 @@ def test_every_message_counts_once_whatever_fails(seed: int) -> None:
 
 
 def test_one_that_comes_twice_before_it_is_acknowledged_counts_once_and_both_are_acknowledged() -> None:
-    intake = Intake("a", None)
+    buffer = MessageBuffer("a", None)
     for tag, body in (1, 1), (2, 2), (3, 1):
-        intake.take(Message(tag, f"id {body}", b"%d" % body), False)
-    assert intake.deal(2) == (0, [b"1", b"2"])
-    assert intake.acknowledge(intake.position()) == 3
+        buffer.add(Message(tag, f"id {body}", b"%d" % body), False)
+    assert buffer.assign(2) == (0, [b"1", b"2"])
+    assert buffer.acknowledge(buffer.position()) == 3
 
 
 def test_without_ids_what_was_not_acknowledged_counts_again() -> None:
-    first = Intake("a", None)
+    first = MessageBuffer("a", None)
     for tag in (1, 2, 3):
-        assert not first.take(Message(tag, None, b"%d" % tag), False)
-    assert first.deal(2) == (0, [b"1", b"2"])
+        assert not first.add(Message(tag, None, b"%d" % tag), False)
+    assert first.assign(2) == (0, [b"1", b"2"])
     position = first.position()
-    assert first.deal(9) == (2, [b"3"])
-    second = Intake("b", position)
+    assert first.assign(9) == (2, [b"3"])
+    second = MessageBuffer("b", position)
     # Of another channel: its messages are gone already.
     assert second.acknowledge(position) is None
     for tag in (1, 2, 3):
-        assert not second.take(Message(tag, None, b"%d" % tag), True)
-    assert second.deal(9) == (2, [b"1", b"2", b"3"])
+        assert not second.add(Message(tag, None, b"%d" % tag), True)
+    assert second.assign(9) == (2, [b"1", b"2", b"3"])
     assert first.acknowledge(position) == 2 and first.acknowledge(position) is None
 
 
 def test_ids_are_not_kept_for_longer_than_they_can_come_again() -> None:
-    first = Intake("a", None)
+    first = MessageBuffer("a", None)
     for tag in (1, 2):
-        first.take(Message(tag, f"id {tag}", b""), False)
-    first.deal(9)
-    second = Intake("b", first.position())
+        first.add(Message(tag, f"id {tag}", b""), False)
+    first.assign(9)
+    second = MessageBuffer("b", first.position())
     assert second.position().ids == {"id 1", "id 2"}
-    assert second.take(Message(1, "id 1", b""), True)
+    assert second.add(Message(1, "id 1", b""), True)
     assert second.position().ids == {"id 2"}
     # The other one was acknowledged before: what is new stands behind all that comes again.
-    second.take(Message(2, "id 3", b""), False)
+    second.add(Message(2, "id 3", b""), False)
     assert second.position().ids == frozenset()
 
 
 def test_an_id_that_comes_again_after_it_was_acknowledged_is_new() -> None:
-    intake = Intake("a", None)
-    intake.take(Message(1, "id", b"1"), False)
-    assert intake.deal(9) == (0, [b"1"]) and intake.acknowledge(intake.position()) == 1
-    intake.take(Message(2, "id", b"2"), False)
-    assert intake.deal(9) == (1, [b"2"])
+    buffer = MessageBuffer("a", None)
+    buffer.add(Message(1, "id", b"1"), False)
+    assert buffer.assign(9) == (0, [b"1"]) and buffer.acknowledge(buffer.position()) == 1
+    buffer.add(Message(2, "id", b"2"), False)
+    assert buffer.assign(9) == (1, [b"2"])
 
 
 def test_what_is_not_complete_is_refused() -> None:
     builder = RMQConnectionConfig.Builder().set_host("h").set_port(5672).set_user_name("u").set_password("p")
-    with pytest.raises(InvalidProgramError, match=r"set_virtual_host\(...\), or everything at once with set_uri"):
+    with pytest.raises(InvalidProgramError, match=r"set_virtual_host\(...\), or set everything at once with set_uri"):
         builder.build()
     with pytest.raises(InvalidProgramError, match="prefetch count is from 1 to 65,535, it is 0"):
         builder.set_prefetch_count(0)
@@ -141,4 +141,4 @@ def test_what_is_not_complete_is_refused() -> None:
     assert (config.get_requested_channel_max(), config.get_connection_timeout()) == (7, 1500)
     assert (config.is_automatic_recovery(), config.is_topology_recovery()) == (True, False)
     assert config.get_network_recovery_interval() == 10
-    assert config.server().timeout == 1.5 and config.server().place == "h:5672, virtual host '/'"
+    assert config.server().timeout == 1.5 and config.server().address == "h:5672, virtual host '/'"

@@ -73,7 +73,7 @@ MODULES: dict[str, str] = {
     "kafka-transaction": "millstream.connectors.kafka.producer",
     "part-file": "millstream.connectors.files.part_files",
     "staged-parts": "millstream.connectors.files.part_files",
-    "rabbitmq-position": "millstream.connectors.rabbitmq.intake",
+    "rabbitmq-position": "millstream.connectors.rabbitmq.source",
     "bounded-out-of-orderness": "millstream.operators.watermarks",
     "no-watermarks": "millstream.operators.watermarks",
     "count-window": "millstream.operators.windows.windows",

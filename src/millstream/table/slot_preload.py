@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from importlib import import_module
 
-import millstream.connectors.files.table_reader  # noqa: F401
+import millstream.connectors.files.table  # noqa: F401
 from millstream.sql.functions.table import functions
 from millstream.sql.translate.registry import TRANSLATIONS
 

@@ -15,12 +15,16 @@ from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Ty
 from millstream.common.unsupported import JAVA, missing_function
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.connectors.files.bucket_assigner import BucketAssigner
-from millstream.connectors.files.bulk_writer import BulkFileWriter, BulkWriterFactory
-from millstream.connectors.files.committer import FileCommitter
-from millstream.connectors.files.compacting import CompactingCommitter
+from millstream.connectors.files.committer import CompactingCommitter, FileCommitter
 from millstream.connectors.files.compaction import Compaction, FileCompactor, FileCompactStrategy
 from millstream.connectors.files.rolling_policy import OnCheckpointRollingPolicy, OutputFileConfig, RollingPolicy
-from millstream.connectors.files.writer import FileSinkSettings, RowWriter, TextWriter
+from millstream.connectors.files.writer import (
+    BulkFileWriter,
+    BulkWriterFactory,
+    FileSinkSettings,
+    RowWriter,
+    TextWriter,
+)
 from millstream.operators.functions.context import RuntimeContext
 from millstream.runtime_services import wall_clock
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema
-from millstream.connectors.kafka.deserialization import KafkaRecordDeserializationSchema
 from millstream.connectors.kafka.offsets import KafkaOffsetsInitializer
+from millstream.connectors.kafka.serialization import KafkaRecordDeserializationSchema
 from millstream.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 from millstream.connectors.base import Share, SplitAssignment, SplitEnumerator
 from millstream.connectors.kafka.client import KafkaFailure
 from millstream.connectors.kafka.offsets import Cluster, KafkaOffsetsInitializer, Partition
-from millstream.connectors.kafka.source_settings import SourceSettings
+from millstream.connectors.kafka.settings import SourceSettings
 
 
 class KafkaEnumerator(SplitEnumerator):

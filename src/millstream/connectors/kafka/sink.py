@@ -17,12 +17,12 @@ from millstream.connectors.base import (
     SupportsPreprocessing,
 )
 from millstream.connectors.kafka.client import TIMEOUT, Admin, KafkaFailure, client_settings, library
-from millstream.connectors.kafka.committer import KafkaCommitter
+from millstream.connectors.kafka.producer import KafkaCommitter
 from millstream.connectors.kafka.serialization import (
     KafkaBatchSerializationSchema,
     KafkaRecordSerializationSchema,
 )
-from millstream.connectors.kafka.sink_settings import SinkSettings
+from millstream.connectors.kafka.settings import SinkSettings
 from millstream.connectors.kafka.writer import KafkaBatchWriter, KafkaWriter
 from millstream.operators.functions.context import RuntimeContext
 

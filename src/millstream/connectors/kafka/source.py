@@ -9,14 +9,14 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema
 from millstream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.connectors.kafka.client import client_settings, library
-from millstream.connectors.kafka.deserialization import (
-    KafkaBatchDeserializationSchema,
-    KafkaRecordDeserializationSchema,
-)
 from millstream.connectors.kafka.enumerator import KafkaEnumerator, subtask_of
 from millstream.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
 from millstream.connectors.kafka.reader import KafkaBatchReader, KafkaReader
-from millstream.connectors.kafka.source_settings import SourceSettings
+from millstream.connectors.kafka.serialization import (
+    KafkaBatchDeserializationSchema,
+    KafkaRecordDeserializationSchema,
+)
+from millstream.connectors.kafka.settings import SourceSettings
 
 __all__ = ["KafkaSource", "KafkaSourceBuilder"]
 

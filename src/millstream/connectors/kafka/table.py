@@ -18,8 +18,14 @@ from millstream.connectors.kafka.table_options import (
     stop_of,
     topics_of,
 )
-from millstream.connectors.kafka.table_reader import TableMessages, metadata_of
-from millstream.connectors.kafka.table_writer import WRITTEN, BufferFlush, TableWriting, partitioning_of
+from millstream.connectors.kafka.table_records import (
+    WRITTEN,
+    BufferFlush,
+    TableMessages,
+    TableWriting,
+    metadata_of,
+    partitioning_of,
+)
 from millstream.formats.options import Options
 from millstream.formats.registry import message_format_options, without_other_formats
 from millstream.operators.sink import Sink

@@ -21,7 +21,7 @@ from millstream.connectors.kafka.serialization import (
     Produced,
     SinkPlace,
 )
-from millstream.connectors.kafka.sink_settings import SinkSettings
+from millstream.connectors.kafka.settings import SinkSettings
 
 # The last millisecond of the year 9999: what is beyond is no point in time, but the end of a window without end.
 _LAST_TIME = 253_402_300_799_999

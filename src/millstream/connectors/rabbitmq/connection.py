@@ -1,21 +1,132 @@
-"""RabbitMQ: queues as sources and sinks, under PyFlink's names."""
+"""RabbitMQ connections: RMQConnectionConfig, and the client that source and sink share."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
-from millstream.common.errors import InvalidProgramError
-from millstream.common.serialization import DeserializationSchema, SerializationSchema
-from millstream.connectors.rabbitmq.client import TIMEOUT, Server
-from millstream.connectors.rabbitmq.sink import QueueSink
-from millstream.connectors.rabbitmq.source import QueueSource
+from millstream.common.errors import InvalidProgramError, MillstreamError
 
-__all__ = ["RMQConnectionConfig", "RMQSink", "RMQSource"]
+# pika has no type annotations.
+Pika: TypeAlias = Any
+Connection: TypeAlias = Any
+Channel: TypeAlias = Any
+
+# Seconds to wait for the server to accept a connection, and for a blocked channel.
+TIMEOUT = 10.0
+
+
+class RabbitFailure(MillstreamError):
+    """RabbitMQ refused a request or is not reachable."""
+
+
+def library() -> Pika:
+    """Return the client library, an optional package."""
+    try:
+        import pika
+    except ImportError:
+        raise InvalidProgramError(
+            "The RabbitMQ connector needs the package pika: run  pip install pika  (or install millstream[rabbitmq])."
+        ) from None
+    # Failures are reported as errors of the job.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    return pika
 
 
 @dataclass(frozen=True)
-class _Said:
+class Server:
+    """The address and credentials of a RabbitMQ server.
+
+    Attributes:
+        uri: replaces the other fields: `amqp://user:password@host:5672/vhost`.
+        timeout: seconds to wait for the server.
+        more: further parameters of pika's connection.
+    """
+
+    host: str | None = None
+    port: int | None = None
+    virtual_host: str | None = None
+    user_name: str | None = None
+    password: str | None = None
+    uri: str | None = None
+    timeout: float = TIMEOUT
+    more: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def address(self) -> str:
+        """The address without the password."""
+        if self.uri is None:
+            return f"{self.host}:{self.port}, virtual host {self.virtual_host!r}"
+        url = urlsplit(self.uri)
+        return f"{url.hostname}:{url.port or 5672}, virtual host {url.path.lstrip('/') or '/'!r}"
+
+    def _parameters(self) -> Pika:
+        pika = library()
+        if self.uri is not None:
+            parameters = pika.URLParameters(self.uri)
+        else:
+            credentials = pika.PlainCredentials(self.user_name, self.password)
+            parameters = pika.ConnectionParameters(self.host, self.port, self.virtual_host, credentials)
+        parameters.socket_timeout = parameters.stack_timeout = self.timeout
+        parameters.blocked_connection_timeout = self.timeout
+        for name, value in self.more:
+            setattr(parameters, name, value)
+        return parameters
+
+    def connect(self) -> Connection:
+        """Return a connection."""
+        errors = library().exceptions
+        try:
+            return library().BlockingConnection(self._parameters())
+        except (errors.ProbableAuthenticationError, errors.AuthenticationError) as e:
+            reason = f"rejects this user ({error_text(e)}): check user name and password"
+        except errors.ProbableAccessDeniedError as e:
+            reason = (
+                f"denies this user access to the virtual host ({error_text(e)}): check its name and the user's "
+                "permissions"
+            )
+        except (errors.AMQPError, OSError) as e:
+            reason = f"does not answer ({error_text(e)}): check host and port, and that it runs"
+        # Raised outside the handlers: as a cause, the error would keep the library's sockets open.
+        raise RabbitFailure(f"RabbitMQ at {self.address} {reason}.")
+
+
+def open_queue(connection: Connection, server: Server, queue: str) -> Channel:
+    """Return a channel for a queue; a missing queue is created durable, as Flink does."""
+    errors = library().exceptions
+    channel = connection.channel()
+    try:
+        # A passive declaration accepts an existing queue with any attributes.
+        channel.queue_declare(queue, passive=True)
+        return channel
+    except errors.ChannelClosedByBroker as e:
+        if e.reply_code != 404:
+            raise _refused(server, queue, e) from e
+    channel = connection.channel()
+    try:
+        channel.queue_declare(queue, durable=True)
+    except errors.ChannelClosedByBroker as e:
+        raise _refused(server, queue, e) from e
+    return channel
+
+
+def _refused(server: Server, queue: str, error: Exception) -> RabbitFailure:
+    return RabbitFailure(f"RabbitMQ at {server.address}: queue {queue!r} cannot be used: {error_text(error)}.")
+
+
+def error_text(error: BaseException) -> str:
+    """Return the message of an error of the client library."""
+    inner = next((a for a in error.args if isinstance(a, BaseException)), None)
+    if inner is not None:
+        return error_text(getattr(inner, "exception", None) or inner)
+    text = getattr(error, "reply_text", None) or getattr(error, "exception", None) or str(error) or repr(error)
+    return str(text).strip().rstrip(".")
+
+
+@dataclass(frozen=True)
+class _Settings:
     host: str | None = None
     port: int | None = None
     virtual_host: str | None = None
@@ -33,7 +144,7 @@ class _Said:
 
 
 class RMQConnectionConfig:
-    """Where RabbitMQ is, and how to speak with it.
+    """The address of a RabbitMQ server, and the settings of its connections.
 
     Example:
         >>> config = RMQConnectionConfig.Builder().set_uri("amqp://guest:guest@localhost:5672/%2f").build()
@@ -41,142 +152,149 @@ class RMQConnectionConfig:
         'amqp://guest:guest@localhost:5672/%2f'
     """
 
-    def __init__(self, said: _Said) -> None:
-        self._said = said
+    def __init__(self, settings: _Settings) -> None:
+        self._settings = settings
 
     def server(self) -> Server:
-        """Return where it is, for those who connect."""
-        said = self._said
+        """Return the server that source and sink connect to."""
+        settings = self._settings
         limits = {
-            "channel_max": said.requested_channel_max,
-            "frame_max": said.requested_frame_max,
-            "heartbeat": said.requested_heartbeat,
+            "channel_max": settings.requested_channel_max,
+            "frame_max": settings.requested_frame_max,
+            "heartbeat": settings.requested_heartbeat,
         }
-        about = said.host, said.port, said.virtual_host, said.user_name, said.password, said.uri
-        timeout = TIMEOUT if said.connection_timeout is None else said.connection_timeout / 1000
-        return Server(*about, timeout, tuple((name, value) for name, value in limits.items() if value is not None))
+        return Server(
+            settings.host,
+            settings.port,
+            settings.virtual_host,
+            settings.user_name,
+            settings.password,
+            settings.uri,
+            TIMEOUT if settings.connection_timeout is None else settings.connection_timeout / 1000,
+            tuple((name, value) for name, value in limits.items() if value is not None),
+        )
 
     @property
     def prefetch_count(self) -> int | None:
-        """How many messages may be sent before the first is acknowledged."""
-        return self._said.prefetch_count
+        """The maximum number of messages that await acknowledgement."""
+        return self._settings.prefetch_count
 
     def get_host(self) -> str | None:
         """Return the host."""
-        return self._said.host
+        return self._settings.host
 
     def get_port(self) -> int | None:
         """Return the port."""
-        return self._said.port
+        return self._settings.port
 
     def get_virtual_host(self) -> str | None:
         """Return the virtual host."""
-        return self._said.virtual_host
+        return self._settings.virtual_host
 
     def get_user_name(self) -> str | None:
         """Return the user."""
-        return self._said.user_name
+        return self._settings.user_name
 
     def get_password(self) -> str | None:
         """Return the password."""
-        return self._said.password
+        return self._settings.password
 
     def get_uri(self) -> str | None:
-        """Return the URI, None if its parts were given."""
-        return self._said.uri
+        """Return the URI, or None if the address was set part by part."""
+        return self._settings.uri
 
     def get_network_recovery_interval(self) -> int | None:
-        """Return what was said; a connection that is lost fails the job, and the restart strategy is next."""
-        return self._said.network_recovery_interval
+        """Return the setting, which has no effect: a lost connection fails the job."""
+        return self._settings.network_recovery_interval
 
     def is_automatic_recovery(self) -> bool | None:
-        """Return what was said; a connection that is lost fails the job, and the restart strategy is next."""
-        return self._said.automatic_recovery
+        """Return the setting, which has no effect: a lost connection fails the job."""
+        return self._settings.automatic_recovery
 
     def is_topology_recovery(self) -> bool | None:
-        """Return what was said; a queue that is not there is made when the job starts, and restarts."""
-        return self._said.topology_recovery
+        """Return the setting, which has no effect: each start and restart of the job creates a missing queue."""
+        return self._settings.topology_recovery
 
     def get_connection_timeout(self) -> int | None:
-        """Return how many milliseconds the server is waited for."""
-        return self._said.connection_timeout
+        """Return the connection timeout in milliseconds."""
+        return self._settings.connection_timeout
 
     def get_requested_channel_max(self) -> int | None:
-        """Return how many channels a connection may have."""
-        return self._said.requested_channel_max
+        """Return the maximum number of channels per connection."""
+        return self._settings.requested_channel_max
 
     def get_requested_frame_max(self) -> int | None:
-        """Return how many bytes a frame may have."""
-        return self._said.requested_frame_max
+        """Return the maximum frame size in bytes."""
+        return self._settings.requested_frame_max
 
     def get_requested_heartbeat(self) -> int | None:
-        """Return after how many silent seconds the other side counts as gone."""
-        return self._said.requested_heartbeat
+        """Return the heartbeat timeout in seconds."""
+        return self._settings.requested_heartbeat
 
     class Builder:
         """Builds an RMQConnectionConfig."""
 
         def __init__(self) -> None:
-            self._said = _Said()
+            self._settings = _Settings()
 
         def _with(self, **changes: Any) -> RMQConnectionConfig.Builder:
-            self._said = replace(self._said, **changes)
+            self._settings = replace(self._settings, **changes)
             return self
 
         def set_port(self, port: int) -> RMQConnectionConfig.Builder:
-            """Say the port: 5672 most often."""
+            """Set the port, usually 5672."""
             return self._with(port=port)
 
         def set_host(self, host: str) -> RMQConnectionConfig.Builder:
-            """Say the host."""
+            """Set the host."""
             return self._with(host=host)
 
         def set_virtual_host(self, vhost: str) -> RMQConnectionConfig.Builder:
-            """Say the virtual host: `/` most often."""
+            """Set the virtual host, usually `/`."""
             return self._with(virtual_host=vhost)
 
         def set_user_name(self, user_name: str) -> RMQConnectionConfig.Builder:
-            """Say the user."""
+            """Set the user."""
             return self._with(user_name=user_name)
 
         def set_password(self, password: str) -> RMQConnectionConfig.Builder:
-            """Say the password."""
+            """Set the password."""
             return self._with(password=password)
 
         def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
-            """Say all in one: `amqp://user:password@host:port/vhost`, `amqps://` with TLS."""
+            """Set address and credentials at once: `amqp://user:password@host:port/vhost`, `amqps://` with TLS."""
             return self._with(uri=uri)
 
         def set_topology_recovery_enabled(self, topology_recovery_enabled: bool) -> RMQConnectionConfig.Builder:
-            """Accepted for Flink's sake: a queue that is not there is made when the job starts, and restarts."""
+            """Accept Flink's setting, without effect: each start and restart of the job creates a missing queue."""
             return self._with(topology_recovery=topology_recovery_enabled)
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:
-            """Say after how many silent seconds the other side counts as gone."""
+            """Set the heartbeat timeout in seconds."""
             return self._with(requested_heartbeat=requested_heartbeat)
 
         def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:
-            """Say how many bytes a frame may have."""
+            """Set the maximum frame size in bytes."""
             return self._with(requested_frame_max=requested_frame_max)
 
         def set_requested_channel_max(self, requested_channel_max: int) -> RMQConnectionConfig.Builder:
-            """Say how many channels a connection may have."""
+            """Set the maximum number of channels per connection."""
             return self._with(requested_channel_max=requested_channel_max)
 
         def set_network_recovery_interval(self, network_recovery_interval: int) -> RMQConnectionConfig.Builder:
-            """Accepted for Flink's sake: a connection that is lost fails the job, and the restart strategy is next."""
+            """Accept Flink's setting, without effect: a lost connection fails the job."""
             return self._with(network_recovery_interval=network_recovery_interval)
 
         def set_connection_timeout(self, connection_timeout: int) -> RMQConnectionConfig.Builder:
-            """Say how many milliseconds the server is waited for; 10,000 if not said."""
+            """Set the connection timeout in milliseconds; 10,000 by default."""
             return self._with(connection_timeout=connection_timeout)
 
         def set_automatic_recovery(self, automatic_recovery: bool) -> RMQConnectionConfig.Builder:
-            """Accepted for Flink's sake: a connection that is lost fails the job, and the restart strategy is next."""
+            """Accept Flink's setting, without effect: a lost connection fails the job."""
             return self._with(automatic_recovery=automatic_recovery)
 
         def set_prefetch_count(self, prefetch_count: int) -> RMQConnectionConfig.Builder:
-            """Say how many messages may wait for their checkpoint; 65,535 if not said."""
+            """Set the maximum number of messages that await their checkpoint; 65,535 by default."""
             if not 0 < prefetch_count <= 65_535:
                 raise InvalidProgramError(
                     f"RMQConnectionConfig: a prefetch count is from 1 to 65,535, it is {prefetch_count}."
@@ -184,50 +302,11 @@ class RMQConnectionConfig:
             return self._with(prefetch_count=prefetch_count)
 
         def build(self) -> RMQConnectionConfig:
-            """Return the configuration; refuses what is not complete."""
-            if self._said.uri is None:
+            """Return the configuration; an incomplete address is an error."""
+            if self._settings.uri is None:
                 for name in ("host", "port", "virtual_host", "user_name", "password"):
-                    if getattr(self._said, name) is None:
+                    if getattr(self._settings, name) is None:
                         raise InvalidProgramError(
-                            f"RMQConnectionConfig: say set_{name}(...), or everything at once with set_uri(...)."
+                            f"RMQConnectionConfig: call set_{name}(...), or set everything at once with set_uri(...)."
                         )
-            return RMQConnectionConfig(self._said)
-
-
-class RMQSource(QueueSource):
-    """Reads a queue of RabbitMQ; `env.add_source` takes it.
-
-    Messages are acknowledged when the checkpoint that holds them is complete. Those that were not come again after a
-    failure: with correlation ids, which no two messages may share, each counts once; without, some count twice.
-
-    Args:
-        connection_config: where RabbitMQ is.
-        queue_name: the queue; where it is not there it is made, durable.
-        use_correlation_id: whether messages have correlation ids, for exactly once.
-        deserialization_schema: how a message is read.
-    """
-
-    def __init__(
-        self,
-        connection_config: RMQConnectionConfig,
-        queue_name: str,
-        use_correlation_id: bool,
-        deserialization_schema: DeserializationSchema,
-    ) -> None:
-        about = connection_config.server(), queue_name, use_correlation_id, deserialization_schema
-        super().__init__(*about, connection_config.prefetch_count)
-
-
-class RMQSink(QueueSink):
-    """Writes to a queue of RabbitMQ, at least once; `add_sink` takes it.
-
-    Args:
-        connection_config: where RabbitMQ is.
-        queue_name: the queue; where it is not there it is made, durable.
-        serialization_schema: how a record becomes a message.
-    """
-
-    def __init__(
-        self, connection_config: RMQConnectionConfig, queue_name: str, serialization_schema: SerializationSchema
-    ) -> None:
-        super().__init__(connection_config.server(), queue_name, serialization_schema)
+            return RMQConnectionConfig(self._settings)

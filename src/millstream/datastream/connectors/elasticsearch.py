@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from millstream.common.unsupported import missing_names
-from millstream.connectors.elasticsearch.sink import (
+from millstream.connectors.elasticsearch import (
     Elasticsearch7SinkBuilder,
     ElasticsearchEmitter,
     ElasticsearchSink,

@@ -1,7 +1,6 @@
 """Files, under PyFlink's names."""
 
 from millstream.connectors.files.bucket_assigner import BucketAssigner, BucketContext
-from millstream.connectors.files.bulk_writer import BulkWriter, BulkWriterFactory
 from millstream.connectors.files.compaction import FileCompactor, FileCompactStrategy
 from millstream.connectors.files.rolling_policy import (
     DefaultRollingPolicy,
@@ -21,6 +20,7 @@ from millstream.connectors.files.source import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
+from millstream.connectors.files.writer import BulkWriter, BulkWriterFactory
 from millstream.formats.file_format import BulkFormat, StreamFormat
 
 __all__ = [

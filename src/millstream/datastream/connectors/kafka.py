@@ -1,6 +1,5 @@
 """Kafka: sources and sinks under PyFlink's names."""
 
-from millstream.connectors.kafka.deserialization import KafkaRecord, KafkaRecordDeserializationSchema
 from millstream.connectors.kafka.legacy import (
     FlinkKafkaConsumer,
     FlinkKafkaConsumerBase,
@@ -14,6 +13,8 @@ from millstream.connectors.kafka.offsets import (
     KafkaTopicPartition,
 )
 from millstream.connectors.kafka.serialization import (
+    KafkaRecord,
+    KafkaRecordDeserializationSchema,
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
     KafkaTopicSelector,

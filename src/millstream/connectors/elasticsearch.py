@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from datetime import time as time_of_day
+from decimal import Decimal
 from enum import Enum
-from typing import Any, Self
-from urllib.parse import urlsplit
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, NamedTuple, Self
+from urllib.parse import SplitResult, urlsplit
+from uuid import UUID
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.types import Row, RowKind
 from millstream.common.unsupported import JAVA, missing_function
 from millstream.connectors.base import CommitContext, Committer, DeliveryGuarantee, Sink, SinkWriter
-from millstream.connectors.elasticsearch.client import (
-    PASSING,
-    Access,
-    Client,
-    Unavailable,
-    bulk_body,
-    reason,
-)
-from millstream.connectors.elasticsearch.documents import Action, ElasticsearchEmitter
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 
@@ -32,6 +30,226 @@ __all__ = [
     "ElasticsearchSinkBuilderBase",
     "FlushBackoffType",
 ]
+
+# Answers that may be others the next time: too many requests, and servers that are busy or starting.
+PASSING = {429, 502, 503, 504}
+_REFUSED = {401, 403}
+_PORT = 9200
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the servers are, and how they are spoken to; times are in seconds."""
+
+    hosts: tuple[SplitResult, ...] = ()
+    user: str | None = None
+    password: str = field(default="", repr=False)
+    prefix: str = ""
+    connect_timeout: float = 10.0
+    read_timeout: float = 30.0
+
+    @property
+    def place(self) -> str:
+        return ", ".join(host.netloc.rpartition("@")[2] for host in self.hosts)
+
+    def headers(self) -> dict[str, str]:
+        if self.user is None:
+            return {"Content-Type": "application/x-ndjson"}
+        who = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return {"Content-Type": "application/x-ndjson", "Authorization": f"Basic {who}"}
+
+
+class Unavailable(Exception):
+    """No server answers, or it is too busy: what may be otherwise the next time."""
+
+
+class Client:
+    """Speaks to one server at a time, to the next one when that is gone."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._connection: HTTPConnection | None = None
+        self._at = 0
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        """Return an answer; raise Unavailable where there is none for now."""
+        status, text = self._answer(method, path, body)
+        place = self._access.place
+        if status in PASSING:
+            raise Unavailable(f"it says {status}: {reason(text)}")
+        if status in _REFUSED:
+            raise MillstreamError(
+                f"ElasticsearchSink: {place} does not let this user in ({status}): check set_connection_username(...) "
+                "and set_connection_password(...)."
+            )
+        if status >= 400:
+            raise MillstreamError(f"ElasticsearchSink: {place} refuses a request ({status}): {reason(text)}.")
+        try:
+            return dict(json.loads(text))
+        except ValueError:
+            raise MillstreamError(
+                f"ElasticsearchSink: {place} is no Elasticsearch, its answer begins with {text[:60]!r}: check "
+                "set_hosts(...)."
+            ) from None
+
+    def _answer(self, method: str, path: str, body: bytes | None) -> tuple[int, str]:
+        # A connection that was not used for a while may have been given up at the other end.
+        if self._connection is not None:
+            try:
+                return self._sent(self._connection, method, path, body)
+            except (OSError, HTTPException):
+                self.close()
+        try:
+            self._connection = self._connected()
+            return self._sent(self._connection, method, path, body)
+        except (OSError, HTTPException) as e:
+            self.close()
+            self._at += 1
+            raise Unavailable(str(e) or repr(e)) from e
+
+    def _connected(self) -> HTTPConnection:
+        access = self._access
+        host = access.hosts[self._at % len(access.hosts)]
+        make = HTTPSConnection if host.scheme == "https" else HTTPConnection
+        connection = make(str(host.hostname), host.port or _PORT, timeout=access.connect_timeout)
+        connection.connect()
+        connection.sock.settimeout(access.read_timeout)
+        return connection
+
+    def _sent(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> tuple[int, str]:
+        connection.request(method, f"{self._access.prefix}{path}", body, self._access.headers())
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(errors="replace")
+
+    def close(self) -> None:
+        """Hang up; the next question connects anew."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def bulk_body(actions: Sequence[tuple[str, ...]]) -> bytes:
+    """Return the body of a bulk request: every action is one or two lines."""
+    return "".join(f"{line}\n" for action in actions for line in action).encode()
+
+
+def reason(text: str) -> str:
+    """Return why, from an answer that says so, or the beginning of one that does not.
+
+    Example:
+        >>> reason('{"error": {"type": "x", "reason": "no such index", "caused_by": {"reason": "it is closed"}}}')
+        'no such index (it is closed)'
+    """
+    try:
+        error = json.loads(text)["error"]
+        if not isinstance(error, dict):
+            return str(error)
+        cause = (error.get("caused_by") or {}).get("reason")
+        return f"{error['reason']} ({cause})" if cause else str(error["reason"])
+    except (ValueError, KeyError, TypeError):
+        return text[:200]
+
+
+class Action(NamedTuple):
+    """What a record asks for: the document it is about, None for a new one each time, and the lines that say it."""
+
+    about: tuple[str, str] | None
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ElasticsearchEmitter:
+    """Says into which index a record goes, and what the id of its document is. Records are dicts, or Rows with names.
+
+    Attributes:
+        index: the index, or the field that names it.
+        key_field: the field whose value is the document's id; without, the server makes one up for every record.
+        is_dynamic: whether `index` is a field.
+    """
+
+    index: str
+    key_field: str | None
+    is_dynamic: bool
+
+    @staticmethod
+    def static_index(index: str, key_field: str | None = None, doc_type: str | None = None) -> ElasticsearchEmitter:
+        """Put all records into one index; types of documents are no more since Elasticsearch 7."""
+        return ElasticsearchEmitter(index, key_field, False)
+
+    @staticmethod
+    def dynamic_index(
+        index_field: str, key_field: str | None = None, doc_type: str | None = None
+    ) -> ElasticsearchEmitter:
+        """Put each record into the index that one of its fields names."""
+        return ElasticsearchEmitter(index_field, key_field, True)
+
+    def action(self, record: Any) -> Action:
+        """Return what a record asks for: a row that takes one back, that its document is deleted.
+
+        Example:
+            >>> ElasticsearchEmitter.static_index("users", "id").action({"id": 7, "name": "Ann"}).lines
+            ('{"index": {"_index": "users", "_id": "7"}}', '{"id": 7, "name": "Ann"}')
+        """
+        document = _document(record)
+        # The row before a change, too: the one behind it may have another key, and if not it replaces this action.
+        deletes = isinstance(record, Row) and record.get_row_kind() in (RowKind.UPDATE_BEFORE, RowKind.DELETE)
+        if deletes and self.key_field is None:
+            raise MillstreamError(
+                f"ElasticsearchSink: {shorten(record)} takes a document back, and which one is not said: name the "
+                "field with its id, as in ElasticsearchEmitter.static_index(index, key_field)."
+            )
+        index = str(_field(document, self.index)) if self.is_dynamic else self.index
+        about = None if self.key_field is None else (index, str(_field(document, self.key_field)))
+        named = {"_index": index} if about is None else {"_index": index, "_id": about[1]}
+        if deletes:
+            return Action(about, (json.dumps({"delete": named}),))
+        return Action(about, (json.dumps({"index": named}), _written(document)))
+
+
+def _document(record: Any) -> Mapping[Any, Any]:
+    try:
+        document = record.as_dict(recursive=True) if isinstance(record, Row) else record
+    except TypeError:
+        document = None
+    if not isinstance(document, Mapping):
+        raise MillstreamError(
+            f"ElasticsearchSink takes dicts, or Rows with names, not {shorten(record)}: .map(...) makes them so."
+        )
+    return document
+
+
+def _field(document: Mapping[Any, Any], name: str) -> Any:
+    found = document.get(name)
+    if found is None:
+        raise MillstreamError(f"ElasticsearchSink: the record {shorten(document)} has no value in field {name!r}.")
+    return found
+
+
+def _written(document: Mapping[Any, Any]) -> str:
+    try:
+        # What it calls NaN is not JSON.
+        return json.dumps(document, default=_as_json, allow_nan=False)
+    except (TypeError, ValueError) as e:
+        raise MillstreamError(
+            f"ElasticsearchSink: the record {shorten(document)} cannot be written as JSON: {e}."
+        ) from None
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.as_dict(recursive=True)
+    if isinstance(value, date | datetime | time_of_day):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        number = float(value)
+        if value.is_finite() and Decimal(repr(number)) != value:
+            raise ValueError(f"{value} has more digits than a number of JSON's keeps; make it a string")
+        return number
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{shorten(value)} is a {type(value).__name__}; make it a number, a string, a list or a dict")
 
 
 class FlushBackoffType(Enum):
