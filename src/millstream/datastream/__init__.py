@@ -142,6 +142,6 @@ __all__ = [
     "WindowedStream",
 ]
 
-# Type checkers would take any name for one of the module's.
+# Type checkers would accept any name.
 if not TYPE_CHECKING:
     __getattr__ = _old_names(__name__, {"ExternalizedCheckpointCleanup": ExternalizedCheckpointRetention})

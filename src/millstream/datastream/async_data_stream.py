@@ -36,9 +36,9 @@ def _policy(strategy: AsyncRetryStrategy[Any]) -> RetryPolicy:
 class AsyncDataStream:
     """Adds asynchronous requests to a stream.
 
-    Nothing waits for a request but its results and, if there are as many as the capacity, more input: other records,
-    timers and checkpoints go on. Requests in flight are part of a checkpoint and are made again by who goes on from it.
-    The time-out is that of all attempts for a record; an AsyncFunction's `timeout` says what comes then.
+    A pending request delays only its own results and, at full capacity, further input; other records, timers and
+    checkpoints proceed. Requests in flight are checkpointed and sent again after a restore. The timeout covers all
+    attempts for a record; `AsyncFunction.timeout` decides the result of a record that exceeds it.
 
     Example:
         >>> import asyncio
@@ -59,13 +59,13 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
-        """Emit results as they come, but never across a watermark.
+        """Emit results in completion order, but never across a watermark.
 
         Args:
             data_stream: the records.
             async_function: a coroutine function, or an AsyncFunction, that returns the list of results for a record.
-            timeout: how long a record may take, from its first request on; milliseconds if a number.
-            capacity: how many requests are made at once; with so many results missing, no more input is read.
+            timeout: the maximum time for a record from its first request; milliseconds if a number.
+            capacity: the maximum number of requests in flight; at the limit no input is read.
             output_type: the type of the results.
         """
         return _add(data_stream, async_function, timeout, capacity, output_type, False, None)
@@ -78,9 +78,9 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
-        """Emit results in the order of the records: the first one that is missing holds the others back.
+        """Emit results in input order: an unfinished request holds back later results.
 
-        The arguments are those of `unordered_wait`.
+        Takes the arguments of `unordered_wait`.
         """
         return _add(data_stream, async_function, timeout, capacity, output_type, True, None)
 

@@ -8,7 +8,7 @@ __all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_
 
 
 def empty_result_predicate(result: list[Any]) -> bool:
-    """Try again when there are no results."""
+    """Retry when a request returns no results."""
     return not result
 
 

@@ -1,4 +1,4 @@
-"""AsyncRetryStrategy: how often and when an asynchronous request is made again."""
+"""AsyncRetryStrategy: how often and when to repeat an asynchronous request."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ OUT = TypeVar("OUT")
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Says which outcomes ask for another attempt."""
+    """Decides which outcomes to retry."""
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[OUT]], bool] | None:
-        """Return what tells for a result whether to ask again."""
+        """Return a predicate over results to retry, or None."""
 
     @abstractmethod
     def exception_predicate(self) -> Callable[[Exception], bool] | None:
-        """Return what tells for an error whether to ask again."""
+        """Return a predicate over errors to retry, or None."""
 
 
 class RetryPredicate(AsyncRetryPredicate[OUT]):
@@ -51,19 +51,19 @@ class RetryPredicate(AsyncRetryPredicate[OUT]):
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """How often and after what pauses a request is made again."""
+    """Limits the attempts of a request and sets the delays between them."""
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Tell whether there may be another attempt after so many."""
+        """Return whether another attempt may follow this many attempts."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> float:
-        """Return how long to wait before the next attempt."""
+        """Return the delay before the next attempt in milliseconds."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        """Return what tells whether to ask again."""
+        """Return the predicate that selects outcomes to retry."""
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy[Any]:
@@ -109,7 +109,7 @@ class NoRetryStrategy(AsyncRetryStrategy[OUT]):
 
 
 class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
-    """So many attempts, after pauses that grow up to a longest one."""
+    """A limited number of attempts with exponentially growing, bounded delays."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
 
 
 class FixedDelayRetryStrategy(ExponentialBackoffDelayRetryStrategy[OUT]):
-    """So many attempts, after the same pause each time."""
+    """A limited number of attempts with a fixed delay."""
 
     def __init__(
         self,

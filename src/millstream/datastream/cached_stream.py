@@ -20,7 +20,7 @@ from millstream.operators.watermarks import WatermarkOperator
 
 
 class _WithTime:
-    """Keeps a record's timestamp beside it."""
+    """Pairs a record with its timestamp."""
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[tuple[Any, int]]:
         yield value, ctx.timestamp()
@@ -28,11 +28,11 @@ class _WithTime:
 
 @dataclass
 class Cache:
-    """What a job has put away of a stream."""
+    """The cached records of a stream."""
 
     job: Future[Any] | None = None
     elements: list[tuple[Any, int]] = field(default_factory=list)
-    # What computed the stream before it came from here.
+    # The operator and inputs that computed the stream before it was read from the cache.
     _computed: tuple[Any, list[UpstreamEdge]] | None = None
 
     @property
@@ -45,7 +45,7 @@ class Cache:
         return self.job is None or (self.job.done() and self.job.exception() is not None)
 
     def tap(self, program: Program, transformation: Transformation) -> Transformation:
-        """Return a sink behind the stream that fills the cache."""
+        """Add a sink to the stream that fills the cache, and return it."""
         self.elements = []
         keep = ProcessOperator(UserFunction(_WithTime(), "process_element"))
         pairs = program.add("Cache", keep, [UpstreamEdge(transformation)], parallelism=transformation.parallelism)
@@ -54,7 +54,7 @@ class Cache:
         return sink
 
     def replace(self, program: Program, transformation: Transformation) -> None:
-        """Let the stream come from what was put away: everything behind it stays as it is."""
+        """Read the stream from the cache; downstream operators stay unchanged."""
         source = program.add("Source: Cache", SourceOperator(CollectionSource(self.elements)), parallelism=1)
         before = UpstreamEdge(source)
         if any(timestamp != MIN_WATERMARK for _, timestamp in self.elements):
@@ -67,7 +67,7 @@ class Cache:
         transformation.inputs = [before]
 
     def invalidate(self, transformation: Transformation) -> None:
-        """Forget the records, and let the stream be computed again, to be put away anew."""
+        """Discard the records, so that the next job computes and caches them again."""
         if self._computed is not None:
             transformation.operator, transformation.inputs = self._computed
         transformation.cache = Cache()

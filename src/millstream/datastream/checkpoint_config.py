@@ -27,8 +27,8 @@ __all__ = ["CheckpointConfig"]
 
 T = TypeVar("T")
 
-# Between two epochs nothing is in flight, so every checkpoint is aligned without waiting: these are kept for their
-# getters and nothing reads them.
+# No data is in flight between two epochs, so every checkpoint is aligned without waiting: these settings only serve
+# their getters.
 _UNALIGNED = FlagSetting("execution.checkpointing.unaligned.enabled", False, ("execution.checkpointing.unaligned",))
 _FORCED = FlagSetting("execution.checkpointing.unaligned.forced", False)
 _ALIGNED_TIMEOUT = DurationSetting(
@@ -50,7 +50,7 @@ _ANY_NUMBER = 2**31 - 1
 class CheckpointConfig:
     """The settings of a job's checkpoints. Lengths of time are in milliseconds.
 
-    Differs from Flink 2.3: a getter returns what was set, also while checkpoints are not enabled.
+    Differs from Flink 2.3: getters return the configured value even while checkpointing is disabled.
 
     Example:
         >>> config = CheckpointConfig(Configuration())
@@ -75,39 +75,39 @@ class CheckpointConfig:
     # --- when
 
     def is_checkpointing_enabled(self) -> bool:
-        """Return whether checkpoints are taken: whether an interval is set."""
+        """Return whether a checkpoint interval is set."""
         return INTERVAL.is_set(self._config)
 
     def disable_checkpointing(self) -> None:
-        """Take no checkpoints."""
+        """Disable checkpointing."""
         INTERVAL.clear(self._config)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Return what a failure may do to results."""
+        """Return the consistency guarantee after a failure."""
         return MODE.read(self._config)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """Choose what a failure may do to results."""
+        """Set the consistency guarantee after a failure."""
         return self._set(MODE, checkpointing_mode)
 
     def get_checkpoint_interval(self) -> int:
-        """Return the time from the start of one checkpoint to the next, -1 when there are none."""
+        """Return the checkpoint interval in milliseconds, -1 if checkpointing is disabled."""
         return INTERVAL.read(self._config)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
-        """Take a checkpoint so often; at least 10 ms."""
+        """Set the checkpoint interval in milliseconds; at least 10."""
         return self._set(INTERVAL, checkpoint_interval)
 
     def get_checkpoint_timeout(self) -> int:
-        """Return after how many milliseconds a checkpoint counts as failed."""
+        """Return the milliseconds after which a checkpoint fails."""
         return TIMEOUT.read(self._config)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
-        """Give a checkpoint up that takes longer; at least 10 ms."""
+        """Set the milliseconds after which a checkpoint fails; at least 10."""
         return self._set(TIMEOUT, checkpoint_timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """Return the least milliseconds from the end of one to the start of the next."""
+        """Return the minimum milliseconds from the end of one checkpoint to the start of the next."""
         return MIN_PAUSE.read(self._config)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
@@ -115,21 +115,21 @@ class CheckpointConfig:
         return self._set(MIN_PAUSE, min_pause_between_checkpoints)
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """Return how many may be under way at once."""
+        """Return the maximum number of concurrent checkpoints."""
         return MAX_CONCURRENT.read(self._config)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
-        """Set how many may be under way at once."""
+        """Set the maximum number of concurrent checkpoints."""
         return self._set(MAX_CONCURRENT, max_concurrent_checkpoints)
 
     # --- when one fails
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """Return how many in a row may fail before the job does."""
+        """Return the number of consecutive failed checkpoints that the job tolerates."""
         return TOLERABLE_FAILURES.read(self._config)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
-        """Let so many checkpoints in a row fail before the job does."""
+        """Set the number of consecutive failed checkpoints that the job tolerates."""
         return self._set(TOLERABLE_FAILURES, tolerable_checkpoint_failure_number)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
@@ -137,10 +137,10 @@ class CheckpointConfig:
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """Old: set how many may fail with set_tolerable_checkpoint_failure_number()."""
+        """Deprecated: use set_tolerable_checkpoint_failure_number()."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _ANY_NUMBER)
 
-    # --- what is kept, and where
+    # --- retention and storage
 
     def is_externalized_checkpoints_enabled(self) -> bool:
         """Return whether checkpoints can outlive the job."""
@@ -168,12 +168,12 @@ class CheckpointConfig:
         return self._set(RETENTION, cleanup_mode)
 
     def get_externalized_checkpoint_cleanup(self) -> ExternalizedCheckpointRetention | None:
-        """Return what is set, None when nothing is."""
+        """Return the configured retention, or None."""
         warn_deprecated("get_externalized_checkpoint_cleanup()", "use get_externalized_checkpoint_retention()")
         return RETENTION.read(self._config) if RETENTION.is_set(self._config) else None
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
-        """Keep checkpoints in a storage."""
+        """Store checkpoints in a storage."""
         warn_deprecated("set_checkpoint_storage()", f"set {DIRECTORY.key} in the configuration")
         if not isinstance(storage, CheckpointStorage):
             raise InvalidProgramError(
@@ -184,33 +184,33 @@ class CheckpointConfig:
         return self
 
     def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
-        """Keep checkpoints in a directory."""
+        """Store checkpoints in a directory."""
         warn_deprecated("set_checkpoint_storage_dir()", f"set {DIRECTORY.key} in the configuration")
         self._set(STORAGE, "filesystem")
         return self._set(DIRECTORY, clean_path(checkpoint_path, type(self)))
 
     def get_checkpoint_storage(self) -> CheckpointStorage | None:
-        """Return where checkpoints are kept, None when nothing is said."""
+        """Return the checkpoint storage, or None if not configured."""
         warn_deprecated("get_checkpoint_storage()", f"read {DIRECTORY.key} of the configuration")
         return configured_storage(self._config)
 
     def is_prefer_checkpoint_for_recovery(self) -> bool:
-        """Return what was set; it has no effect."""
+        """Return the configured value; it has no effect."""
         return _PREFER_CHECKPOINT.read(self._config)
 
     def set_prefer_checkpoint_for_recovery(self, prefer_checkpoint_for_recovery: bool) -> CheckpointConfig:
-        """Accepted; a job goes on from what completed last."""
+        """Accepted without effect: a job always restores its latest completed checkpoint or savepoint."""
         warn_deprecated("set_prefer_checkpoint_for_recovery()", "leave it out, it has no effect")
         return self._set(_PREFER_CHECKPOINT, prefer_checkpoint_for_recovery)
 
-    # --- what is in flight: nothing, here
+    # --- in-flight data: none between epochs
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Return what was set; every checkpoint is aligned without waiting."""
+        """Return the configured value; every checkpoint is aligned without waiting."""
         return _UNALIGNED.read(self._config)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
-        """Accepted; no checkpoint waits for records in flight, since between two epochs there are none."""
+        """Accepted without effect: no data is in flight between two epochs."""
         return self._set(_UNALIGNED, enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
@@ -218,11 +218,11 @@ class CheckpointConfig:
         return self._set(_UNALIGNED, False)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
-        """Return what was set; it has no effect."""
+        """Return the configured value; it has no effect."""
         return Duration.of_millis(_ALIGNED_TIMEOUT.read(self._config))
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
-        """Accepted; no checkpoint waits for records in flight, since between two epochs there are none."""
+        """Accepted without effect: no data is in flight between two epochs."""
         return self._set(_ALIGNED_TIMEOUT, to_millis(alignment_timeout))
 
     def get_alignment_timeout(self) -> Duration:
@@ -234,15 +234,15 @@ class CheckpointConfig:
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Return what was set; it has no effect."""
+        """Return the configured value; it has no effect."""
         return _FORCED.read(self._config)
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
-        """Accepted; no checkpoint waits for records in flight, since between two epochs there are none."""
+        """Accepted without effect: no data is in flight between two epochs."""
         return self._set(_FORCED, force_unaligned_checkpoints)
 
     def get_checkpoint_id_of_ignored_in_flight_data(self) -> int:
-        """Return what was set; it has no effect."""
+        """Return the configured value; it has no effect."""
         return _IGNORED_IN_FLIGHT.read(self._config)
 
     def set_checkpoint_id_of_ignored_in_flight_data(
@@ -252,6 +252,6 @@ class CheckpointConfig:
         return self._set(_IGNORED_IN_FLIGHT, checkpoint_id_of_ignored_in_flight_data)
 
 
-# Type checkers would take any name for one of the module's.
+# Type checkers would accept any name.
 if not TYPE_CHECKING:
     __getattr__ = old_names(__name__, {"ExternalizedCheckpointCleanup": ExternalizedCheckpointRetention})

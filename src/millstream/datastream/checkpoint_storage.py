@@ -1,4 +1,4 @@
-"""CheckpointStorage: where checkpoints are kept, as objects. The same is said with `execution.checkpointing.dir`."""
+"""CheckpointStorage classes: an alternative to `execution.checkpointing.dir`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpoint
 
 
 class CheckpointStorage:
-    """Where checkpoints are kept."""
+    """A location of checkpoints."""
 
     _savepoint_path: str | None = None
 
     def _write(self, config: Configuration) -> None:
-        """Set what this storage says in a job's settings."""
+        """Write this storage to a job's configuration."""
         raise InvalidProgramError(
             f"{type(self).__name__} is no storage that is known here: use FileSystemCheckpointStorage(path)."
         )
 
     def get_savepoint_path(self) -> str | None:
-        """Return where savepoints go whose directory is not given."""
+        """Return the default savepoint directory."""
         return self._savepoint_path
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """Checkpoints that go with their job, unless a path is given.
+    """Checkpoints that are deleted with their job, unless a path is set.
 
     Flink keeps them in the memory of the JobManager and refuses large ones. Here they are files of the job's own
     directory, and no size is refused.
@@ -51,7 +51,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         return self._checkpoint_path
 
     def get_max_state_size(self) -> int:
-        """Return what was set; no size is refused."""
+        """Return the configured size; it has no effect."""
         return self._max_state_size
 
     def _write(self, config: Configuration) -> None:
@@ -66,7 +66,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 class FileSystemCheckpointStorage(CheckpointStorage):
     """Checkpoints in a directory that outlives the job.
 
-    The two sizes are kept and have no effect. A path needs no scheme, as it does in Flink.
+    The two sizes have no effect. Unlike in Flink, a path needs no scheme.
 
     Example:
         >>> FileSystemCheckpointStorage("file:///var/checkpoints/").get_checkpoint_path()
@@ -92,11 +92,11 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._checkpoint_path
 
     def get_min_file_size_threshold(self) -> int:
-        """Return what was set; it has no effect."""
+        """Return the configured value; it has no effect."""
         return 20 * 1024 if self._threshold == -1 else self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """Return what was set; it has no effect."""
+        """Return the configured value; it has no effect."""
         return 4096 if self._write_buffer_size == -1 else self._write_buffer_size
 
     def _write(self, config: Configuration) -> None:
@@ -108,7 +108,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 
 class CustomCheckpointStorage(CheckpointStorage):
-    """A storage written in Java, which there is not here."""
+    """A storage in Java: not supported."""
 
     def __init__(self, j_custom_checkpoint_storage: Any = None) -> None:
         raise InvalidProgramError(

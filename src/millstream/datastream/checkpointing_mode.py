@@ -1,4 +1,4 @@
-"""CheckpointingMode, where PyFlink has it."""
+"""PyFlink's import path of CheckpointingMode."""
 
 from millstream.common.checkpointing_mode import CheckpointingMode
 

@@ -1,4 +1,4 @@
-"""CloseableIterator: a running job's records, as they come."""
+"""Handles on a running job: CloseableIterator over its records, and its JobClient."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 __all__ = ["CloseableIterator"]
 
-# Not yet: it is imported while Spark starts, and not at all by workers.
+# Imported late: loading it overlaps with Spark's start, and workers never need it.
 
 
-# A job waits when its records are not taken: this many epochs' worth may lie ready.
+# Maximum epochs of records buffered for a slow reader before the job stalls.
 _READY = 8
 
 
 class Mailbox:
-    """Where a job puts its records. The job knows it and not the iterator, which can so be forgotten."""
+    """Buffers a job's records. The job references it instead of the iterator, which can thus be garbage-collected."""
 
     def __init__(self) -> None:
         self._batches: queue.Queue[list[Any] | None] = queue.Queue(_READY)
         self.closed = False
 
     def put(self, batch: list[Any] | None) -> None:
-        """Add a batch, or None at the end. Waits for room, but not for a reader that has gone."""
+        """Add a batch, or None at the end; block while the buffer is full, unless the reader has closed it."""
         while not self.closed:
             try:
                 self._batches.put(batch, timeout=0.1)
@@ -56,7 +56,7 @@ class CloseableIterator(Generic[T_co]):
     """Iterates over the records of a running job.
 
     Closing it cancels the job, and so does an interrupt while it waits, and forgetting it: `break` out of a loop over
-    it is enough. The error of a failed job is raised where the records end.
+    it is enough. The iterator raises the error of a failed job after its last record.
     """
 
     def __init__(self, mailbox: Mailbox, job: JobMaster) -> None:
@@ -105,7 +105,7 @@ class CloseableIterator(Generic[T_co]):
     def __del__(self) -> None:
         self._mailbox.closed = True
         if not self._job.result.done():
-            # Not here: this runs wherever the last reference happens to go, and locks may be held there.
+            # In a thread: the last reference may disappear anywhere, also while locks are held.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(target=self._job.cancel, daemon=True).start()
 
@@ -116,14 +116,14 @@ class CloseableIterator(Generic[T_co]):
         self.close()
 
 
-# Not yet: it is imported while Spark starts, and not at all by workers.
+# Imported late: loading it overlaps with Spark's start, and workers never need it.
 
 
 class LocalJobClient(JobClient):
     """The handle on a job of this process."""
 
     def __init__(self, job: JobMaster, savepoint_directory: str | None = None) -> None:
-        """Take a job; `savepoint_directory` is where savepoints go whose directory is not given."""
+        """Wrap a job; `savepoint_directory` is the default for savepoints."""
         self._job = job
         self._default_directory = savepoint_directory
 

@@ -1,4 +1,4 @@
-"""Two streams side by side: ConnectedStreams, and a stream beside a broadcast one."""
+"""ConnectedStreams: two streams, or a stream and a broadcast stream, with one function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["BroadcastConnectedStream", "BroadcastStream", "ConnectedStreams"]
 
 
 class BroadcastStream(Generic[T_co]):
-    """A stream that reaches every subtask, and the states it fills there."""
+    """A stream that is sent to every subtask, with its broadcast state descriptors."""
 
     def __init__(self, input_stream: DataStream[T_co], broadcast_state_descriptors: list[MapStateDescriptor]) -> None:
         self._stream = input_stream
@@ -37,7 +37,7 @@ class BroadcastStream(Generic[T_co]):
 
 
 class BroadcastConnectedStream(Generic[A_co, B_co]):
-    """A stream beside a broadcast one."""
+    """A stream connected with a broadcast stream."""
 
     def __init__(self, stream: DataStream[A_co], broadcast: BroadcastStream[B_co]) -> None:
         stream._check_same_program(broadcast._stream, "connect")
@@ -66,7 +66,7 @@ class ConnectedStreams(Generic[A_co, B_co]):
 
     @property
     def _keyed(self) -> bool:
-        """Whether functions have keyed state: as in Flink, when both streams are keyed."""
+        """Whether functions have keyed state: as in Flink, if both streams are keyed."""
         return self.stream1._keyed and self.stream2._keyed
 
     def key_by(
@@ -75,7 +75,7 @@ class ConnectedStreams(Generic[A_co, B_co]):
         key_selector2: Callable[[B_co], Any] | KeySelector[B_co, Any] | int | str,
         key_type: TypeInformation | None = None,
     ) -> ConnectedStreams[A_co, B_co]:
-        """Partition both streams, each by its own selector; equal keys share state."""
+        """Partition both streams, each by its selector; equal keys share state."""
         return ConnectedStreams(
             self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
         )

@@ -1,4 +1,4 @@
-"""DataStream and its kin: each method adds one operator to the program and returns the stream behind it."""
+"""DataStream, KeyedStream and CachedDataStream: each method adds one operator and returns its output stream."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ __all__ = [
     "WindowedStream",
 ]
 
-# The name under which Flink keeps the records of a window.
+# Flink's state name for the records of a window.
 WINDOW_STATE_NAME = "window-contents"
 
 
@@ -104,7 +104,7 @@ class DataStream(StreamOutputs[T_co]):
                 text = f"{kind} has no {name}(), which works on the records of a key: call key_by(...) first"
             raise AttributeError(text, name=name, obj=self)
 
-    # --- what the stream is
+    # --- properties
 
     def get_type(self) -> TypeInformation:
         """Return the declared type; without one, that of any Python object."""
@@ -125,7 +125,7 @@ class DataStream(StreamOutputs[T_co]):
         return self._environment.get_config()
 
     def _repr_svg_(self) -> str:
-        """Let a notebook show the program as far as this stream."""
+        """Draw the program up to this stream, for notebooks."""
         return self._environment._picture([end.source for end in self._ends])
 
     @property
@@ -190,7 +190,7 @@ class DataStream(StreamOutputs[T_co]):
         return self._then("FlatMap", FlatMapOperator(function, self._keyed), output_type)
 
     def filter(self, func: Callable[[T_co], object] | FilterFunction[T_co]) -> DataStream[T_co]:
-        """Keep the records for which the function is true.
+        """Emit only the records for which the function is true.
 
         Example:
             >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -218,7 +218,7 @@ class DataStream(StreamOutputs[T_co]):
         )
 
     def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
-        """Keep some fields of a tuple, in the order given.
+        """Select fields of a tuple by index, in this order.
 
         Example:
             >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -238,12 +238,12 @@ class DataStream(StreamOutputs[T_co]):
         one = len(field_indexes) == 1
         function: Callable[[Any], Any] = (lambda v: (getter(v),)) if one else getter
         operator = MapOperator(UserFunction(function, None))
-        # Fields are where the type has them.
+        # Field indexes refer to the declared type.
         operator.encodes_input = True
         return self._then("Projection", operator, output_type)
 
     def _check_field(self, operation: str, field: int | str) -> None:
-        """Refuse a field that the stream's declared type does not have."""
+        """Raise an error if the stream's declared type lacks a field."""
         check_position(field, operation)
         declared = self._type()
         if declared is not None and not declared.has_field(field):
@@ -275,7 +275,7 @@ class DataStream(StreamOutputs[T_co]):
     def connect(
         self, ds: Union[DataStream[R], BroadcastStream[R]]
     ) -> Union[ConnectedStreams[T_co, R], BroadcastConnectedStream[T_co, R]]:
-        """Put two streams side by side, for functions that see both."""
+        """Connect two streams, for functions of both."""
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds)
         self._check_same_program(ds, "connect")
@@ -308,7 +308,7 @@ class DataStream(StreamOutputs[T_co]):
     def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]: ...
 
     def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]:
-        """Partition the stream by a key: equal keys meet in one subtask, where each has its own state.
+        """Partition the stream by a key: one subtask processes all records of a key, with its own keyed state.
 
         Example:
             >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -330,7 +330,7 @@ class DataStream(StreamOutputs[T_co]):
     # --- ends
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T_co]:
-        """Give the records timestamps, and let event time advance, as the strategy says."""
+        """Assign timestamps and generate watermarks with a strategy."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise InvalidProgramError(
                 f"assign_timestamps_and_watermarks() takes a WatermarkStrategy, not {watermark_strategy!r}."
@@ -341,7 +341,7 @@ class DataStream(StreamOutputs[T_co]):
         return self._then("Timestamps/Watermarks", operator, operator.produced_type)
 
     def cache(self) -> CachedDataStream[T_co]:
-        """Keep the records of a bounded stream for the next execute(), which then does not compute them again.
+        """Cache the records of a bounded stream, so that the next execute() does not compute them again.
 
         Example:
             >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -353,17 +353,17 @@ class DataStream(StreamOutputs[T_co]):
         return CachedDataStream(self._environment, self._ends, cache)
 
     def window_all(self, window_assigner: WindowAssigner[Any, W]) -> AllWindowedStream[T_co, W]:
-        """Group the whole stream into windows, in one subtask."""
+        """Assign all records to windows, in one subtask."""
         return AllWindowedStream(self.key_by(_everything), window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[T_co, CountWindow]:
-        """Group the whole stream into windows of so many records."""
+        """Assign all records to windows of `size` records, in one subtask."""
         return self.window_all(_count_assigner(size, slide))
 
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator before yielded for a tag."""
         check_tag(output_tag, "get_side_output")
-        # What a source could not read goes around its watermarks.
+        # Bad records of a source bypass its watermark operator.
         tagging = self._transformation.source or self._transformation
         if not tagging.operator.tags_outputs:
             raise InvalidProgramError(
@@ -375,7 +375,7 @@ class DataStream(StreamOutputs[T_co]):
     def _then(
         self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream[Any] | None = None
     ) -> DataStream[Any]:
-        """Add an operator behind this stream, and behind a second one if it has two inputs."""
+        """Add an operator with this stream as input, and a second one if it has two inputs."""
         check_type(output_type, f"The output type of '{name}'")
         ends = list(self._ends)
         if second is not None:
@@ -385,7 +385,7 @@ class DataStream(StreamOutputs[T_co]):
 
 
 class CachedDataStream(DataStream[T_co]):
-    """A stream whose records are kept for the next execute()."""
+    """A stream whose records are cached for the next execute()."""
 
     def __init__(self, environment: StreamExecutionEnvironment, ends: list[UpstreamEdge], cache: Cache) -> None:
         super().__init__(environment, ends)
@@ -395,11 +395,11 @@ class CachedDataStream(DataStream[T_co]):
         raise InvalidProgramError(f"{what} CachedDataStream is not supported.")
 
     def cache(self) -> CachedDataStream[T_co]:
-        """Refused as in PyFlink: it is cached already."""
+        """Raise an error as PyFlink does: the stream is cached already."""
         raise InvalidProgramError("Cache for CachedDataStream is not supported.")
 
     def invalidate(self) -> None:
-        """Forget the records: the next execute() computes them again, and keeps those."""
+        """Discard the records: the next execute() computes and caches them again."""
         self._cache.invalidate(self._transformation)
         assert self._transformation.cache is not None
         self._cache = self._transformation.cache
@@ -486,11 +486,11 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, KEY_co, CountWindow]:
-        """Group each key's records into windows of so many; only full ones fire."""
+        """Assign each key's records to windows of `size` records; only full windows fire."""
         return WindowedStream(self, _count_assigner(size, slide))
 
     def interval_join(self, other: KeyedStream[R, Any]) -> IntervalJoin[T_co, R]:
-        """Join with another keyed stream: pairs with equal keys whose timestamps are near each other."""
+        """Join with another keyed stream: pairs of equal keys within a bounded distance in event time."""
         self._check_same_program(other, "interval_join")
         if not isinstance(other, KeyedStream):
             raise InvalidProgramError("interval_join() needs another keyed stream: call key_by(...) on it.")
@@ -508,19 +508,19 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         return self._combined("sum", position_to_sum, lambda a, b: a + b)
 
     def min(self, position_to_min: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's first record with this field at its least so far."""
+        """Emit the key's first record with this field at its minimum so far."""
         return self._combined("min", position_to_min, lambda a, b: b if b < a else a)
 
     def max(self, position_to_max: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's first record with this field at its greatest so far."""
+        """Emit the key's first record with this field at its maximum so far."""
         return self._combined("max", position_to_max, lambda a, b: b if b > a else a)
 
     def min_by(self, position_to_min_by: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's record whose field is the least so far."""
+        """Emit the key's record with the minimum of this field so far."""
         return self._chosen("min_by", position_to_min_by, lambda a, b: a < b)
 
     def max_by(self, position_to_max_by: Union[int, str] = 0) -> DataStream[T_co]:
-        """Emit the key's record whose field is the greatest so far."""
+        """Emit the key's record with the maximum of this field so far."""
         return self._chosen("max_by", position_to_max_by, lambda a, b: a > b)
 
     def _combined(self, operation: str, field: Union[int, str], combine: Callable[[Any, Any], Any]) -> DataStream[T_co]:
@@ -570,14 +570,14 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         return self._pairs().execute_and_collect(job_execution_name, limit)
 
     def _pairs(self) -> DataStream[Row]:
-        """Return the stream as PyFlink has it where keys mean nothing: rows of key and value."""
+        """Return the stream as rows of key and value, as PyFlink does for operations without keys."""
         key, values = self._select, cast("DataStream[Any]", self._unkeyed)
         pairs: DataStream[Row] = values.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
         pairs._transformation.parallelism = values._ends[0].source.parallelism
         return pairs
 
     def _beside_unkeyed(self) -> DataStream[Row]:
-        """Return the stream as a function sees it that has a stream without keys beside it."""
+        """Return the rows of key and value, partitioned by key, to connect with an unkeyed stream."""
         by_key = KeyPartitioner(key_of(0))
         return DataStream(self._environment, [UpstreamEdge(e.source, by_key, e.tag) for e in self._pairs()._ends])
 

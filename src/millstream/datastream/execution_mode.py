@@ -1,4 +1,4 @@
-"""RuntimeExecutionMode: stream the results as they come, or give only the final ones of a bounded input."""
+"""RuntimeExecutionMode: streaming results, or only the final results of bounded input."""
 
 from __future__ import annotations
 

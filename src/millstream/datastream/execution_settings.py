@@ -45,7 +45,7 @@ class ExecutionSettings:
     _state_backend: StateBackend | None
 
     def configure(self, configuration: Configuration) -> None:
-        """Add settings; unknown keys are kept."""
+        """Add settings to the configuration; unknown keys are retained."""
         self._config.add_all(configuration)
 
     def get_configuration(self) -> Configuration:
@@ -57,7 +57,7 @@ class ExecutionSettings:
         return ExecutionConfig(self._config)
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Set how many subtasks an operator has that is not given its own number."""
+        """Set the default parallelism of operators."""
         check_parallelism(parallelism, "the environment")
         PARALLELISM.write(self._config, parallelism)
         return self
@@ -77,7 +77,7 @@ class ExecutionSettings:
         return parallelism
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set how many key groups operators have that are given no number."""
+        """Set the default number of key groups of operators."""
         check_max_parallelism(max_parallelism, "the environment")
         MAX_PARALLELISM.write(self._config, max_parallelism)
         return self
@@ -92,9 +92,9 @@ class ExecutionSettings:
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Set how long input may gather before an epoch takes it: small for latency, large for throughput.
+        """Set how long input may be buffered before an epoch starts: low for latency, high for throughput.
 
-        0 starts an epoch as soon as there is input, -1 only when much has gathered.
+        0 starts an epoch as soon as input arrives, -1 only when the buffer is full.
         """
         if not isinstance(timeout_millis, int) or timeout_millis < -1:
             raise InvalidProgramError(f"set_buffer_timeout({timeout_millis!r}): give milliseconds, 0, or -1.")
@@ -104,36 +104,36 @@ class ExecutionSettings:
         return self
 
     def get_buffer_timeout(self) -> int:
-        """Return for how many milliseconds input may gather, -1 until much has."""
+        """Return how many milliseconds input may be buffered, -1 until the buffer is full."""
         return buffer_timeout(self._config)
 
     def disable_operator_chaining(self) -> Self:
-        """Run every operator as a vertex of its own."""
+        """Run every operator as a separate vertex."""
         CHAINING.write(self._config, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
-        """Tell whether operators may be chained."""
+        """Return whether operators may be chained."""
         return CHAINING.read(self._config)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
-        """Return what was said; such operators are never chained here."""
+        """Return the configured value; such operators are never chained here."""
         return CHAINING_DIFFERENT_MAX.read(self._config)
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
-        """Accepted: a group is known by its name as soon as an operator is put into it."""
+        """Accepted without effect: setting a group on an operator registers it."""
         return self
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
-        """Say that functions will want a file; they find its path with `get_job_parameter(name, "")`.
+        """Register a file for functions, which read its path with `get_job_parameter(name, "")`.
 
-        Workers read it where it is: it must be on a path that all of them see.
+        The file is not copied: all workers must see the path.
         """
         self._config.set_string(name, file_path)
 
     @staticmethod
     def set_default_local_parallelism(parallelism: int) -> None:
-        """Set the parallelism of environments that are not given their own."""
+        """Set the parallelism of environments without one, for this process."""
         check_parallelism(parallelism, "the environment")
         _defaults[PARALLELISM.key] = parallelism
 
@@ -146,7 +146,7 @@ class ExecutionSettings:
         _warn_of_java("add_classpaths", classpaths)
 
     def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> None:
-        """Old, without effect: time is what assigners and windows say."""
+        """Deprecated, without effect: watermark strategies and windows select the time."""
         warn_deprecated("set_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
 
     def get_stream_time_characteristic(self) -> TimeCharacteristic:
@@ -155,9 +155,9 @@ class ExecutionSettings:
         return TimeCharacteristic.EventTime
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> Self:
-        """Take a checkpoint every so many milliseconds, from which the job goes on after a failure.
+        """Checkpoint the job at an interval in milliseconds; after a failure it restores the latest checkpoint.
 
-        The mode is EXACTLY_ONCE unless another is given here or in the configuration.
+        The mode is EXACTLY_ONCE unless set here or in the configuration.
 
         Example:
             >>> env = StreamExecutionEnvironment().enable_checkpointing(10_000)
@@ -174,32 +174,32 @@ class ExecutionSettings:
         return CheckpointConfig(self._config)
 
     def get_checkpoint_interval(self) -> int:
-        """Return the milliseconds between checkpoints, -1 when there are none."""
+        """Return the checkpoint interval in milliseconds, -1 if checkpointing is disabled."""
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Return what a failure may do to results."""
+        """Return the consistency guarantee after a failure."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Return what a failure may do to results."""
+        """Return the consistency guarantee after a failure."""
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Return what was set; every checkpoint is aligned without waiting."""
+        """Return the configured value; every checkpoint is aligned without waiting."""
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Return what was set; it has no effect."""
+        """Return the configured value; it has no effect."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
-        """Set where savepoints go whose directory is not given."""
+        """Set the default savepoint directory."""
         SAVEPOINT_DIRECTORY.write(self._config, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Return where savepoints go whose directory is not given."""
+        """Return the default savepoint directory."""
         return SAVEPOINT_DIRECTORY.read(self._config)
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
@@ -208,7 +208,7 @@ class ExecutionSettings:
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """Return what was said, None when nothing was."""
+        """Return the configured value, or None."""
         return _CHANGELOG.read(self._config) if _CHANGELOG.is_set(self._config) else None
 
     def set_state_backend(self, state_backend: StateBackend) -> Self:
@@ -238,11 +238,11 @@ class ExecutionSettings:
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
-        """Old: return what restart-strategy.type says."""
+        """Deprecated: return the strategy of restart-strategy.type."""
         warn_deprecated("get_restart_strategy()", "read restart-strategy.type of the configuration")
         return configured_strategy(self._config)
 
-    # --- what the workers need
+    # --- files for the workers
 
     def add_python_file(self, file_path: str) -> None:
         """Bring a module, a package's directory or a zip along: workers can import it, and of one name the last."""
@@ -250,7 +250,7 @@ class ExecutionSettings:
         self._config.set_string("python.files", f"{file_path},{before}" if before else file_path)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Bring an archive along: it is unpacked in the workers' working directory, under its name or another."""
+        """Ship an archive, unpacked in the workers' working directory under its name or `target_dir`."""
         self._append("python.archives", f"{archive_path}#{target_dir}" if target_dir else archive_path)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:

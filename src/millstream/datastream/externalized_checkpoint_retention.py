@@ -1,4 +1,4 @@
-"""ExternalizedCheckpointRetention, where PyFlink has it."""
+"""PyFlink's import path of ExternalizedCheckpointRetention."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,6 @@ from millstream.common.checkpointing_mode import ExternalizedCheckpointRetention
 
 __all__ = ["ExternalizedCheckpointRetention"]
 
-# Type checkers would take any name for one of the module's.
+# Type checkers would accept any name.
 if not TYPE_CHECKING:
     __getattr__ = old_names(__name__, {"ExternalizedCheckpointCleanup": ExternalizedCheckpointRetention})

@@ -44,7 +44,7 @@ class _Tagged:
 def _tag(stream: DataStream[Any], side: int, selector: UserFunction) -> DataStream[tuple[int, Any, Any]]:
     tagging: Any = _Tagged(side, selector)
     tagged = stream.map(tagging).name(("Left", "Right")[side])
-    # As parallel as what is before it, so that records keep their order.
+    # The input's parallelism preserves the order of records.
     tagged._transformation.parallelism = stream._ends[0].source.parallelism
     return tagged
 

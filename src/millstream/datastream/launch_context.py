@@ -1,4 +1,4 @@
-"""What the process that runs a program was told: settings of its command line, whom to tell of jobs, when to end."""
+"""The context in which a process runs a program: command-line settings, job listeners and termination signals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.graph.job_graph import JobGraph, build_job_graph
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph
 
-# Not yet: it is imported while Spark starts, and not at all by workers.
+# Imported late: loading it overlaps with Spark's start, and workers never need it.
 if TYPE_CHECKING:
     from millstream.jobmaster.job import JobMaster
 
@@ -25,45 +25,45 @@ _last_word: dict[str, str] = {}
 
 
 def set_command_line(settings: dict[str, str], last_word: dict[str, str] | None = None) -> None:
-    """Remember settings that every environment of this process shall have: those of the command line.
+    """Set the command-line settings of all environments of this process.
 
     Args:
-        settings: what environments begin with; the program can set something else.
-        last_word: what counts whatever the program sets.
+        settings: defaults of environments; the program may override them.
+        last_word: settings that override the program's.
     """
     _command_line.update(settings)
     _last_word.update(last_word or {})
 
 
 def with_command_line(configuration: Configuration | None) -> Configuration:
-    """Return what an environment begins with."""
+    """Return the initial configuration of an environment."""
     merged = Configuration(configuration)
     merged.add_all(Configuration.from_dict(_command_line))
     return merged
 
 
 def with_last_word(configuration: Configuration) -> Configuration:
-    """Return what a job runs with: a program's settings, and what counts whatever they are."""
+    """Return the configuration of a job: the program's settings and the overrides."""
     merged = Configuration(configuration)
     merged.add_all(Configuration.from_dict(_last_word))
     return merged
 
 
 # Set when the program shall end, to its exit code. An exception that a signal raises can be lost: Python swallows it
-# when it comes in the middle of a destructor.
+# when it arrives in the middle of a destructor.
 _exit_codes: list[int] = []
 
 
 def end_program(code: int) -> None:
-    """Have the program end, with an exit code, also when it waits for a job; for signal handlers."""
+    """End the program with an exit code, even while it waits for a job; for signal handlers."""
     _exit_codes.append(code)
     sys.exit(code)
 
 
 def end_on_signals() -> None:
-    """Have SIGTERM and SIGHUP end the program in good order, so that no directory is left behind.
+    """End the program in order on SIGTERM and SIGHUP, so that no temporary directory remains.
 
-    What the program, or whoever started it (nohup), has decided about a signal is left alone.
+    Handlers set by the program or its parent (nohup) stay in place.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -73,7 +73,7 @@ def end_on_signals() -> None:
 
 
 def end_signals() -> list[int]:
-    """Return the signals that ask a server to end: not SIGHUP where whoever started it (nohup) ignores that."""
+    """Return the signals that stop a server: without SIGHUP if the parent (nohup) ignores it."""
     hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGINT, signal.SIGTERM, *hang_up]
 
@@ -90,22 +90,22 @@ def await_end(job: JobMaster) -> JobExecutionResult:
             sys.exit(_exit_codes[0])
 
 
-# Told of every job that a program starts, and what each of them wants done before the program goes on after its end.
+# Called with every job that a program starts; each may return a callback for the job's end.
 _watchers: list[Callable[[JobMaster], Callable[[], None]]] = []
 _ends: dict[int, list[Callable[[], None]]] = {}
 
 
 def watch_jobs(watch: Callable[[JobMaster], Callable[[], None]]) -> None:
-    """Have a function called with every job that a program of this process starts.
+    """Call a listener with every job that a program of this process starts.
 
     Args:
-        watch: takes the job, and returns what is to be called when it has ended, before the program goes on.
+        watch: takes the job; returns a callback for its end, which runs before the program continues.
     """
     _watchers.append(watch)
 
 
 def stop_watching(watch: Callable[[JobMaster], Callable[[], None]]) -> None:
-    """Have a function not called any more."""
+    """Remove a listener."""
     _watchers.remove(watch)
 
 
@@ -122,7 +122,7 @@ _plans_only: list[bool] = []
 
 
 class ProgramPlanned(BaseException):
-    """Raised in place of running a program when only its plan is wanted.
+    """Raised instead of running a program when only its plan is requested.
 
     Not an Exception: no `except Exception` of the program's own shall stop it.
     """
@@ -141,7 +141,7 @@ class ProgramPlanned(BaseException):
 
 @contextmanager
 def plan_only() -> Iterator[None]:
-    """Make programs stop where they would run, with ProgramPlanned."""
+    """Raise ProgramPlanned where programs would run."""
     _plans_only.append(True)
     try:
         yield
@@ -150,6 +150,6 @@ def plan_only() -> Iterator[None]:
 
 
 def stop_if_only_planned(graph: StreamGraph, configuration: Configuration) -> None:
-    """Stop a program that is about to run, where only its plan is wanted."""
+    """Raise ProgramPlanned if only the plan is requested."""
     if _plans_only:
         raise ProgramPlanned(graph, configuration)

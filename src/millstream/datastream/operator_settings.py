@@ -1,4 +1,4 @@
-"""What can be set of an operator: its name, its id, its parallelism, its place in chains and slots."""
+"""Settings of an operator: name, uid, parallelism, chaining and slot sharing group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ S = TypeVar("S", bound="OperatorSettings")
 
 
 class OperatorSettings:
-    """The settings of the operator behind a stream or a sink."""
+    """The settings of the operator that produces a stream, or of a sink."""
 
     _transformation: Transformation
 
@@ -33,7 +33,7 @@ class OperatorSettings:
         return (operator.source or operator).name
 
     def uid(self: S, uid: str) -> S:
-        """Give the operator an id that stays when the program changes; state is found again by it."""
+        """Set a stable id, by which a restored job finds the operator's state."""
         operator = self._set("Set uid for")
         if not isinstance(uid, str) or not uid:
             raise InvalidProgramError(f"uid() takes a non-empty string, not {uid!r}.")
@@ -49,12 +49,12 @@ class OperatorSettings:
         return self
 
     def set_parallelism(self: S, parallelism: int) -> S:
-        """Set how many subtasks the operator has."""
+        """Set the operator's parallelism."""
         self._set("Set parallelism for").set_parallelism(parallelism)
         return self
 
     def set_max_parallelism(self: S, max_parallelism: int) -> S:
-        """Set how many key groups the operator has: the most subtasks it can ever be given."""
+        """Set the number of key groups, which is the maximum parallelism."""
         operator = self._set("Set max parallelism for")
         check_max_parallelism(max_parallelism, f"operator '{operator.shown_name}'")
         operator.max_parallelism = max_parallelism
@@ -69,7 +69,7 @@ class OperatorSettings:
         return self
 
     def slot_sharing_group(self: S, slot_sharing_group: Union[str, SlotSharingGroup]) -> S:
-        """Put the operator into a slot sharing group; groups do not share slots."""
+        """Set the slot sharing group; groups do not share slots."""
         operator, group = self._set("Setting slot sharing group for"), slot_sharing_group
         operator.slot_sharing_group = group.name if isinstance(group, SlotSharingGroup) else group
         return self
@@ -80,6 +80,6 @@ class OperatorSettings:
         return self
 
     def disable_chaining(self: S) -> S:
-        """Keep this operator out of any chain."""
+        """Exclude this operator from chains."""
         self._set("Disable chaining for").chaining = ChainingStrategy.NEVER
         return self

@@ -1,4 +1,4 @@
-"""Mistakes that are not errors: a program runs, and does not do what was meant. Each is one warning with its line."""
+"""Lint warnings about programs that run but do not do what was intended. Each names the user's line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.common.call_site import users_frame, warn_user
 
 
 def warn_of_yields(function: Any, operation: str) -> None:
-    """Warn of a function that yields, where what it returns is a record or a decision: that is a generator."""
+    """Warn about a generator function where the returned value is the record or the decision."""
     if inspect.isgeneratorfunction(function):
         meant = "each record becomes a generator; use flat_map() to emit what it yields"
         kept = "each record is kept, since a generator is true"
@@ -23,7 +23,7 @@ def warn_of_yields(function: Any, operation: str) -> None:
 
 
 def warn_of_no_result(function: Any) -> None:
-    """Warn of a filter that returns nothing: no record passes it."""
+    """Warn about a filter function that returns nothing: no record passes."""
     if _returns_only_none(function):
         warn_user("filter() was given a function that returns nothing, so no record passes: is a `return` missing?")
 
@@ -43,7 +43,7 @@ def _returns_only_none(function: Any) -> bool:
         for at, i in enumerate(steps)
         if i.opname in ("RETURN_VALUE", "RETURN_CONST")
     ]
-    # One that was not found to be a constant is not None.
+    # An unknown value is not None.
     return bool(returned) and all(value is None for value in returned)
 
 
@@ -58,7 +58,7 @@ class Story:
         self._begun: str | None = None
 
     def begin(self) -> None:
-        """The program has its first operator; what is run as a script should run it some day."""
+        """Note the line of a script's first source, to warn if the program never runs."""
         frame = users_frame()
         if self._begun is None and frame.f_globals.get("__name__") == "__main__":
             self._begun = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -70,7 +70,7 @@ class Story:
         _UNRUN.pop(id(self), None)
 
 
-# Where the programs were begun that have not been run.
+# Locations of programs that have not been run, by tracker.
 _UNRUN: dict[int, str] = {}
 
 
@@ -80,7 +80,7 @@ def _watch() -> None:
 
 
 def _warn_of_unrun() -> None:
-    # A program that has died did not come to it; `millstream run` forgets such programs itself.
+    # A crashed program is no lint; `millstream run` clears the list itself.
     if _UNRUN and not hasattr(sys, "last_type"):
         file, _, line = next(iter(_UNRUN.values())).rpartition(":")
         text = "the program that begins here was never run: call execute() of its environment"

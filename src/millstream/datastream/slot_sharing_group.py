@@ -52,7 +52,7 @@ class MemorySize:
 class SlotSharingGroup:
     """A named group of operators whose subtasks may run in one slot.
 
-    What a slot is said to need is remembered; the operating system deals out memory and cores.
+    Resources are stored without effect: the operating system schedules memory and cores.
 
     Example:
         >>> group = SlotSharingGroup.builder("heavy").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
@@ -77,29 +77,29 @@ class SlotSharingGroup:
         return self.name
 
     def get_cpu_cores(self) -> float | None:
-        """Return the cores that were asked for."""
+        """Return the requested cores."""
         return self.cpu_cores
 
     def get_task_heap_memory(self) -> MemorySize | None:
-        """Return the heap that was asked for."""
+        """Return the requested heap memory."""
         return self.task_heap_memory
 
     def get_task_off_heap_memory(self) -> MemorySize | None:
-        """Return the memory outside of the heap that was asked for."""
+        """Return the requested off-heap memory."""
         return self.task_off_heap_memory
 
     def get_managed_memory(self) -> MemorySize | None:
-        """Return the managed memory that was asked for."""
+        """Return the requested managed memory."""
         return self.managed_memory
 
     def get_external_resources(self) -> dict[str, float]:
-        """Return what else was asked for."""
+        """Return the requested external resources."""
         return dict(self.external_resources)
 
     get_java_slot_sharing_group = missing_function("get_java_slot_sharing_group", JAVA)
 
     class Builder:
-        """Puts a SlotSharingGroup together."""
+        """Builds a SlotSharingGroup."""
 
         def __init__(self, name: str) -> None:
             self._group = SlotSharingGroup(name)
@@ -109,44 +109,44 @@ class SlotSharingGroup:
             return self
 
         def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
-            """Ask for cores; more than none."""
+            """Request CPU cores; more than 0."""
             if cpu_cores <= 0:
                 raise InvalidProgramError(f"The cpu cores should be positive, not {cpu_cores}.")
             return self._with(cpu_cores=cpu_cores)
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
-            """Ask for heap; more than none."""
+            """Request heap memory; more than 0."""
             size = _size(task_heap_memory)
             if size.bytes_size <= 0:
                 raise InvalidProgramError(f"The task heap memory should be positive, not {size}.")
             return self._with(task_heap_memory=size)
 
         def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
-            """Ask for so many megabytes of heap; more than none."""
+            """Request megabytes of heap memory; more than 0."""
             return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
         def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
-            """Ask for memory outside of the heap."""
+            """Request off-heap memory."""
             return self._with(task_off_heap_memory=_size(task_off_heap_memory))
 
         def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> SlotSharingGroup.Builder:
-            """Ask for so many megabytes outside of the heap."""
+            """Request megabytes of off-heap memory."""
             return self._with(task_off_heap_memory=MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
 
         def set_managed_memory(self, managed_memory: MemorySize | str) -> SlotSharingGroup.Builder:
-            """Ask for managed memory."""
+            """Request managed memory."""
             return self._with(managed_memory=_size(managed_memory))
 
         def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
-            """Ask for so many megabytes of managed memory."""
+            """Request megabytes of managed memory."""
             return self._with(managed_memory=MemorySize.of_mebi_bytes(managed_memory_mb))
 
         def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
-            """Ask for something else, such as GPUs."""
+            """Request an external resource, such as GPUs."""
             return self._with(external_resources={**self._group.external_resources, name: value})
 
         def build(self) -> SlotSharingGroup:
-            """Return the group: with no resources, or at least with cores and heap."""
+            """Return the group: without resources, or at least with cores and heap memory."""
             group = self._group
             if group == SlotSharingGroup(group.name):
                 return group

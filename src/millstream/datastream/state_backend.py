@@ -1,4 +1,4 @@
-"""StateBackend: where keyed state is while a job runs, as objects. The same is said with `state.backend.type`."""
+"""StateBackend classes: an alternative to `state.backend.type`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 
 
 class StateBackend:
-    """Where keyed state is while a job runs. Checkpoints are kept elsewhere: see CheckpointStorage."""
+    """A store of keyed state while a job runs. CheckpointStorage sets where checkpoints go."""
 
     _type = ""
 
     def _write(self, config: Configuration) -> None:
-        """Set what this backend says in a job's settings."""
+        """Write this backend to a job's configuration."""
         if not self._type:
             raise InvalidProgramError(
                 f"{type(self).__name__} is no state backend that is known here: "
@@ -76,7 +76,7 @@ def _local(path: str) -> str:
 
 
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """State in files of the workers' hosts, for state larger than memory. It is served by LMDB.
+    """State in files on the workers' hosts, for state larger than memory. LMDB stores it.
 
     What tunes RocksDB is kept and has no effect. `enable_incremental_checkpointing` has: False writes the complete
     state with each checkpoint.
@@ -111,25 +111,25 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return list(self._paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """Tell whether checkpoints write only what changed."""
+        """Return whether checkpoints are incremental."""
         return bool(self._incremental)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """Remembered only: there is no RocksDB."""
+        """Accepted without effect: there is no RocksDB."""
         if not isinstance(options, PredefinedOptions):
             raise InvalidProgramError(f"set_predefined_options() takes one of PredefinedOptions, not {options!r}.")
         self._predefined = options
 
     def get_predefined_options(self) -> PredefinedOptions:
-        """Return what was set."""
+        """Return the configured value."""
         return self._predefined
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """Remembered only: there is no RocksDB."""
+        """Accepted without effect: there is no RocksDB."""
         self._options = options_factory_class_name
 
     def get_options(self) -> str | None:
-        """Return what was set."""
+        """Return the configured value."""
         return self._options
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
@@ -141,7 +141,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._threads = number_of_transfering_threads
 
     def get_number_of_transfer_threads(self) -> int:
-        """Return what was set."""
+        """Return the configured value."""
         return self._threads
 
     def _write(self, config: Configuration) -> None:
@@ -151,7 +151,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
 
 class CustomStateBackend(StateBackend):
-    """A backend written in Java, which there is not here."""
+    """A backend in Java: not supported."""
 
     def __init__(self, j_custom_state_backend: Any = None) -> None:
         raise InvalidProgramError(
@@ -161,7 +161,7 @@ class CustomStateBackend(StateBackend):
 
 
 class _OldHashMapStateBackend(HashMapStateBackend):
-    """What the two old backends of state in memory share: they also said where checkpoints go."""
+    """The base of the two deprecated in-memory backends, which also set the checkpoint storage."""
 
     def __init__(self, checkpoint_path: str | None, savepoint_path: str | None, snapshots: bool | None) -> None:
         self._checkpoint_path = None if checkpoint_path is None else clean_path(checkpoint_path, type(self))
@@ -180,7 +180,7 @@ class _OldHashMapStateBackend(HashMapStateBackend):
 
 
 class MemoryStateBackend(_OldHashMapStateBackend):
-    """The old name of state in memory with checkpoints that go with the job."""
+    """Deprecated: state in memory with checkpoints that are deleted with the job."""
 
     DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
 
@@ -196,7 +196,7 @@ class MemoryStateBackend(_OldHashMapStateBackend):
         self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
 
     def get_max_state_size(self) -> int:
-        """Return what was set; no size is refused."""
+        """Return the configured size; it has no effect."""
         return self._max_state_size
 
 
@@ -223,11 +223,11 @@ class FsStateBackend(_OldHashMapStateBackend):
         return self._path
 
     def get_min_file_size_threshold(self) -> int:
-        """Return what was set; it has no effect."""
+        """Return the configured value; it has no effect."""
         return self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """Return what was set; it has no effect."""
+        """Return the configured value; it has no effect."""
         return self._write_buffer_size
 
 
@@ -249,14 +249,14 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         self._ttl_filter = True
 
     def get_checkpoint_backend(self) -> StateBackend:
-        """Return the backend that says where checkpoints go."""
+        """Return the backend that sets the checkpoint storage."""
         if self._stream_backend is None:
             assert self._uri is not None
             self._stream_backend = FsStateBackend(self._uri)
         return self._stream_backend
 
     def is_ttl_compaction_filter_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the configured value."""
         return self._ttl_filter
 
     def disable_ttl_compaction_filter(self) -> None:
@@ -268,7 +268,7 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         self.set_number_of_transfer_threads(number_of_transfering_threads)
 
     def get_number_of_transfering_threads(self) -> int:
-        """Return what was set."""
+        """Return the configured value."""
         return self.get_number_of_transfer_threads()
 
     def _write(self, config: Configuration) -> None:

@@ -1,4 +1,4 @@
-"""StreamExecutionEnvironment: where a program begins, and what runs it."""
+"""StreamExecutionEnvironment: builds a program from sources and runs it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from millstream.graph.transformations import (
 from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend, backend_of
 
-# Not yet: it is imported while Spark starts, and not at all by workers.
+# Imported late: loading it overlaps with Spark's start, and workers never need it.
 if TYPE_CHECKING:
     from millstream.jobmaster.job import JobMaster
     from millstream.jobmaster.job_launcher import JobSpec
@@ -74,7 +74,7 @@ _JOB_NAME = "pipeline.name"
 _no_other_input = missing_function("create_input", f"{JAVA}; read files with FileSource")
 
 
-# With one of these set, jobs are served over REST, archived when they have ended, or reported.
+# Any of these enables the REST service, the archive of finished jobs, or reporters.
 _SERVED_BY = (
     "rest.bind-port",
     "rest.port",
@@ -109,12 +109,12 @@ class StreamExecutionEnvironment(ExecutionSettings):
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """Return a new environment; settings given on the command line come first."""
+        """Return a new environment; command-line settings take precedence."""
         return StreamExecutionEnvironment(with_command_line(configuration))
 
     @staticmethod
     def get_default_local_parallelism() -> int:
-        """Return the parallelism of environments that are not given their own."""
+        """Return the parallelism of environments without one."""
         return StreamExecutionEnvironment.get_execution_environment().get_parallelism()
 
     # --- sources
@@ -126,7 +126,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
     def from_collection(self, collection: Iterable[T], type_info: TypeInformation | None = None) -> DataStream[T]: ...
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream[Any]:
-        """Make a stream of a collection's elements, in order."""
+        """Create a stream of a collection's elements, in order."""
         if not isinstance(collection, Iterable):
             raise WrongTypeError(f"from_collection() takes a collection of elements, not {collection!r}.")
         check_type(type_info, "The type of from_collection()")
@@ -135,7 +135,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         if convert is not None:
             elements = [_fit(convert, value, i) for i, value in enumerate(elements)]
         source: CollectionSource[Any] = CollectionSource(elements)
-        # They fit from here on, so nobody looks at them again.
+        # The elements are coerced already, so the source need not check them.
         source.produced_type = type_info
         stream = self._add_source(source, "Collection Source", type_info)
         return stream.force_non_parallel()
@@ -165,7 +165,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         source_name: str | None = None,
         type_info: TypeInformation | None = None,
     ) -> DataStream[Any]:
-        """Make a stream of a source: a Source, or any object with the methods of PySpark's DataSourceStreamReader."""
+        """Create a stream of a Source, or of an object with the methods of PySpark's DataSourceStreamReader."""
         source = as_source(source, "from_source()")
         if isinstance(source, (FileSource, HybridSource)):
             source = source.reached_with(storage_options(self._config))
@@ -174,33 +174,33 @@ class StreamExecutionEnvironment(ExecutionSettings):
             stream = stream.force_non_parallel()
         if watermark_strategy is None or watermark_strategy == WatermarkStrategy.no_watermarks():
             return stream
-        # Chained to its source, so that every split has watermarks of its own.
+        # Chained to the source, so that every split has its own watermark.
         marked = stream.assign_timestamps_and_watermarks(watermark_strategy)
         marked._transformation.source = stream._transformation
         return marked.force_non_parallel() if stream._transformation.non_parallel else marked
 
     def from_spark(self, frame: DataFrame, directory: str | None = None) -> DataStream[Row]:
-        """Make a stream of a Spark DataFrame, bounded or streaming: so everything that Spark reads is in reach.
+        """Create a stream of a Spark DataFrame, bounded or streaming, and thus of anything that Spark reads.
 
         Spark writes the rows as Parquet files when the job starts, and subtasks read those.
 
         Args:
             frame: the DataFrame, of `get_spark_session()` or a Spark of the program's own.
-            directory: where the files go. All workers must see it, and one who goes on from a checkpoint must find it
-                again; without it, it is a temporary one on this machine. Not in PyFlink.
+            directory: the directory of the files. All workers must see it, and a restored job must find it again;
+                by default a temporary directory on this machine. Not in PyFlink.
         """
         from millstream.connectors.spark.dataframes import SparkFrameSource
 
         return self.from_source(SparkFrameSource(frame, directory))
 
     def get_spark_session(self) -> SparkSession:
-        """Return the SparkSession that jobs run on, started if there is none. Not in PyFlink."""
+        """Return the SparkSession of the jobs; start one if needed. Not in PyFlink."""
         from millstream.spark.dataframes import session_of
 
         return session_of(self._config)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream[str]:
-        """Make a stream of the lines of a file, or of all files below a directory. Old: use a FileSource."""
+        """Deprecated: use a FileSource. Create a stream of the lines of a file, or of all files in a directory."""
         warn_deprecated("read_text_file()", "use from_source() with a FileSource of StreamFormat.text_line_format()")
         lines = StreamFormat.text_line_format(charset_name)
         return self.from_source(FileSource.for_record_stream_format(lines, file_path).build())
@@ -228,7 +228,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         return self.from_source(source_func, None, source_name, type_info)
 
     def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream[Any]:
-        """Make a stream of the files of an input format, such as AvroInputFormat."""
+        """Create a stream of the files of an input format, such as AvroInputFormat."""
         if not isinstance(input_format, InputFormat):
             _no_other_input()
         return self.from_source(input_format.create_source(), None, "Custom File source", type_info)
@@ -240,14 +240,14 @@ class StreamExecutionEnvironment(ExecutionSettings):
         return execution_plan(self._stream_graph(None, self._sinks))
 
     def _repr_svg_(self) -> str | None:
-        """Let a notebook show what the next execute() would run."""
+        """Draw the program that the next execute() would run, for notebooks."""
         return self._picture(self._sinks) if self._sinks else None
 
     def _picture(self, ends: list[Transformation]) -> str:
         return draw(build_job_graph(self._stream_graph(None, ends)))
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run what was added since the last execute, and wait for its end."""
+        """Run the operators added since the last execute(), and wait for the end of the job."""
         job = self._launch_pending(job_name)
         try:
             return await_end(job)
@@ -257,15 +257,15 @@ class StreamExecutionEnvironment(ExecutionSettings):
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Start what was added since the last execute, and return a handle on it."""
+        """Start the operators added since the last execute(), and return a handle on the job."""
         directory = SAVEPOINT_DIRECTORY.read(with_last_word(self._config))
         job = self._launch_pending(job_name)
-        # Nobody may ever ask how it ended.
+        # The program may never ask for the result.
         job.result.add_done_callback(partial(_tell_failure, job.view.job_name))
         return LocalJobClient(job, directory)
 
     def close(self) -> None:
-        """Forget what waits for execute(). Spark goes on: other environments may use it."""
+        """Discard pending operators. Spark keeps running: other environments may use it."""
         self._take_sinks()
 
     def _launch_pending(self, job_name: str | None) -> JobMaster:
@@ -274,7 +274,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         return job
 
     def _take_sinks(self) -> list[Transformation]:
-        """Return the sinks that wait for execute(), which starts anew from here."""
+        """Return and clear the sinks pending for execute()."""
         sinks, self._sinks = self._sinks, []
         return sinks
 
@@ -293,7 +293,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         name, backend = graph.job_name, graph.backend
 
         def job_graph(parallelism: int | None) -> JobGraph:
-            # The backend stays what it was when the job started, also when the program has set another since.
+            # A restarted job keeps its backend, even if the program has set another since.
             return build_job_graph(self._stream_graph(name, roots, parallelism, backend), batch)
 
         config = with_last_word(self._config)
@@ -310,7 +310,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         return job
 
     def _start_ahead(self, config: Configuration) -> None:
-        """Have what jobs run on start, while what starts them is imported and the job is planned."""
+        """Start Spark while the launcher is imported and the job is planned."""
         if runs_here(config):
             return
         from millstream.spark.embedded import start_ahead
@@ -318,7 +318,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         start_ahead(config)
 
     def _launch(self, job: JobSpec) -> JobMaster:
-        """Start a job where jobs of this environment run."""
+        """Launch a job locally or on Spark."""
         if runs_here(job.config):
             from millstream.jobmaster.local_launcher import launch_locally
 
@@ -328,7 +328,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         return launch(job)
 
     def _use_caches(self, graph: StreamGraph) -> list[tuple[Transformation, Cache]]:
-        """Let cached streams come from their caches; return those that this job must fill."""
+        """Read filled caches instead of their streams; return the caches that this job must fill."""
         filling = []
         for transformation in [n.transformation for n in graph.nodes]:
             cache = transformation.cache
@@ -390,7 +390,7 @@ def _fit(convert: Any, value: Any, index: int) -> Any:
 
 
 def _served(config: Configuration) -> Callable[[JobMaster], object]:
-    """Serve and archive jobs if the settings say so; return what makes a job one of them."""
+    """Start the REST service and archive if configured; return a function that registers a job."""
     if not any(config.contains_key(key) for key in _SERVED_BY):
         return lambda job: None
     from millstream.service.registry import JOBS

@@ -1,4 +1,4 @@
-"""Where a stream's records go: partitioning, sinks, and collection in the program."""
+"""Outputs of a stream: partitioning, sinks, and collection in the program."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class StreamOutputs(OperatorSettings, Generic[T_co]):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> Union[DataStream[T_co], BroadcastStream[T_co]]:
-        """Send every record to every subtask; with descriptors, to fill broadcast states there."""
+        """Send every record to every subtask; with descriptors, for broadcast state."""
         stream = self._partitioned(BroadcastPartitioner())
         if broadcast_state_descriptor is None:
             return stream
@@ -140,9 +140,9 @@ class StreamOutputs(OperatorSettings, Generic[T_co]):
     def to_spark(self, function: EpochFunction) -> DataStreamSink:
         """Hand the rows of every epoch as a Spark DataFrame to `function(frame, epoch)`, on the driver.
 
-        With checkpoints an epoch is handed over when its checkpoint is complete. It comes again, with the same number
-        and the same rows, if the job fails before that is noted: a function that does the same thing twice only once
-        for a number makes it exactly once. Numbers grow. Not in PyFlink.
+        With checkpoints, an epoch is passed on when its checkpoint is complete. After a failure the same epoch may be
+        passed again, with the same number and rows: a function that is idempotent per number gives exactly-once
+        results. Numbers increase. Not in PyFlink.
 
         Columns are the fields of the stream's rows, so their type must be declared.
         """
@@ -178,7 +178,7 @@ class StreamOutputs(OperatorSettings, Generic[T_co]):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> Union[CloseableIterator[T_co], list[T_co]]:
-        """Run the program and iterate over this stream's records; with a limit, return a list of so many.
+        """Run the program and iterate over this stream's records; with a limit, return a list of the first ones.
 
         Example:
             >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -189,7 +189,7 @@ class StreamOutputs(OperatorSettings, Generic[T_co]):
             raise InvalidProgramError(f"execute_and_collect(limit={limit}): the limit must be at least 1.")
         mailbox = Mailbox()
         sink = self.sink_to(DriverSink(mailbox.put))
-        # Collected where they are: by one subtask what one has made, in its order.
+        # The input's parallelism: a single subtask's records keep their order.
         widths = {1 if e.source.non_parallel else e.source.parallelism for e in self._ends}
         sink._transformation.parallelism = widths.pop() if len(widths) == 1 else None
         try:

@@ -1,4 +1,4 @@
-"""What the Table API needs of a DataStream program: to add operators to it, and to run some of its ends."""
+"""The Table API's access to a DataStream program: adds operators and runs jobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Bridge:
 
     @contextmanager
     def added(self) -> Iterator[list[Transformation]]:
-        """Yield a list that has, at the end, what was added meanwhile; the program forgets it then."""
+        """Yield a list that receives the operators added meanwhile, which are then removed from the program."""
         added: list[Transformation] = []
         before = len(self.program.transformations)
         try:
@@ -48,7 +48,7 @@ class Bridge:
             del self.program.transformations[before:]
 
     def collect(self, name: str, end: Transformation, sink: type[Operator]) -> tuple[CloseableIterator[Any], JobClient]:
-        """Run a job whose records come back, and return them and a handle on the job."""
+        """Run a job that returns its records; return them and a handle on the job."""
         mailbox = Mailbox()
         collecting: Any = sink(DriverSink(mailbox.put))  # type: ignore[call-arg]
         last = self.program.add("Collect Sink", collecting, [UpstreamEdge(end)], parallelism=1)
@@ -56,7 +56,7 @@ class Bridge:
         return CloseableIterator(mailbox, job), LocalJobClient(job)
 
     def start(self, name: str, ends: Sequence[Transformation]) -> JobClient:
-        """Start a job of some ends, beside those that wait for `execute()`."""
+        """Start a job of these sinks, separately from those pending for `execute()`."""
         environment = self.environment
         waiting, environment._sinks = environment._sinks, list(ends)
         try:
@@ -69,7 +69,7 @@ class Bridge:
         return execution_plan(self.environment._stream_graph(None, list(ends)))
 
     def attach(self, ends: Sequence[Transformation]) -> None:
-        """Have ends run by the program's own `execute()`."""
+        """Add sinks to the program's next `execute()`."""
         for end in ends:
             self.environment._add_sink(end)
 
@@ -85,7 +85,7 @@ class Bridge:
 
 
 def ends_of(stream: DataStream[Any]) -> list[UpstreamEdge]:
-    """Return where the records of a stream come from."""
+    """Return the upstream edges of a stream."""
     return list(stream._ends)
 
 

@@ -1,4 +1,4 @@
-"""TimeCharacteristic: gone from Flink 2, still in many programs; what assigners and windows say counts."""
+"""TimeCharacteristic: removed in Flink 2 but still used by programs; it has no effect."""
 
 from enum import Enum
 
@@ -6,7 +6,7 @@ __all__ = ["TimeCharacteristic"]
 
 
 class TimeCharacteristic(Enum):
-    """Which time a program used to be about as a whole."""
+    """The time semantics of a program before Flink 1.12."""
 
     ProcessingTime = 0
     IngestionTime = 1

@@ -1,4 +1,4 @@
-"""TimeDomain, where PyFlink has it."""
+"""PyFlink's import path of TimeDomain."""
 
 from millstream.operators.runtime.timers import TimeDomain
 

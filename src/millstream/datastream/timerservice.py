@@ -1,4 +1,4 @@
-"""TimerService, where PyFlink has it."""
+"""PyFlink's import path of TimerService."""
 
 from millstream.operators.runtime.timers import TimerService
 

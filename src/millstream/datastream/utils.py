@@ -1,4 +1,4 @@
-"""What PyFlink's modules help themselves with; what converts to and from Java exists only by name."""
+"""PyFlink's helpers; those that convert to and from Java exist only by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class ResultTypeQueryable(ABC):
-    """Something that knows the type of what it makes."""
+    """An object that knows its output type."""
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation: ...

@@ -46,7 +46,7 @@ __all__ = ["AllWindowedStream", "WindowedStream"]
 
 
 class _Windowed(Generic[T_co, W_co]):
-    """What windows over keyed streams and over whole streams have in common."""
+    """The base of windows over keyed and unkeyed streams."""
 
     _KEYED = True
 
@@ -64,25 +64,25 @@ class _Windowed(Generic[T_co, W_co]):
         return self._stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
-        """Return the type of what goes into the windows."""
+        """Return the type of the windows' input."""
         return self._stream._unkeyed.get_type()
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """Let the windows fire when this trigger says so."""
+        """Set the trigger, which decides when windows fire."""
         if not isinstance(trigger, Trigger):
             raise InvalidProgramError(f"trigger() takes a Trigger, not {trigger!r}.")
         self._trigger = trigger
         return self
 
     def evictor(self, evictor: Evictor) -> Self:
-        """Let an evictor remove records from a window that fires; all records are kept until then."""
+        """Set an evictor, which removes records when a window fires; windows retain all records until then."""
         if not isinstance(evictor, Evictor):
             raise InvalidProgramError(f"evictor() takes an Evictor, not {evictor!r}.")
         self._evictor = evictor
         return self
 
     def allowed_lateness(self, time_ms: int | Time | Duration) -> Self:
-        """Keep windows so long after their end; each late record fires its window again."""
+        """Retain windows for some time after their end; each late record fires its window again."""
         lateness = to_millis(time_ms)
         if lateness < 0:
             raise InvalidProgramError(f"The allowed lateness must not be negative, it is {lateness} ms.")
@@ -90,17 +90,17 @@ class _Windowed(Generic[T_co, W_co]):
         return self
 
     def side_output_late_data(self, output_tag: OutputTag[T_co]) -> Self:
-        """Send records that come too late for their windows to a side output instead of dropping them."""
+        """Send late records to a side output instead of dropping them."""
         check_tag(output_tag, "side_output_late_data")
         self._late_tag = output_tag
         return self
 
-    # --- what comes out
+    # --- results
 
     def reduce(
         self, reduce_function: Any, window_function: Any = None, output_type: TypeInformation | None = None
     ) -> DataStream[Any]:
-        """Reduce a window's records as they come; the window function gets the one value that is left."""
+        """Reduce a window's records incrementally; the window function receives the one result."""
         call = as_user_function(reduce_function, "reduce", "reduce").call
         if window_function is None:
             output_type = output_type or self._stream._type()
@@ -113,7 +113,7 @@ class _Windowed(Generic[T_co, W_co]):
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
-        """Aggregate a window's records as they come; the window function gets the result."""
+        """Aggregate a window's records incrementally; the window function receives the result."""
         missing = [m for m in ("create_accumulator", "add", "get_result") if not hasattr(aggregate_function, m)]
         if missing or isinstance(aggregate_function, type):
             raise InvalidProgramError(
@@ -141,19 +141,19 @@ class _Windowed(Generic[T_co, W_co]):
         return self._by_field(combine_field(position_to_sum, "sum", lambda a, b: a + b))
 
     def min(self, position_to_min: int | str = 0) -> DataStream[T_co]:
-        """Emit the window's first record with this field at its least."""
+        """Emit the window's first record with this field at its minimum."""
         return self._by_field(combine_field(position_to_min, "min", lambda a, b: b if b < a else a))
 
     def max(self, position_to_max: int | str = 0) -> DataStream[T_co]:
-        """Emit the window's first record with this field at its greatest."""
+        """Emit the window's first record with this field at its maximum."""
         return self._by_field(combine_field(position_to_max, "max", lambda a, b: b if b > a else a))
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T_co]:
-        """Emit the window's record whose field is the least."""
+        """Emit the window's record with the minimum of this field."""
         return self._by_field(choose_by_field(position_to_min_by, "min_by", lambda a, b: a < b))
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
-        """Emit the window's record whose field is the greatest."""
+        """Emit the window's record with the maximum of this field."""
         return self._by_field(choose_by_field(position_to_max_by, "max_by", lambda a, b: a > b))
 
     # --- how
@@ -206,7 +206,7 @@ class WindowedStream(_Windowed[T_co, W_co], Generic[T_co, KEY_co, W_co]):
     """
 
     if TYPE_CHECKING:
-        # What window functions of this kind take and give; the methods themselves are the same for both kinds.
+        # The signatures of this kind's window functions; the methods are the same for both kinds.
         @overload
         def reduce(
             self,
@@ -265,12 +265,12 @@ class WindowedStream(_Windowed[T_co, W_co], Generic[T_co, KEY_co, W_co]):
 
 
 class AllWindowedStream(_Windowed[T_co, W_co]):
-    """A whole stream in windows; one subtask has all of it."""
+    """An unkeyed stream in windows, processed by one subtask."""
 
     _KEYED = False
 
     if TYPE_CHECKING:
-        # What window functions of this kind take and give; the methods themselves are the same for both kinds.
+        # The signatures of this kind's window functions; the methods are the same for both kinds.
         @overload
         def reduce(
             self,
