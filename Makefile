@@ -137,7 +137,7 @@ chaos: $(STAMP)
 
 # The cookbook's program of SQL with change data capture, Kafka and upserts, on Spark, killed at random; ten minutes.
 chaos-cookbook: $(STAMP)
-	$(BIN)/python tests/cookbook_runs.py 600
+	$(BIN)/python -m tests.support.cookbook_runs 600
 
 # A mixed job with kills for so many minutes: memory, files, descriptors, threads and latency must stay flat.
 MINUTES ?= 60

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests")]
 
-from sql_runs import Bare  # noqa: E402 - its path is set above
+from tests.support.sql_runs import Bare  # noqa: E402 - its path is set above
 
 from millstream.operators.base import Operator  # noqa: E402
 from millstream.sql.columns.batch import Batch  # noqa: E402

@@ -71,7 +71,7 @@ def millstream(case: str, events: int, keys: int) -> dict[str, Any]:
 
 
 def flink(cases: list[str]) -> None:
-    from apache_flink import flink_folder
+    from tests.support.apache_flink import flink_folder
 
     folder = flink_folder()
     assert folder is not None, "apache-flink is not installed"

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "src")]
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "src")]
 
-from apache_flink import flink_folder  # noqa: E402
-from cep_cases import DENSE, RECORDED, Case, Maker, answer, by_key  # noqa: E402
+from tests.support.apache_flink import flink_folder  # noqa: E402
+from tests.support.cep_cases import DENSE, RECORDED, Case, Maker, answer, by_key  # noqa: E402
 
 SEEDS = [*range(1500), *range(DENSE, DENSE + 800)]
 WORK = Path(os.environ.get("MILLSTREAM_BENCH_CACHE", Path.home() / ".cache" / "millstream-bench")) / "flink-cep"

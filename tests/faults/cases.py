@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults import job, kafka_job, sql_changes_job, sql_job, sql_joins_job, sql_keys_job, sql_ranks_job
-from tests.helpers import wait_until
+from tests.support.helpers import wait_until
 
 from millstream.common import Configuration
 from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, SETTING, TASK_POINTS, TRANSACTION_POINTS

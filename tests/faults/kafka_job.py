@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.faults import job
-from tests.kafka_reader import read_committed
+from tests.support.kafka_reader import read_committed
 
 from millstream.common import Configuration, SimpleStringSchema, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment

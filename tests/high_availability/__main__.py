@@ -16,14 +16,13 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from ha_runs import Managers, managers, quick, wanted, written
-from kafka_reader import read_committed
-from kubernetes_api import lease_server
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from millstream.testing.servers.kafka import KafkaBroker
 from millstream.testing.servers.zookeeper import ZooKeeperServer
+from tests.support.ha_runs import Managers, managers, quick, wanted, written
+from tests.support.kafka_reader import read_committed
+from tests.support.kubernetes_api import lease_server
 
 from .proxy import Proxy
 

@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
-from apache_flink import flink_folder  # noqa: E402
+from tests.support.apache_flink import flink_folder  # noqa: E402
 
 RECORDED = HERE / "recorded.tsv.gz"
 COUNT = 1500

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cdc_replica
 import pytest
 from conftest import Env
 
@@ -15,6 +14,7 @@ from millstream.datastream.connectors.kafka import KafkaOffsetsInitializer, Kafk
 from millstream.datastream.formats.change_json import DebeziumJsonDeserializationSchema
 from millstream.testing.servers.databases import PostgresServer
 from millstream.testing.servers.kafka import KafkaBroker
+from tests.support import cdc_replica
 
 
 def test_the_replica_is_the_original_though_workers_are_killed(

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from conftest import Env
-from kafka_reader import read_committed
 
 from millstream.common import Configuration, JobClient
 from millstream.testing import LocalEnvironment
@@ -24,8 +23,9 @@ from millstream.testing.servers.databases import MariaDbServer, PostgresServer, 
 from millstream.testing.servers.kafka import KafkaBroker
 from millstream.testing.servers.rabbitmq import RabbitMqServer
 from millstream.testing.servers.search import ElasticsearchServer, OpenSearchServer
+from tests.support.kafka_reader import read_committed
+from tests.support.paths import DOCS
 
-DOCS = Path(__file__).parents[2] / "docs"
 SECONDS = 60.0
 
 

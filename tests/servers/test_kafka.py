@@ -12,12 +12,8 @@ from typing import Any
 
 import psutil
 import pytest
-from chaos import runtime_context
 from conftest import Env
-from helpers import BreaksOnce, wait_until
 from kafka.partitioner import DefaultPartitioner
-from kafka_reader import committed_records, read_committed, waits
-from schema_registry import registry_server
 
 from millstream.common import Configuration, Duration, JobClient, Row, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
@@ -52,6 +48,10 @@ from millstream.datastream.formats.avro import (
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.kafka import KafkaBroker
+from tests.support.chaos import runtime_context
+from tests.support.helpers import BreaksOnce, wait_until
+from tests.support.kafka_reader import committed_records, read_committed, waits
+from tests.support.schema_registry import registry_server
 
 _names = itertools.count()
 NONE = WatermarkStrategy.no_watermarks()

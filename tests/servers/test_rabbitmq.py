@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from conftest import Env
-from helpers import BreaksOnce, wait_until
 
 from millstream.common import Configuration, Row, SimpleStringSchema, Types
 from millstream.connectors.rabbitmq.connection import RabbitFailure
@@ -22,6 +21,7 @@ from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSi
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.testing import CollectSink, LocalEnvironment
 from millstream.testing.servers.rabbitmq import RabbitMqServer
+from tests.support.helpers import BreaksOnce, wait_until
 
 _names = itertools.count()
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -8,9 +8,9 @@ import sys
 
 import psutil
 import pytest
-from tests.helpers import wait_until
 
 from millstream.testing.servers.databases import RedisServer
+from tests.support.helpers import wait_until
 
 _PROGRAM = """
 import signal

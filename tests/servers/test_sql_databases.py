@@ -7,11 +7,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from cdc_shop import MariaDbShop
 from conftest import Env
 
 from millstream.table import StreamTableEnvironment
 from millstream.testing.servers.databases import MariaDbServer, PostgresServer
+from tests.support.cdc_shop import MariaDbShop
 
 pytestmark = pytest.mark.spark
 

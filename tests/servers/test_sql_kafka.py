@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 from conftest import Env
-from helpers import wait_until
-from schema_registry import registry_server
 
 from millstream.common.errors import MillstreamError
 from millstream.connectors.kafka.table_records import KafkaPartitioner
@@ -21,6 +19,8 @@ from millstream.table import EnvironmentSettings, StreamTableEnvironment
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.databases import PostgresServer
 from millstream.testing.servers.kafka import KafkaBroker
+from tests.support.helpers import wait_until
+from tests.support.schema_registry import registry_server
 
 pytestmark = pytest.mark.spark
 
@@ -554,7 +554,8 @@ def test_the_cookbooks_program_on_spark(
     kafka: KafkaBroker, postgres: PostgresServer, env: Env, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import psycopg
-    from cookbook_runs import customers_and_orders
+
+    from tests.support.cookbook_runs import customers_and_orders
 
     customers_and_orders.run(StreamTableEnvironment.create(env.set_parallelism(2)), postgres, kafka)
     promised = (customers_and_orders.__doc__ or "").partition("Expected output:")[2]
@@ -566,7 +567,7 @@ def test_the_cookbooks_program_on_spark(
 
 
 def test_the_cookbooks_program_is_right_though_it_is_killed(kafka: KafkaBroker, postgres: PostgresServer) -> None:
-    from cookbook_runs import Shop
+    from tests.support.cookbook_runs import Shop
 
     shop = Shop(postgres, kafka, "local", 1)
     try:

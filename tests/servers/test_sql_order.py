@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import gc
-import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from tests.sql.order import check
-from tests.sql.order_servers import places
-
 from millstream.testing.servers.databases import PostgresServer
 from millstream.testing.servers.kafka import KafkaBroker
+from tests.sql.order import check
+from tests.sql.order_servers import places
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

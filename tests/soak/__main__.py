@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+
 from tests.soak.flatness import Bound, Trend, trend
 from tests.soak.job import expected, found
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
 from tests.soak.flatness import Bound, Trend, trend
 from tests.soak.nexmark_job import EVENTS, QUERY, RATE, left
 

@@ -12,11 +12,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.faults.job import environment, main
-
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import StreamTableEnvironment
+from tests.faults.job import environment, main
 
 QUERIES = Path(__file__).parents[1] / "sql" / "nexmark"
 QUERY, EVENTS, RATE = "nexmark.query", "nexmark.events", "nexmark.rate"

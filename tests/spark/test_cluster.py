@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from object_store import BUCKET, object_store
+
 from tests.machines.elastic import ADAPTIVE, Elastic
 from tests.machines.storm import Storm
+from tests.support.object_store import BUCKET, object_store
 from tests.support.spark_cluster import SparkCluster, can_separate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -16,7 +16,6 @@ from typing import Any
 
 import psutil
 import pytest
-from helpers import CountWithPid, PushedReader, daemon_processes, slot_processes, wait_until
 from pyspark import SparkContext
 
 from millstream.common import JobStatus
@@ -26,6 +25,7 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.spark import control
 from millstream.testing import CollectSink
+from tests.support.helpers import CountWithPid, PushedReader, daemon_processes, slot_processes, wait_until
 
 Env = StreamExecutionEnvironment
 Collect = Callable[[DataStream], list[Any]]

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 EXAMPLES = ROOT / "examples"
 # With servers of its own; test_sql_kafka.py runs it with those that are there.
 SERVED = "customers_and_orders"

@@ -15,12 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from helpers import CountWithPid, PushedReader, restart_at_once, slot_processes, wait_until
 from pyspark import SparkContext
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from tests.faults import job as survivor
 
 from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
@@ -34,9 +29,11 @@ from millstream.service.responses.metrics import of_job
 from millstream.spark.cores import executions_that_hold
 from millstream.spark.session import stop_context
 from millstream.testing import CollectSink
+from tests.faults import job as survivor
+from tests.support.helpers import CountWithPid, PushedReader, restart_at_once, slot_processes, wait_until
+from tests.support.paths import ROOT
 
 Env = StreamExecutionEnvironment
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.spark
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from tests.faults.cases import JOBS, KAFKA, KILL_BROKER, RESTART_POINTS, Case, cases, kafka_cases, run, run_with_kafka
 
 from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, TASK_POINTS, TRANSACTION_POINTS, arm
 from millstream.testing.servers.kafka import KafkaBroker
+from tests.faults.cases import JOBS, KAFKA, KILL_BROKER, RESTART_POINTS, Case, cases, kafka_cases, run, run_with_kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("config")]
 

@@ -13,9 +13,6 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
-from helpers import wait_until
-from test_recovery import FailingOnce, checkpointed
-from test_sinks import lines
 
 from millstream.common import Configuration, Duration, Encoder, Row, Types, WatermarkStrategy
 from millstream.common.errors import MillstreamError
@@ -37,6 +34,9 @@ from millstream.datastream.formats.parquet import (
     ParquetBulkWriters,
     ParquetColumnarRowInputFormat,
 )
+from tests.spark.test_recovery import FailingOnce, checkpointed
+from tests.spark.test_sinks import lines
+from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import CountWithPid, PushedReader, restart_at_once, slot_processes, wait_until
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.testing import CollectSink
+from tests.support.helpers import CountWithPid, PushedReader, restart_at_once, slot_processes, wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_programs import readme_blocks
 
-ROOT = Path(__file__).parents[2]
+from tests.spark.test_programs import readme_blocks
+from tests.support.paths import ROOT
+
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream-test"
 # Half a gigabyte is unpacked; from a pip cache that has it that is seconds.
 pytestmark = pytest.mark.timeout(600)

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.kubernetes import Kubernetes
+
+from tests.support.kubernetes import Kubernetes
 
 pytestmark = [
     pytest.mark.spark,

@@ -14,7 +14,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat.v4 import new_code_cell, new_notebook
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 # What Jupyter's own packages have to say is not ours to mend.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 

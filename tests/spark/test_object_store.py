@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers import wait_until
-from object_store import BUCKET, object_store
-from test_recovery import FailingOnce, checkpointed, counted, counting
 
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.checkpoint.store import open_checkpoint
 from millstream.common import Configuration
 from millstream.testing import CollectSink
+from tests.spark.test_recovery import FailingOnce, checkpointed, counted, counting
+from tests.support.helpers import wait_until
+from tests.support.object_store import BUCKET, object_store
 
 pytestmark = pytest.mark.spark
 

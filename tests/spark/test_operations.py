@@ -11,9 +11,6 @@ from typing import Any
 
 import attrs
 import pytest
-from cep_cases import recorded
-from cep_on_operator import expected
-from cep_on_spark import answers
 
 from millstream.cep import CEP, AfterMatchSkipStrategy, Pattern, PatternProcessor, Removed
 from millstream.common import Configuration, Row, Types, WatermarkStrategy
@@ -39,6 +36,9 @@ from millstream.datastream import (
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.testing import CollectSink, LocalEnvironment, TestingSource, per_element_watermarks
+from tests.support.cep_cases import recorded
+from tests.support.cep_on_operator import expected
+from tests.support.cep_on_spark import answers
 
 Env = StreamExecutionEnvironment
 Collect = Callable[[DataStream], list[Any]]

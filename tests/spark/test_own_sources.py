@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 from conftest import Env
-from helpers import wait_until
 
 from millstream.common import WatermarkStrategy
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.http_source import HttpSource
 from millstream.testing import CollectSink
+from tests.support.helpers import wait_until
+from tests.support.paths import DOCS
 
 pytestmark = pytest.mark.spark
 
-DOCS = Path(__file__).parents[2] / "docs" / "connectors.md"
+DOCS = DOCS / "connectors.md"
 
 
 class Dies:

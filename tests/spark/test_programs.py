@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 MILLSTREAM = Path(sys.executable).with_name("millstream")
 pytestmark = pytest.mark.spark
 

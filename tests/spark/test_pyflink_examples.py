@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from apache_flink import WHY_NOT, flink_folder
 
-RECORDINGS = Path(__file__).parents[1] / "pyflink" / "examples"
+from tests.support.apache_flink import WHY_NOT, flink_folder
+from tests.support.paths import TESTS
+
+RECORDINGS = TESTS / "pyflink" / "examples"
 # More than one subtask, or the order of a hash table: what is printed counts, not the order.
 UNORDERED = {"event_time_timer", "process_json_data", "state_access", "word_count"}
 

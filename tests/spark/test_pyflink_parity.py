@@ -16,8 +16,9 @@ import pytest
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
+from tests.support.paths import TESTS
 
-FOLDER = Path(__file__).parents[1] / "pyflink"
+FOLDER = TESTS / "pyflink"
 PROGRAMS = sorted(p.stem for p in (FOLDER / "programs").glob("*.py"))
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import slot_processes, wait_until
 
 from millstream.checkpoint.store import list_checkpoints, open_checkpoint
 from millstream.common import Configuration, JobStatus, Types, WatermarkStrategy
@@ -35,6 +34,7 @@ from millstream.jobmaster.machine.parallelism_bounds import Bounds
 from millstream.jobmaster.machine.requests import RequirementsRequest
 from millstream.spark.session import stop_context
 from millstream.testing import CollectSink
+from tests.support.helpers import slot_processes, wait_until
 
 Env = StreamExecutionEnvironment
 pytestmark = pytest.mark.spark

@@ -18,11 +18,11 @@ from typing import Any
 
 import psutil
 import pytest
-from ha_runs import managers, quick, wanted, written
 
 from millstream.checkpoint.storage import open_storage
 from millstream.service.client import ServiceClient, ServiceError
 from millstream.service.history import ArchiveDirectory, Shelf
+from tests.support.ha_runs import managers, quick, wanted, written
 
 PROGRAM = """
 import os, sys, time

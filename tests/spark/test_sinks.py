@@ -11,8 +11,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from helpers import PushedReader, wait_until
-from test_recovery import KEYS, FailingOnce, checkpointed, counted
 
 from millstream.checkpoint.store import list_checkpoints
 from millstream.common import Configuration, Encoder, Types
@@ -32,6 +30,8 @@ from millstream.datastream.connectors.file_system import (
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from millstream.datastream.connectors.sql import SqlSink
 from millstream.testing import FailingSink
+from tests.spark.test_recovery import KEYS, FailingOnce, checkpointed, counted
+from tests.support.helpers import PushedReader, wait_until
 
 pytestmark = pytest.mark.spark
 

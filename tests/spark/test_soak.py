@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from tests.soak.__main__ import BOUNDS, Soak
 from tests.soak.nexmark import NexmarkSoak
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from conftest import Env
-from helpers import wait_until
 
 from millstream.common import Row, Types
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.testing import CollectSink
+from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-import two_queries
-from helpers import wait_until
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from tests.faults import sql_job
-from tests.sql_terminal import PROMPT, terminal_with
 
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
@@ -24,6 +16,10 @@ from millstream.gateway.session import Session
 from millstream.service.registry import Registry
 from millstream.table import DataTypes, EnvironmentSettings, ListView, StreamTableEnvironment
 from millstream.table.udf import AggregateFunction, udaf, udf
+from tests.faults import sql_job
+from tests.support import two_queries
+from tests.support.helpers import wait_until
+from tests.support.sql_terminal import PROMPT, terminal_with
 
 pytestmark = pytest.mark.spark
 

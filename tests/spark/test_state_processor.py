@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import PushedReader, wait_until
 from pyspark.sql import SparkSession
 
 from millstream.common import Configuration
@@ -20,6 +19,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.spark.session import get_context
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink
+from tests.support.helpers import PushedReader, wait_until
 
 Env = StreamExecutionEnvironment
 MILLSTREAM = Path(sys.executable).with_name("millstream")

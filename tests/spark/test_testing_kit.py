@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plugin_runner import run_pytest
 
 from millstream.cep import CEP, Pattern
 from millstream.common import Configuration
@@ -21,6 +20,8 @@ from millstream.testing import (
     TestingSource,
     per_element_watermarks,
 )
+from tests.support.paths import DOCS
+from tests.support.plugin_runner import run_pytest
 
 pytestmark = pytest.mark.spark
 
@@ -136,7 +137,7 @@ def test_spark(millstream_env, i):
     assert "running on Spark" not in out
 
 
-GUIDE = Path(__file__).parents[2] / "docs" / "testing.md"
+GUIDE = DOCS / "testing.md"
 
 
 def test_the_examples_of_the_guide(tmp_path: Path) -> None:

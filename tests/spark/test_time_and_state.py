@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backend_programs import Tell, running, windows
-from helpers import PushedReader, restart_at_once, slot_processes, wait_until
 
 from millstream.checkpoint.store import list_checkpoints, open_checkpoint
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
@@ -51,6 +49,8 @@ from millstream.datastream.window import (
 from millstream.operators.runtime.runtime_snapshot import has_requests
 from millstream.state.backend import Backend
 from millstream.testing import CollectSink
+from tests.support.backend_programs import Tell, running, windows
+from tests.support.helpers import PushedReader, restart_at_once, slot_processes, wait_until
 
 Env = StreamExecutionEnvironment
 Collect = Callable[[DataStream], list[Any]]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-import sql_runs
-from sql_planned import QUERIES
-from transcripts_runner import FOLDER, Case, FileClock, build, cases
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
-
-sys.path.append(str(Path(__file__).parents[1] / "unit"))
-
-from sql_transcript import shown
-from test_sql_transcripts import in_jobs, written
+from tests.support import sql_runs
+from tests.support.sql_planned import QUERIES
+from tests.support.sql_transcript import shown
+from tests.support.transcripts_runner import FOLDER, Case, FileClock, build, cases
+from tests.unit.test_sql_transcripts import in_jobs, written
 
 pytestmark = pytest.mark.spark
 FILES = sorted(p.stem for p in FOLDER.glob("*.yaml"))

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ha_runs import PROGRAM as HA_PROGRAM
-from ha_runs import Managers, quick, wanted, written
-from helpers import wait_until
+
+from tests.support.ha_runs import PROGRAM as HA_PROGRAM
+from tests.support.ha_runs import Managers, quick, wanted, written
+from tests.support.helpers import wait_until
 from tests.support.yarn_cluster import YarnCluster
 
 pytestmark = [

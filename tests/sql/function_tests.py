@@ -220,8 +220,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["record"]:
         record(Path(sys.argv[2]))
     else:
-        sys.path.insert(0, str(HERE.parent / "unit"))
-        from sql_planning import Session
+        sys.path.insert(0, str(HERE.parents[1]))
+        from tests.support.sql_planning import Session
 
         one = Session(batch=True)
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

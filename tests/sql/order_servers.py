@@ -18,6 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from millstream.common import RowKind
+from millstream.testing.servers.databases import PostgresServer
+from millstream.testing.servers.kafka import KafkaBroker
 from tests.sql.order import (
     COLUMNS,
     KEYED,
@@ -33,10 +37,6 @@ from tests.sql.order import (
     main,
     without_old,
 )
-
-from millstream.common import RowKind
-from millstream.testing.servers.databases import PostgresServer
-from millstream.testing.servers.kafka import KafkaBroker
 
 SOURCES = ("upsert-kafka", "kafka")
 SINKS = ("upsert-kafka", "kafka", "postgres")

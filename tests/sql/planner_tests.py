@@ -22,14 +22,15 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(HERE.parents[1]))
+
+from sql.function_tests import decoded  # noqa: E402
 
 from millstream.common.types import Row, RowKind  # noqa: E402
 from millstream.sql.columns.value_text import java_double  # noqa: E402
 from millstream.sql.schema import Changes  # noqa: E402
 from millstream.table import ChangelogMode, EnvironmentSettings, StreamTableEnvironment  # noqa: E402
 from millstream.testing import LocalEnvironment, ManualClock, ValuesTable  # noqa: E402
-from sql.function_tests import decoded  # noqa: E402
 
 RECORDED, EXCLUDED = HERE / "planner_tests.jsonl.gz", HERE / "planner_exclusions.tsv"
 _KINDS = {"+I": RowKind.INSERT, "-U": RowKind.UPDATE_BEFORE, "+U": RowKind.UPDATE_AFTER, "-D": RowKind.DELETE}

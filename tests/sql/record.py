@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parents[1]))
 
-from apache_flink import flink_folder  # noqa: E402
+from tests.support.apache_flink import flink_folder  # noqa: E402
 
 # Type TAB value TAB expression; of aggregates type TAB what follows SELECT.
 VALUES, AGGREGATES = HERE / "values.tsv.gz", HERE / "aggregates.tsv.gz"

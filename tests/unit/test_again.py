@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-AGAIN = Path(__file__).parents[1] / "again.py"
+from tests.support.paths import TESTS
+
+AGAIN = TESTS / "again.py"
 ONCE = """
 from pathlib import Path
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "millstream"
+from tests.support.paths import ROOT
+
+SOURCE = ROOT / "src" / "millstream"
 
 # PySpark has no public way to these; only `millstream.spark` may use them.
 OF_PYSPARK = {

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import wait_until
 
 from millstream.common import Types
 from millstream.common.configuration import Configuration
@@ -24,6 +23,7 @@ from millstream.datastream.connectors.http_source import HttpSource
 from millstream.datastream.connectors.socket_source import SocketTextSource
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.testing import CollectSink, LocalEnvironment
+from tests.support.helpers import wait_until
 
 
 def test_what_has_come_is_kept_until_it_is_processed() -> None:

@@ -21,7 +21,6 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from format_files import read, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +49,8 @@ from millstream.formats.file_access import FileAccess
 from millstream.formats.file_format import FileFormat, FilePart, FileShare
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob
+from tests.support.format_files import read, written
+from tests.support.paths import TESTS
 
 Env = StreamExecutionEnvironment
 UTC = datetime.UTC
@@ -544,7 +545,7 @@ def test_damaged_parquet_files_are_named(tmp_path: Path) -> None:
 
 # --- what Flink wrote, as recorded by tests/pyflink/formats/record_avro.py
 
-FLINKS = Path(__file__).parent.parent / "pyflink" / "formats"
+FLINKS = TESTS / "pyflink" / "formats"
 
 
 @pytest.mark.parametrize("name", ["flink.avro", "flink.parquet"])

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from schema_registry import RegistryServer, registry_server
 
 from millstream.common import Row
 from millstream.common.errors import InvalidProgramError, MillstreamError
@@ -19,6 +18,7 @@ from millstream.datastream.formats.avro import (
     SchemaRegistry,
 )
 from millstream.operators.diagnostics.bad_records import FormatUnavailable
+from tests.support.schema_registry import RegistryServer, registry_server
 
 NAME = {"name": "name", "type": "string"}
 OLD = json.dumps({"type": "record", "name": "Person", "fields": [NAME]})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from backend_programs import running, windows
 
 from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError
@@ -20,6 +19,7 @@ from millstream.graph.job_graph import build_job_graph
 from millstream.operators.windows.window_operator import WindowOperator
 from millstream.state.backend import Backend, backend_of
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob
+from tests.support.backend_programs import running, windows
 
 Env = StreamExecutionEnvironment
 

@@ -8,13 +8,9 @@ import pickle
 import random
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cep_cases import answer, by_key, pattern_of, recorded
-from cep_on_operator import answer as operator_answer
-from cep_on_operator import expected, rows_left
 
 from millstream.cep import (
     CEP,
@@ -34,6 +30,10 @@ from millstream.cep.queue import Shrinking, add, keep, poll
 from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.time import Duration
+from tests.support.cep_cases import answer, by_key, pattern_of, recorded
+from tests.support.cep_on_operator import answer as operator_answer
+from tests.support.cep_on_operator import expected, rows_left
+from tests.support.paths import DOCS
 
 ALL = recorded()
 NO_EMPTY_GROUP = "Specifying a pattern with an optional path"
@@ -111,7 +111,7 @@ def test_a_refused_pattern_is_refused_in_flinks_words() -> None:
 
 
 def test_the_page_of_patterns_says_what_is_so() -> None:
-    page = Path(__file__).parents[2] / "docs" / "cep.md"
+    page = DOCS / "cep.md"
     outcome = doctest.testfile(str(page), module_relative=False)
     assert outcome.failed == 0 and outcome.attempted > 30
 

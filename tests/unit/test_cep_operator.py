@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cep_cases import pattern_of, recorded
-from cep_on_operator import TIMED_OUT as TIMED_OUT_CASES
-from cep_on_operator import Matches, MatchesAndTimeOuts, by_value, expected
 
 from millstream.cep import (
     CEP,
@@ -39,6 +36,9 @@ from millstream.testing import (
     TestingSource,
     per_element_watermarks,
 )
+from tests.support.cep_cases import pattern_of, recorded
+from tests.support.cep_on_operator import TIMED_OUT as TIMED_OUT_CASES
+from tests.support.cep_on_operator import Matches, MatchesAndTimeOuts, by_value, expected
 
 RECORDED = recorded()
 LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")

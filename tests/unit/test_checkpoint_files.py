@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_restore import environment, process
 
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.restore_location import LATEST, PATH, delete_origin, find_origin, verify
@@ -29,6 +28,7 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.state import changelog
 from millstream.testing import CollectSink, LocalJob
+from tests.unit.test_restore import environment, process
 
 
 class Written:

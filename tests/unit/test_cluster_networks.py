@@ -7,7 +7,8 @@ import sys
 
 import psutil
 import pytest
-from tests.helpers import wait_until
+
+from tests.support.helpers import wait_until
 from tests.support.spark_cluster import Network, can_separate
 
 pytestmark = pytest.mark.skipif(not can_separate(), reason="making networks takes root, and iproute2")

@@ -12,22 +12,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from chaos import OPERATOR, ChaoticJob, Crash, travelled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_file_sink import (
-    BASE_PATH,
-    UTF8,
-    ByDigit,
-    bulk,
-    counted_lines,
-    epoch,
-    finished,
-    hidden,
-    hurried,
-    lines,
-    writer_of,
-)
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.files import compaction, part_files
@@ -42,6 +28,20 @@ from millstream.datastream.connectors.file_system import (
 )
 from millstream.testing import LocalJob
 from millstream.testing.savepoints import save_savepoint
+from tests.support.chaos import OPERATOR, ChaoticJob, Crash, travelled
+from tests.unit.test_file_sink import (
+    BASE_PATH,
+    UTF8,
+    ByDigit,
+    bulk,
+    counted_lines,
+    epoch,
+    finished,
+    hidden,
+    hurried,
+    lines,
+    writer_of,
+)
 
 CONCAT = FileCompactor.concat_file_compactor()
 Committables = list[tuple[int, Any]]

@@ -6,9 +6,8 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 def documented() -> list[str]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ha_runs import Managers, managers, wanted, written
 
 from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.store import this_process
@@ -26,6 +25,7 @@ from millstream.leader import drivers as module
 from millstream.leader.cas_cells import FileCell
 from millstream.leader.drivers import DriverLease, DriverRegistry, owner_file, program_ended
 from millstream.leader.fence import Fence, JobRecord
+from tests.support.ha_runs import Managers, managers, wanted, written
 
 HERE = this_process("job")
 # A process that nobody here can see.

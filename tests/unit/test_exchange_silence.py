@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.support.spark_cluster import Network, can_separate
 
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
@@ -17,6 +16,7 @@ from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.handshake import Side
 from millstream.exchange.keepalive import enable_keepalive, is_silent
 from millstream.exchange.poller import Poller
+from tests.support.spark_cluster import Network, can_separate
 
 SECONDS = 1.0
 # On another machine: whoever calls is listened to, and gets no word.

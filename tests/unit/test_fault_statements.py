@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
+from millstream.common.faults import arm
+from millstream.testing import LocalEnvironment
 from tests.faults import sql_changes_job, sql_joins_job, sql_keys_job, sql_ranks_job
 from tests.faults.cases import Case, run
 from tests.faults.sql_statements import SqlJob
-
-from millstream.common.faults import arm
-from millstream.testing import LocalEnvironment
 
 JOBS = {
     "ranks": sql_ranks_job.JOB,

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kubernetes_api import lease_server
-from object_store import BUCKET, object_store
 
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.common.configuration import Configuration
@@ -19,6 +17,8 @@ from millstream.common.errors import DeposedError, InvalidProgramError
 from millstream.leader.cas_cells import Cell, Cells, FileCells, OvertakenError
 from millstream.leader.fence import Fence
 from millstream.leader.kubernetes import Access, KubernetesCells
+from tests.support.kubernetes_api import lease_server
+from tests.support.object_store import BUCKET, object_store
 
 JOB = "0123456789abcdef0123456789abcdef"
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from state_programs import build
 
 from millstream.testing import LocalJob, save_checkpoint, save_savepoint
+from tests.support.state_programs import build
 
 ROWS = {0: 0 + 7 + 14, "1": 1 + 8 + 15}
 

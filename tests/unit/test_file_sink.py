@@ -19,7 +19,6 @@ from unittest.mock import patch
 
 import cloudpickle
 import pytest
-from chaos import OPERATOR, ChaoticJob, Crash, runtime_context, travelled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +41,7 @@ from millstream.datastream.connectors.file_system import (
 )
 from millstream.testing import LocalEnvironment
 from millstream.testing.local_job import ManualClock
+from tests.support.chaos import OPERATOR, ChaoticJob, Crash, runtime_context, travelled
 
 UTF8 = Encoder.simple_string_encoder()
 BASE_PATH = BucketAssigner.base_path_bucket_assigner()
@@ -263,8 +263,8 @@ def test_a_crash_between_two_renames(tmp_path: Path) -> None:
 def test_a_killed_process_leaves_nothing_that_can_be_seen(tmp_path: Path) -> None:
     script = f"""
 import os, signal
-from chaos import runtime_context
-from test_file_sink import *
+from tests.support.chaos import runtime_context
+from {__name__} import *
 writer = rows(Path({str(tmp_path)!r})).create_writer(runtime_context())
 epoch(writer, 1, ["a"] * 100_000)
 writer.begin("job-{OPERATOR}-0-2-a")
@@ -272,7 +272,7 @@ for i in range(100_000):
     writer.write("b" * 10)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent), *sys.path])
+    path = os.pathsep.join(sys.path)
     died = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path})
     assert died.returncode == -signal.SIGKILL
     assert finished(tmp_path) == {}

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_flink import WHY_NOT, flink_folder, flink_python
 
 from millstream.common import WatermarkStrategy
 from millstream.common.configuration import Configuration
@@ -20,6 +19,7 @@ from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
 from millstream.spark.java import find_java
+from tests.support.apache_flink import WHY_NOT, flink_folder, flink_python
 
 TOKEN = "t" * 32
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}

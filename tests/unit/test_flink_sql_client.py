@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_flink import ROOT, WHY_NOT, flink_folder, flink_jar
 
 from millstream.gateway.server import Gateway
 from millstream.spark.java import find_java
+from tests.support.apache_flink import ROOT, WHY_NOT, flink_folder, flink_jar
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
 SOURCE = (

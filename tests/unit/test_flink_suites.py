@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sql import function_tests, planner_tests
-from sql_planning import Session
+
+from tests.support.sql_planning import Session
 
 
 def test_functions_follow_flinks_tests_but_for_exclusions() -> None:

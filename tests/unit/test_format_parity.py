@@ -23,8 +23,9 @@ from millstream.datastream.formats.csv import (
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from millstream.formats.file_access import FileAccess
 from millstream.formats.file_format import FileFormat, FileShare, StreamFormat
+from tests.support.paths import TESTS
 
-FORMATS = Path(__file__).parent.parent / "pyflink" / "formats"
+FORMATS = TESTS / "pyflink" / "formats"
 
 
 def _cases() -> list[tuple[dict[str, Any], Any]]:

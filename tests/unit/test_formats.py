@@ -16,7 +16,6 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from format_files import read, source_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +46,7 @@ from millstream.formats.csv.splitting import cut_behind_record
 from millstream.formats.file_format import FileFormat
 from millstream.table import DataTypes
 from millstream.testing.local_job import LocalJob
+from tests.support.format_files import read, source_of
 
 Env = StreamExecutionEnvironment
 PEOPLE = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])

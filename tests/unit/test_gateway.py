@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import threading
 import time
 import urllib.request
@@ -18,11 +17,6 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pytest
-from test_signed_state import foreign_savepoint
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from tests.sql import gateway as flinks
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
@@ -39,6 +33,8 @@ from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes
 from millstream.table.table_result import OkResult
+from tests.sql import gateway as flinks
+from tests.unit.test_signed_state import foreign_savepoint
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
 ENDLESS = "CREATE TABLE endless (n BIGINT) WITH ('connector'='datagen','rows-per-second'='1000')"

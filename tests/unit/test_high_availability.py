@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ha_runs import Managers, managers, quick, wanted, written
+
+from tests.support.ha_runs import Managers, managers, quick, wanted, written
 
 RECORDS = 8000
 

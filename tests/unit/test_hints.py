@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers import wait_until
 
 from millstream.common.display_text import closest
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.service.registry import Operations
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.table.expressions import col
+from tests.support.helpers import wait_until
 
 
 @pytest.fixture

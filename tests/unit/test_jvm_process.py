@@ -6,13 +6,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers import wait_until
 
 from millstream.common import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.spark import embedded, gateway
 from millstream.spark.gateway import Gateway, JvmSettings
 from millstream.spark.java import Java
+from tests.support.helpers import wait_until
 
 
 def test_gateway_reaps_java_that_does_not_start_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -401,8 +401,8 @@ def test_stable_hash_agrees_for_equal_windows(make: Callable[[], Window]) -> Non
 
 def test_stable_hash_does_not_depend_on_the_process() -> None:
     program = (
-        "import sys; sys.path.insert(0, 'tests/unit');"
-        "from test_key_groups import KEYS; from millstream.state.key_groups import stable_hash;"
+        f"import sys; sys.path[:0] = {sys.path!r};"
+        f"from {__name__} import KEYS; from millstream.state.key_groups import stable_hash;"
         "print([stable_hash(k) for k in KEYS])"
     )
     seen = set()

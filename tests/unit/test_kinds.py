@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from state_programs import build
 
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.manifest import NAME, decode_manifest, encode_manifest
@@ -24,6 +23,7 @@ from millstream.state.lmdb_base import LmdbStore
 from millstream.state.savepoint_part import decode_part, encode_part, index_part
 from millstream.state.table import BY_KEY, REMOVED, Base, Extra, Patch, StateTable
 from millstream.testing import LocalJob, save_savepoint
+from tests.support.state_programs import build
 
 # As files have them: a name that changes makes state unreadable.
 NAMES = ("value", "list", "map", "reducing", "aggregating", "timers", "panes", "sessions", "windows")

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from millstream.cli.main import cli
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
 
 sys.path.append(str(ROOT / "bench"))

@@ -10,10 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import cdc_replica
 import pytest
-from cdc_shop import MariaDbShop, dealt, reading, refused, take
-from helpers import wait_until
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.cdc.mysql.offsets import place_of
@@ -25,6 +22,9 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
 )
 from millstream.testing.servers.databases import MariaDbServer, PostgresServer
+from tests.support import cdc_replica
+from tests.support.cdc_shop import MariaDbShop, dealt, reading, refused, take
+from tests.support.helpers import wait_until
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from cdc_shop import MariaDbShop, dealt, reading, refused, take
-from helpers import wait_until
 
 from millstream.common.errors import MillstreamError
 from millstream.connectors.cdc.mysql import chunks as mysql_chunks
@@ -20,6 +18,8 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
 )
 from millstream.testing.servers.databases import MariaDbServer
+from tests.support.cdc_shop import MariaDbShop, dealt, reading, refused, take
+from tests.support.helpers import wait_until
 
 JSON = JsonDebeziumDeserializationSchema()
 SNAPSHOT = StartupOptions.snapshot()

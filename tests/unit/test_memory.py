@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import astuple
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,8 +13,9 @@ from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.memory import job_manager_memory, parse_size, task_manager_memory
 from millstream.common.memory_on_spark import executor_memory, spark_settings
+from tests.support.paths import TESTS
 
-RECORDED = Path(__file__).parents[1] / "memory" / "recorded.tsv.gz"
+RECORDED = TESTS / "memory" / "recorded.tsv.gz"
 
 
 def flat(parts: tuple[object, ...]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.upgrade.commits import FIRST, ROOT, extract, is_there
 from tests.upgrade.moves import Move, Package
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from sql.nexmark_answers import NAMES, left
 
-sys.path.append(str(Path(__file__).parents[2] / "bench" / "sql"))
+from tests.support.paths import BENCH
+
+sys.path.append(str(BENCH / "sql"))
 
 from nexmark import ddl
 from nexmark_events import COLUMNS

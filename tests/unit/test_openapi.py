@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from apache_flink import existing_venv
 from starlette.testclient import TestClient
 
 from millstream.common import WatermarkStrategy
@@ -29,8 +28,10 @@ from millstream.service.session.program_store import Uploads
 from millstream.service.session.programs import Programs
 from millstream.service.session.session_api import Cluster, cluster_app
 from millstream.service.session.slots import SlotPool
+from tests.support.apache_flink import existing_venv
+from tests.support.paths import TESTS
 
-FOLDER = Path(__file__).parents[1] / "openapi"
+FOLDER = TESTS / "openapi"
 STORED = yaml.safe_load((FOLDER / "left_out.yaml").read_text())
 LEFT_OUT, CORRECTED = STORED["not_served"], STORED["corrected"]
 OPERATIONS = [

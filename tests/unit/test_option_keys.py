@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apache_flink import flink_folder, flink_python, needs_flink  # noqa: F401
 
 import millstream
 from millstream.common import Configuration
@@ -23,11 +22,12 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobmaster.machine.options import full_failover
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing import LocalEnvironment
+from tests.support.apache_flink import flink_folder, flink_python, needs_flink  # noqa: F401
+from tests.support.paths import ROOT, TESTS
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "tests" / "pyflink"))
+sys.path.append(str(TESTS / "pyflink"))
 
-from option_keys import KEYS, options_of_pyflink, read  # noqa: E402
+from option_keys import KEYS, options_of_pyflink, read
 
 # What Flink has never had, or had before 1.17.
 OLDER_STILL = {"execution.checkpointing.prefer-checkpoint-for-recovery"}

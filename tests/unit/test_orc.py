@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc
 import pytest
-from format_files import written
 
 from millstream.common import Configuration, Row, Types
 from millstream.common.errors import InvalidProgramError, TypeMismatchError
@@ -23,6 +22,7 @@ from millstream.datastream.formats.orc import OrcBulkWriters
 from millstream.datastream.formats.parquet import ParquetBulkWriters
 from millstream.formats import arrow_files
 from millstream.testing.local_job import LocalJob
+from tests.support.format_files import written
 
 PEOPLE = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 EVERYTHING = Types.ROW_NAMED(

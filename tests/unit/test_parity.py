@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_flink import WHY_NOT, flink_python
 
-sys.path.append(str(Path(__file__).parents[1] / "pyflink"))
+from tests.support.apache_flink import WHY_NOT, flink_python
+from tests.support.paths import TESTS
+
+sys.path.append(str(TESTS / "pyflink"))
 
 import parity
 

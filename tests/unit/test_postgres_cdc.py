@@ -13,10 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import cdc_replica
 import pytest
-from cdc_shop import PostgresShop, reading, refused, take
-from helpers import wait_until
 
 from millstream.common import Configuration, Row, RowKind
 from millstream.common.errors import InvalidProgramError, MillstreamError
@@ -28,6 +25,9 @@ from millstream.datastream.connectors.cdc import (
 )
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.databases import PostgresServer
+from tests.support import cdc_replica
+from tests.support.cdc_shop import PostgresShop, reading, refused, take
+from tests.support.helpers import wait_until
 
 
 @pytest.fixture

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_shop import PostgresShop, dealt, reading, refused, take
-from helpers import wait_until
 
 from millstream.common.errors import MillstreamError
 from millstream.connectors.cdc.postgres import chunks as postgres_chunks
@@ -22,6 +20,8 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
 )
 from millstream.testing.servers.databases import PostgresServer
+from tests.support.cdc_shop import PostgresShop, dealt, reading, refused, take
+from tests.support.helpers import wait_until
 
 UPSERT = RowDeserializationSchema(changelog_mode="upsert")
 SNAPSHOT = StartupOptions.snapshot()

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers import wait_until
 
 from millstream.service.session.program_starter import ProgramProcess, Start, Starter
+from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="programs are forked on Linux alone")
 

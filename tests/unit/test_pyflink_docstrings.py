@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.apache_flink import flink_folder, flink_python, needs_flink  # noqa: F401
+from tests.support.apache_flink import flink_folder, flink_python, needs_flink  # noqa: F401
 
 pytestmark = needs_flink
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plugin_runner import run_pytest
+from tests.support.plugin_runner import run_pytest
 
 
 def test_it_loads_nothing_until_it_is_used(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from state_programs import COUNT, build, key_of
 
 from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.restore import is_same_graph
@@ -39,6 +38,7 @@ from millstream.testing import (
     save_savepoint,
     start_from,
 )
+from tests.support.state_programs import COUNT, build, key_of
 
 Save = Callable[[LocalJob, Path], str]
 SAVES = pytest.mark.parametrize("save", [save_savepoint, save_checkpoint], ids=["savepoint", "checkpoint"])

@@ -12,7 +12,6 @@ from zlib import crc32
 
 import pytest
 from click.testing import CliRunner
-from test_local_environment import expected, last, sums, wait_until
 
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.manifest import NAME, Manifest, decode_manifest, encode_manifest
@@ -34,6 +33,7 @@ from millstream.operators.runtime.runtime_snapshot import encode as encode_carri
 from millstream.state.changelog import FileHeader, Section, decode, encode
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalEnvironment
+from tests.unit.test_local_environment import expected, last, sums, wait_until
 
 RECOVERY = "execution.state-recovery"
 

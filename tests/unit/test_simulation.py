@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from simulation.mutants import MUTANTS
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 # `make simulate` runs many more.
 SEEDS = 2_000

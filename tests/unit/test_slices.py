@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from slices import CALLS, CLOCK, lengths_of_epochs, program, slowly, start_anew
 
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
@@ -31,6 +30,7 @@ from millstream.operators.runtime.runtime_snapshot import decode
 from millstream.operators.runtime.time_slice import ChunkSizer
 from millstream.runtime_services import wall_clock
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
+from tests.support.slices import CALLS, CLOCK, lengths_of_epochs, program, slowly, start_anew
 
 
 @pytest.fixture(autouse=True)

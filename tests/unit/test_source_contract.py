@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import wait_until
 
 from millstream.common import Duration, WatermarkStrategy
 from millstream.common.configuration import Configuration
@@ -23,8 +22,10 @@ from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.jobmaster.machine.flow import RateLimit
 from millstream.testing import CollectSink, LocalEnvironment, ManualClock
+from tests.support.helpers import wait_until
+from tests.support.paths import DOCS
 
-DOCS = Path(__file__).parents[2] / "docs" / "connectors.md"
+DOCS = DOCS / "connectors.md"
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sql_planning import Scalar, Session
 
 from millstream.sql.bind.scope import Refused
 from millstream.sql.errors import ValidationException
@@ -17,8 +15,10 @@ from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.language.statements import QueryStatement
 from millstream.sql.plan import nodes as n
 from millstream.sql.types import DataTypes
+from tests.support.paths import TESTS
+from tests.support.sql_planning import Scalar, Session
 
-RECORDED = Path(__file__).parents[1] / "sql" / "types.tsv.gz"
+RECORDED = TESTS / "sql" / "types.tsv.gz"
 
 
 @pytest.fixture(scope="module")

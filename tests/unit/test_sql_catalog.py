@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sql_planning import Session
 
 from millstream.sql.errors import CatalogException, ValidationException
 from millstream.sql.language.errors import SqlParserException
+from tests.support.sql_planning import Session
 
 FULL = """CREATE TABLE full_one (
     a INT NOT NULL COMMENT 'the a', b DECIMAL(10, 2), `c d` STRING, m BIGINT METADATA FROM 'offset' VIRTUAL,

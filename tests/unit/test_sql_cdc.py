@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_shop import MariaDbShop, PostgresShop
-from helpers import wait_until
 
 from millstream.common import Configuration
 from millstream.common.errors import MillstreamError
@@ -19,6 +17,8 @@ from millstream.sql.errors import ValidationException
 from millstream.table import StreamTableEnvironment
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.databases import MariaDbServer, PostgresServer
+from tests.support.cdc_shop import MariaDbShop, PostgresShop
+from tests.support.helpers import wait_until
 
 COLUMNS = "id INT, item STRING, price DECIMAL(8, 2), PRIMARY KEY (id) NOT ENFORCED"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.sql import compare, reference
 
 RECORDED = sorted(p.stem for p in compare.RECORDED.glob("*.txt"))

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from sql.determinism import RECORDED, SINKS, STATEMENTS, TABLES, answer
-from sql_runs import Bare, batch_of
 
 from millstream.common.types import Row, RowKind
 from millstream.sql.columns.batch import Batch
@@ -24,6 +23,7 @@ from millstream.sql.schema import Changes
 from millstream.table import ChangelogMode, DataTypes, StreamTableEnvironment
 from millstream.table.udf import AggregateFunction, udaf, udf
 from millstream.testing import LocalEnvironment, ManualClock, ValuesTable
+from tests.support.sql_runs import Bare, batch_of
 
 _STRATEGY = "table.optimizer.non-deterministic-update.strategy"
 _FLINKS: dict[str, str] = json.loads(RECORDED.read_text())

@@ -9,8 +9,6 @@ import json
 import pyarrow as pa
 import pytest
 from sql.firing import COLUMNS, QUERIES, RECORDED, ROWS, declare, told
-from sql_runs import Bare
-from sql_transcript import shown
 
 from millstream.common import Row, RowKind, Types
 from millstream.common.watermark_strategy import MAX_WATERMARK
@@ -25,6 +23,8 @@ from millstream.sql.plan.nodes import PeriodicFires, WindowKind
 from millstream.sql.types import DataTypes
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import CollectSink, LocalJob, ManualClock
+from tests.support.sql_runs import Bare
+from tests.support.sql_transcript import shown
 
 _FLINKS: dict[str, dict[str, list[str]]] = json.loads(RECORDED.read_text())
 

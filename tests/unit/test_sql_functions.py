@@ -12,7 +12,6 @@ import pytest
 from sql.binder import bound, evaluated
 from sql.differences import aggregate_reason, agrees, reason_of
 from sql.record import AGGREGATES, VALUES, kept
-from sql_planning import Session
 
 from millstream.common.errors import TypeMismatchError
 from millstream.common.time import Instant
@@ -32,6 +31,7 @@ from millstream.sql.functions.vectors import from_stored
 from millstream.sql.language.errors import SqlParserException
 from millstream.sql.types import DataType, DataTypes
 from millstream.table import EnvironmentSettings, TableEnvironment
+from tests.support.sql_planning import Session
 
 INT, BIGINT, DOUBLE, STRING = DataTypes.INT(), DataTypes.BIGINT(), DataTypes.DOUBLE(), DataTypes.STRING()
 CONTEXT = EvaluationContext(batch=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from sql_planned import QUERIES
-from sql_runs import changes_of, collecting, final, run
 
 from millstream.sql.operators.query_context import Session
 from millstream.testing import ABORT, LocalJob, save_savepoint, start_from
+from tests.support.sql_planned import QUERIES
+from tests.support.sql_runs import changes_of, collecting, final, run
 
 # With one input, what comes out does not depend on whose turn it is.
 _IN_ORDER = [name for name in QUERIES if name != "join"]

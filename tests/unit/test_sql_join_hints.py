@@ -6,11 +6,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from sql_planning import Session
 
 from millstream.sql.errors import TableException, ValidationException
 from millstream.table import DataTypes, EnvironmentSettings, StreamTableEnvironment
 from millstream.testing import LocalEnvironment
+from tests.support.sql_planning import Session
 
 _DISABLED = "table.exec.disabled-operators"
 _TABLES = ("A", "B", "C")

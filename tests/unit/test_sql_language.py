@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,10 @@ from millstream.sql.language.errors import SqlParserException
 from millstream.sql.language.statement_grammar import read_statement, read_statements
 from millstream.sql.language.syntax import Call, Expression, In, Interval, Literal, Name, Select, Star, walk
 from millstream.sql.types import DataTypes
+from tests.support.paths import TESTS
 
 # Lines that Flink 2.3's parser was asked about (tests/sql/flink/Parse.java): + taken, - refused.
-RECORDED = (Path(__file__).parents[1] / "sql" / "flink_parser.txt").read_text().splitlines()
+RECORDED = (TESTS / "sql" / "flink_parser.txt").read_text().splitlines()
 
 # Where we differ on purpose. Flink's parser takes these and its validation refuses them, or they mean nothing.
 REFUSED_EARLIER = (

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sql_planning import Session as Planning
-from sql_runs import Bare, batch_of
 
 from millstream.sql.operators.query_context import Session
 from millstream.sql.operators.rank.match_recognize import MatchOperator
 from millstream.sql.plan import nodes
 from millstream.sql.translate import kinds_of
+from tests.support.sql_planning import Session as Planning
+from tests.support.sql_runs import Bare, batch_of
 
 _DECLARED = (
     "CREATE TABLE prices (k STRING, v BIGINT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts) "

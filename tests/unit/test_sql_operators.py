@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from sql_model import GroupAggregateModel, JoinModel, WindowModel
-from sql_runs import Bare, Change, batch_of, final
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.row_order import sorted_rows
@@ -31,6 +29,8 @@ from millstream.sql.operators.window.window_aggregate import (
 from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataType, DataTypes
+from tests.support.sql_model import GroupAggregateModel, JoinModel, WindowModel
+from tests.support.sql_runs import Bare, Change, batch_of, final
 
 _BIGINT, _DOUBLE, _STRING = DataTypes.BIGINT(), DataTypes.DOUBLE(), DataTypes.STRING()
 _SEEDS = range(12)

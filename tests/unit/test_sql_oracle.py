@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.sql.oracle.running import Skipped, difference, make
 
 _PER_TEST = 12

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sql_runs import Bare, batch_of
 
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
@@ -16,6 +15,7 @@ from millstream.sql.operators.over.over_time import OverOperator
 from millstream.sql.plan.nodes import OverSpec
 from millstream.sql.types import DataTypes
 from millstream.table import EnvironmentSettings, TableEnvironment
+from tests.support.sql_runs import Bare, batch_of
 
 _KINDS = [pa.string(), pa.int64(), pa.timestamp("ms")]
 _BIGINT = DataTypes.BIGINT()

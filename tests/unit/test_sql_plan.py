@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sql_planning import Scalar, Session, kinds, nodes
 
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column, Constant
@@ -16,8 +14,10 @@ from millstream.sql.plan import nodes as n
 from millstream.sql.schema import INSERTS
 from millstream.sql.types import DataTypes
 from millstream.table import EnvironmentSettings, ExplainDetail, TableEnvironment
+from tests.support.paths import TESTS
+from tests.support.sql_planning import Scalar, Session, kinds, nodes
 
-NEXMARK = Path(__file__).parents[1] / "sql" / "nexmark"
+NEXMARK = TESTS / "sql" / "nexmark"
 SCAN = "TableSourceScan(table=[[default_catalog, default_database, {}]], fields=[{}])"
 T = "WatermarkAssigner(rowtime=[ts], watermark=[(ts - 5000:INTERVAL SECOND)])"
 U = "WatermarkAssigner(rowtime=[uts], watermark=[uts])"

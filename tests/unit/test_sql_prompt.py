@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.sql_terminal import PROMPT, Terminal, terminal_with
 
 from millstream.cli.prompt.loop import completions
 from millstream.cli.prompt.views import ChangelogView, TableView
@@ -20,6 +19,7 @@ from millstream.gateway.script_text import is_blank, is_command, split
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes
+from tests.support.sql_terminal import PROMPT, Terminal, terminal_with
 
 FIELDS = Fields((Field("k", DataTypes.STRING()), Field("n", DataTypes.BIGINT())))
 

@@ -11,12 +11,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from sql_queries import TABLES, Queries
 
 from millstream.common.types import Row, RowKind
 from millstream.sql.errors import ValidationException
 from millstream.table import ChangelogMode, DataTypes, EnvironmentSettings, TableEnvironment
 from millstream.testing.values_table import ValuesTable
+from tests.support.sql_queries import TABLES, Queries
 
 COUNT = int(os.environ.get("MILLSTREAM_RANDOM_QUERIES", "40"))
 KINDS = {

@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from sql_runs import batch_of, changes_of, collecting, fields, given, kinds_of, planned, run
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
@@ -17,6 +16,7 @@ from millstream.sql.plan.nodes import JoinKind, Planned
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import DataTypes
 from millstream.testing import LocalJob, save_checkpoint, save_savepoint, start_from
+from tests.support.sql_runs import batch_of, changes_of, collecting, fields, given, kinds_of, planned, run
 
 _BIGINT, _TIME = DataTypes.BIGINT(), DataTypes.TIMESTAMP(3)
 _INPUT = fields(k=DataTypes.STRING(), v=_BIGINT, ts=_TIME)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import two_queries
 from click.testing import CliRunner
 
 from millstream.checkpoint.inspect import Inspection
@@ -21,6 +20,7 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.state.column_table import RowChange
 from millstream.table import EnvironmentSettings, TableEnvironment
+from tests.support import two_queries
 
 COUNTS = "INSERT INTO s SELECT k, COUNT(*) FROM a GROUP BY k"
 MAXIMA = "INSERT INTO t SELECT k, MAX(n) FROM a GROUP BY k"

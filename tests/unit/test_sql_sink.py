@@ -22,7 +22,6 @@ from unittest.mock import patch
 
 import cloudpickle
 import pytest
-from chaos import OPERATOR, ChaoticJob, Crash, runtime_context, travelled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +33,7 @@ from millstream.connectors.jdbc.connection import Driver
 from millstream.connectors.jdbc.sql_table import Table
 from millstream.datastream.connectors.base import CommitContext, SinkWriter
 from millstream.datastream.connectors.sql import SqlSink
+from tests.support.chaos import OPERATOR, ChaoticJob, Crash, runtime_context, travelled
 
 CONTEXT = CommitContext("job", OPERATOR)
 Connect = Callable[[], Any]
@@ -465,7 +465,7 @@ def test_many_processes_and_one_sqlite_file(tmp_path: Path) -> None:
     run_sql(connect, "CREATE TABLE words (word TEXT, count INTEGER)")
     script = f"""
 import sys, pickle
-from test_sql_sink import *
+from {__name__} import *
 sink = SqlSink(sqlite_file({path!r}), "words", ["word", "count"])
 committer = sink.create_committer(CommitContext("job" + sys.argv[1], OPERATOR))
 with writer_of(sink) as writer:
@@ -475,8 +475,7 @@ with writer_of(sink) as writer:
             writer.write((sys.argv[1], number * 100 + i))
         committer.commit([(0, writer.prepare_commit(True))])
 """
-    folders = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, *sys.path])}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     running = [subprocess.Popen([sys.executable, "-c", script, str(i)], env=env) for i in range(4)]
     assert [process.wait(100) for process in running] == [0] * 4
     assert run_sql(connect, "SELECT word, COUNT(*), COUNT(DISTINCT count) FROM words GROUP BY word ORDER BY word") == [

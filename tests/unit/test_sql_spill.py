@@ -14,8 +14,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sql import tpch
-from tests.sql_runs import Bare, batch_of
 
 from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns import spillable_rows
@@ -40,6 +38,8 @@ from millstream.sql.types import DataTypes
 from millstream.state.spill_file import SpillFile
 from millstream.table import EnvironmentSettings, StreamTableEnvironment
 from millstream.testing import LocalEnvironment
+from tests.sql import tpch
+from tests.support.sql_runs import Bare, batch_of
 
 _KINDS = (pa.int64(), pa.string(), pa.int64())
 _TINY = 300

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
-from sql_runs import Bare, Change, batch_of, changes_of, collecting, fields, final, given, kinds_of, planned, run
 
 from millstream.common import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
@@ -43,6 +42,19 @@ from millstream.testing import (
     save_checkpoint,
     save_savepoint,
     start_from,
+)
+from tests.support.sql_runs import (
+    Bare,
+    Change,
+    batch_of,
+    changes_of,
+    collecting,
+    fields,
+    final,
+    given,
+    kinds_of,
+    planned,
+    run,
 )
 
 _BIGINT = DataTypes.BIGINT()

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sql_runs import Bare, batch_of, final
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.operators.rank.deduplicate import TopOneOperator
 from millstream.sql.operators.rank.top_n import TopNOperator
 from millstream.table import StreamTableEnvironment
 from millstream.testing import CollectSink, LocalJob, ValuesTable
+from tests.support.sql_runs import Bare, batch_of, final
 
 _ROWS = [(1, None), (1, None), (2, 5), (1, 3), (1, 3), (2, 7)]
 

@@ -9,9 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import sql_scripted
-from sql_runs import Bare, batch_of, changes_of, collecting, fields, given
-from sql_transcript import END, WAYS, Transcript, check, shown, steps_of
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.columns.batch import Batch
@@ -49,6 +46,9 @@ from millstream.sql.plan.nodes import JoinKind, Planned, Traits, WindowKind
 from millstream.sql.schema import ALL_CHANGES
 from millstream.sql.types import DataTypes
 from millstream.testing import CollectSink, LocalJob, ManualClock
+from tests.support import sql_scripted
+from tests.support.sql_runs import Bare, batch_of, changes_of, collecting, fields, given
+from tests.support.sql_transcript import END, WAYS, Transcript, check, shown, steps_of
 
 _INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
 _BIGINT = DataTypes.BIGINT()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,10 @@ from millstream.sql.language import syntax
 from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.language.statements import QueryStatement
 from millstream.sql.types import DataType, DataTypes, RowField, RowType
+from tests.support.paths import TESTS
 
 # Type (or !) and expression, as Flink 2.3 answers (tests/sql/flink/Ask.java).
-RECORDED = Path(__file__).parents[1] / "sql" / "types.tsv.gz"
+RECORDED = TESTS / "sql" / "types.tsv.gz"
 
 LITERALS = {
     "3": DataTypes.INT(False),

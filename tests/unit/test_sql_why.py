@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from test_why import Splits, environment
 
 from millstream.common import Types, WatermarkStrategy
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
 from millstream.table import Schema, StreamTableEnvironment
+from tests.unit.test_why import Splits, environment
 
 
 def tables(**rows: list[int]) -> StreamTableEnvironment:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from sql_runs import Bare, batch_of
-from sql_transcript import END, WAYS, Transcript, check, shown
 
 from millstream.sql.expressions import AggregateCall, Call, Column
 from millstream.sql.operators.join.interval_join import IntervalJoinOperator
@@ -20,6 +18,8 @@ from millstream.sql.operators.window.window_rank import WindowRankOperator
 from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan.nodes import Fires, JoinKind, WindowKind
 from millstream.sql.types import DataTypes
+from tests.support.sql_runs import Bare, batch_of
+from tests.support.sql_transcript import END, WAYS, Transcript, check, shown
 
 _INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
 _ENDS = WindowTimes(2, True, "UTC", (2, 2))

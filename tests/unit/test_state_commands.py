@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from state_programs import build
 
 from millstream.cli import main as command_line
 from millstream.datastream import launch_context as told
 from millstream.state_processor import Savepoint
 from millstream.testing import LocalJob, save_checkpoint, save_savepoint
+from tests.support.paths import TESTS
+from tests.support.state_programs import build
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -367,7 +368,7 @@ def test_what_a_job_starts_from_is_the_command_lines_to_say(
 
 
 def test_runs_histories_and_waiting_events_of_patterns_are_shown(run: Run) -> None:
-    savepoint = Path(__file__).parents[1] / "golden" / "v3" / "patterns-savepoint" / "saved"
+    savepoint = TESTS / "golden" / "v3" / "patterns-savepoint" / "saved"
     code, out, _ = run("state", "show", savepoint, "--operator", "never", "--limit", 0)
     assert code == 0
     assert "(5, 'x')  [(252, (2, 22, 252))]" in out

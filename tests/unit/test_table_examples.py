@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_flink import WHY_NOT, flink_folder
 
-PYFLINK = Path(__file__).parents[1] / "pyflink"
+from tests.support.apache_flink import WHY_NOT, flink_folder
+from tests.support.paths import TESTS
+
+PYFLINK = TESTS / "pyflink"
 RECORDED = {p.stem: p for p in sorted((PYFLINK / "table_examples").glob("*.txt"))}
 # What is random in them: which product, what it costs, the numbers of a frame.
 RANDOM = {

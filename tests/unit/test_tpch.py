@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.sql import tpch
 
 from millstream.table import EnvironmentSettings, StreamTableEnvironment, TableEnvironment
 from millstream.testing import LocalEnvironment
+from tests.sql import tpch
 
 WANTED = tpch.answers()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from transcripts_runner import Case, build, cases, parse
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import LocalJob, ManualClock
+from tests.support.transcripts_runner import Case, build, cases, parse
 
 CASES = cases()
 

@@ -23,8 +23,8 @@ from millstream.datastream import (
     WindowedStream,
 )
 from millstream.datastream.launch_context import ProgramPlanned, plan_only
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "typing"
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 

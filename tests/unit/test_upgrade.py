@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from state_programs import build
 
 from millstream.cep import CEP, Pattern
 from millstream.checkpoint.compatibility import UpgradeReport, check_upgrade, declared_states
@@ -29,6 +28,7 @@ from millstream.graph.stream_graph import operator_id_of
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalJob, save_checkpoint, save_savepoint, start_from
+from tests.support.state_programs import build
 
 Env = StreamExecutionEnvironment
 

@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from slices import CALLS, CLOCK, lengths_of_epochs, program, slowly, start_anew
 
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
@@ -29,6 +28,7 @@ from millstream.datastream.window import TumblingEventTimeWindows, TumblingProce
 from millstream.graph.stream_graph import operator_id_of
 from millstream.operators.runtime.runtime_snapshot import decode
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
+from tests.support.slices import CALLS, CLOCK, lengths_of_epochs, program, slowly, start_anew
 
 
 @pytest.fixture(autouse=True)

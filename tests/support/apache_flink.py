@@ -11,10 +11,11 @@ from shutil import which
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.paths import ROOT
+
 sys.path.append(str(ROOT / "bench"))
 
-from venvs import CACHE, existing_venv, venv  # noqa: E402
+from venvs import CACHE, existing_venv, venv
 
 FLINK = "2.3.0"
 WHY_NOT = "apache-flink is not installed: `make test-pyflink` (or MILLSTREAM_PYFLINK=1) installs it into a venv"

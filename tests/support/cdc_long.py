@@ -1,6 +1,6 @@
 """The long form of the tests of change data capture: a replica under random trouble, until the time is up.
 
-    python tests/cdc_long.py postgres|mariadb [seconds] [seed]
+    python -m tests.support.cdc_long postgres|mariadb [seconds] [seed]
 
 Again and again: a new database; transactions on several connections at once; a job that builds a replica of it, in a
 process that is killed at random, mostly while tables are still read; columns that come, go, get other names and types;
@@ -20,10 +20,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import cdc_replica
 import psycopg
 
 from millstream.testing.servers.databases import MariaDbServer, PostgresServer
+from tests.support import cdc_replica
 
 # Of columns that are not of a key; then every row is changed, for the log does not tell what becomes of the others.
 ALTERS = [

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from sql_runs import KINDS, Bare, Change, batch_of
 
 from millstream.operators.base import Operator
+from tests.support.sql_runs import KINDS, Bare, Change, batch_of
 
 END = (1 << 63) - 1
 WAYS = ["as written", "row by row", "with restarts"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from cep_cases import END, Case
-from cep_on_operator import LATE, TIMED_OUT, built
-
 from millstream.common import WatermarkStrategy
 from millstream.common.watermark_strategy import Watermark, WatermarkGenerator, WatermarkOutput
 from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from millstream.testing import CollectSink, TestingSource
+from tests.support.cep_cases import END, Case
+from tests.support.cep_on_operator import LATE, TIMED_OUT, built
 
 # (which case, item of its input, number of the event among them)
 Item = tuple[int, list[Any], int]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sql_runs import Inputs, batch_of, fields, given, kinds_of, planned
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall, Column
@@ -16,6 +15,7 @@ from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.schema import INSERTS, Fields
 from millstream.sql.types import DataTypes
+from tests.support.sql_runs import Inputs, batch_of, fields, given, kinds_of, planned
 
 _BIGINT, _STRING, _TIME = DataTypes.BIGINT(), DataTypes.STRING(), DataTypes.TIMESTAMP(3)
 _COUNT, _SUM = AggregateCall("COUNT", (), _BIGINT), AggregateCall("SUM", (1,), _BIGINT)

@@ -16,16 +16,16 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 from millstream.cep.conditions import IterativeCondition
 from millstream.cep.pattern import MalformedPatternError, Pattern, WithinType
 from millstream.cep.skip import AfterMatchSkipStrategy
+from tests.support.paths import TESTS
 
 Case = dict[str, Any]
 # Cases with Flink's answers, made by cep/record.py.
-RECORDED = Path(__file__).parent / "cep" / "recorded.jsonl.gz"
+RECORDED = TESTS / "cep" / "recorded.jsonl.gz"
 # (key, name, value, number)
 Event = tuple[str, str, int, int]
 END = 2**63 - 1

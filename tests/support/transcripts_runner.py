@@ -33,8 +33,9 @@ from millstream.datastream import window as w
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.testing import CollectSink
+from tests.support.paths import TESTS
 
-FOLDER = Path(__file__).parent / "transcripts"
+FOLDER = TESTS / "transcripts"
 LATE = OutputTag("late")
 LATE_LEFT, LATE_RIGHT = OutputTag("late-left"), OutputTag("late-right")
 

@@ -9,8 +9,9 @@ import tomllib
 from pathlib import Path
 
 import millstream
+from tests.support.paths import ROOT
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = ROOT
 
 
 def run_pytest(folder: Path, sources: list[str], *arguments: str) -> str:

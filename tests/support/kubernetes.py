@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-ENTRYPOINT = Path(__file__).parents[1] / "deploy" / "entrypoint.sh"
+from tests.support.paths import ROOT
+
+ENTRYPOINT = ROOT / "deploy" / "entrypoint.sh"
 _KIND = {
     "pods": "Pod",
     "configmaps": "ConfigMap",

@@ -1,6 +1,6 @@
 """The cookbook's program with change data capture, Kafka and upserts, killed again and again.
 
-    python tests/cookbook_runs.py [seconds] [seed]
+    python -m tests.support.cookbook_runs [seconds] [seed]
 
 runs it on Spark for so long, with servers of its own. Customers move, orders come, the job is killed at random
 (kill -9); in the end the topic of upserts must say what the database and the orders say.
@@ -22,7 +22,9 @@ from typing import Any
 
 import psycopg
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+from tests.support.paths import ROOT
+
+sys.path.insert(0, str(ROOT / "examples"))
 
 import customers_and_orders
 
@@ -100,7 +102,15 @@ class Shop:
                 self.kafka.send(f"{TOPICS}-orders", [json.dumps({"customer": customer, "amount": amount})])
 
     def start(self) -> None:
-        command = [sys.executable, __file__, "job", self.engine, self.kafka.bootstrap, json.dumps(self.postgres)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.support.cookbook_runs",
+            "job",
+            self.engine,
+            self.kafka.bootstrap,
+            json.dumps(self.postgres),
+        ]
         self.job = subprocess.Popen([*command, self.checkpoints], start_new_session=True)
 
     def kill(self) -> None:

@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from helpers import wait_until
 
 from millstream.common import Configuration, WatermarkStrategy
 from millstream.common.errors import MillstreamError
@@ -21,6 +20,7 @@ from millstream.datastream.connectors.cdc import (
 )
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.databases import MariaDbServer, PostgresServer
+from tests.support.helpers import wait_until
 
 NONE = WatermarkStrategy.no_watermarks()
 Builder = PostgresSourceBuilder | MySqlSourceBuilder

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from cep_cases import Case, pattern_of
-
 from millstream.cep import CEP, PatternProcessFunction, TimedOutPartialMatchHandler
 from millstream.common.errors import MillstreamError
 from millstream.datastream import DataStream, OutputTag
 from millstream.testing import ManualClock, StreamHarness
+from tests.support.cep_cases import Case, pattern_of
 
 LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")
 
