@@ -275,7 +275,7 @@ def not_waiting_for_manifests(real: Real, self: JobMachine) -> list[i.Instructio
     """A restart does not wait for the manifests that are being written."""
     real(self)
     with patch.object(CheckpointCoordinator, "is_writing", False):
-        return self._go_back()
+        return self._roll_back()
 
 
 MUTANTS["cut-without-state"] = Mutant(
@@ -294,7 +294,7 @@ def region_without_state(real: Real, self: RecoveryState) -> None:
 @_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.STORING)
 def position_not_noted(real: Real, self: JobMachine) -> list[i.Instruction]:
     """At most once: records are processed although the note of their position has failed."""
-    return self._run(self._wanted) if self._why is SnapshotPurpose.NOTE_POSITION else real(self)
+    return self._run(self._planned) if self._purpose is SnapshotPurpose.NOTE_POSITION else real(self)
 
 
 @_instead_of(JobMachine, "_run")
@@ -366,7 +366,7 @@ def _without_delta(name: str, what: str, needed: Callable[[JobMachine, EpochPlan
         ends = self._recovery.execution.running_sources() <= epoch.ending
         return not self._recovery.resident_slots or ends or needed(self, epoch)
 
-    MUTANTS[name] = Mutant(name, what, [(JobMachine, "_keeps_state", keeps), (Execution, "snapshot", snapshot)])
+    MUTANTS[name] = Mutant(name, what, [(JobMachine, "_writes_state", keeps), (Execution, "snapshot", snapshot)])
 
 
 _without_delta(

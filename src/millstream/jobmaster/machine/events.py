@@ -1,4 +1,4 @@
-"""What the job machine is told: everything that happens to a job. Plain facts, in the past tense."""
+"""Events that the job machine handles: everything that happens to a job, in the past tense."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from millstream.operators.source import Lags
 
 @record(kw_only=True)
 class JobStarted:
-    """The job's thread runs."""
+    """The job's thread has started."""
 
 
 @record(kw_only=True)
 class TimePassed:
-    """All that was asked for is done, and the machine's deadline has come."""
+    """All instructions are done and the machine's deadline has passed."""
 
 
 @record(kw_only=True)
 class InstructionFailed:
-    """An instruction could not be carried out; those behind it were dropped."""
+    """An instruction failed; the instructions behind it were dropped."""
 
     error: Exception
 
 
 @record(kw_only=True)
 class CancelRequested:
-    """Somebody wants the job to stop at once."""
+    """A user cancelled the job."""
 
 
 @record(kw_only=True)
 class SuspendRequested:
-    """This process leads no longer, or ends: the job shall stop at once, and be left as it is to whoever leads."""
+    """This process lost the leadership or exits: stop at once and leave the job to the new leader."""
 
     reason: str
 
 
 @record(kw_only=True)
 class Requested:
-    """Somebody wants something done between two epochs."""
+    """A user requested something to be done between two epochs."""
 
     request: Request
 
 
 @record(kw_only=True)
 class SlotsOpened:
-    """An execution has slots.
+    """The execution has slots.
 
     Attributes:
-        stay: whether they stay, so that each epoch finds in memory what the last one left.
-        slices: how long epochs should be, to fit how they are run.
+        stay: whether the slots are resident, so that each epoch finds the state of the last one in memory.
+        slices: the bounds for the length of epochs on this engine.
     """
 
     stay: bool
@@ -64,13 +64,13 @@ class SlotsOpened:
 
 @record(kw_only=True)
 class SourcesPolled:
-    """The sources have dealt out what there is to read.
+    """The sources have assigned their next input.
 
     Attributes:
-        limited: whether there is more than the budget allowed.
-        finished: the sources that have dealt out everything for good.
-        poll_again: when it is worth asking again, should there be nothing.
-        pending: how much waits to be dealt out, of those that can tell.
+        limited: whether there was more input than the budget.
+        finished: the sources that have assigned all their splits.
+        poll_again: when to poll again if there was no input.
+        pending: the lag of sources that report one.
     """
 
     shares: Shares
@@ -82,40 +82,40 @@ class SourcesPolled:
 
 @record(kw_only=True)
 class InputArrived:
-    """A source that was asked in vain has something to read."""
+    """A source without input at the last poll has input now."""
 
 
 @record(kw_only=True)
 class SlotsLost:
-    """A process that an execution needs is gone; its next epoch will say which, and fail."""
+    """A process of the execution died; its next epoch fails and reports which one."""
 
     attempt: int
 
 
 @record(kw_only=True)
 class SlotsCounted:
-    """So many slots are there for the job, those that it uses among them."""
+    """The number of slots available to the job, including those in use."""
 
     slots: int
 
 
 @record(kw_only=True)
 class PositionsRead:
-    """How far the sources have been dealt out."""
+    """The current positions of the sources."""
 
     positions: Positions
 
 
 @record(kw_only=True)
 class EpochFinished:
-    """All subtasks have done their part of an epoch."""
+    """All subtasks have finished an epoch."""
 
     reports: list[SlotReport]
 
 
 @record(kw_only=True)
 class ManifestWritten:
-    """The manifest of a checkpoint is safely on storage."""
+    """The manifest of a checkpoint is durable."""
 
     checkpoint: int
     location: str
@@ -123,10 +123,10 @@ class ManifestWritten:
 
 @record(kw_only=True)
 class ManifestFailed:
-    """The manifest of a checkpoint could not be written; it may be on storage in spite of what was said.
+    """The manifest of a checkpoint could not be written; it may be on storage nevertheless.
 
     Attributes:
-        deposed: whether that is because another leader has the job.
+        deposed: whether another leader owns the job.
     """
 
     checkpoint: int
@@ -136,7 +136,7 @@ class ManifestFailed:
 
 @record(kw_only=True)
 class OutputOpened:
-    """The committers of the sinks are there; the output of some has to wait for a checkpoint."""
+    """The committers of the sinks are open; the output of transactional sinks waits for a checkpoint."""
 
     transactional: frozenset[str]
 
@@ -146,9 +146,9 @@ class OutputCommitted:
     """Sinks have committed, aborted or finished output.
 
     Attributes:
-        checkpoint: the checkpoint that named it, if one did.
-        waiting: what was committed and is not done with, by operator: checkpoints go on naming it.
-        wants_checkpoints: whether something waits for checkpoints, though nothing may happen any more.
+        checkpoint: the checkpoint that named the output, if any.
+        waiting: committed output that is not final, by operator; checkpoints keep naming it.
+        wants_checkpoints: whether a sink needs further checkpoints even without new input.
     """
 
     checkpoint: int | None = None
@@ -158,19 +158,19 @@ class OutputCommitted:
 
 @record(kw_only=True)
 class CheckpointsDiscarded:
-    """Checkpoints have been deleted; those that were asked for and are not named could not be."""
+    """Checkpoints were deleted; requested ones that are not named could not be deleted."""
 
     checkpoints: frozenset[int]
 
 
 @record(kw_only=True)
 class OriginDeleted:
-    """The checkpoint that the job has started from is gone."""
+    """The checkpoint that the job was restored from is deleted."""
 
 
 @record(kw_only=True)
 class Replanned:
-    """The program's plan for another parallelism was made."""
+    """The program was planned for another parallelism."""
 
     plan: JobPlan
 

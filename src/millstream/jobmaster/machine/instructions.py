@@ -1,6 +1,6 @@
-"""What the job machine asks for. The job master carries instructions out, one after the other.
+"""Instructions of the job machine. The job master carries them out one after the other.
 
-Where an instruction has an answer, its docstring names the event. One that cannot be carried out is told as InstructionFailed.
+The docstring of an instruction names the event that answers it. A failed instruction is answered by InstructionFailed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine
 
 @record(kw_only=True)
 class ClaimDirectory:
-    """Make the job's directory its own, and see to it that nobody goes on from another checkpoint."""
+    """Claim the job's directory, and make sure that no other job restores from another checkpoint."""
 
 
 @record(kw_only=True)
 class OpenOutput:
-    """Make the committers of the job's sinks: OutputOpened.
+    """Create the committers of the job's sinks: OutputOpened.
 
     Attributes:
-        afresh: whether the job starts from nothing, so that there is no output to recover.
+        afresh: whether the job starts from scratch, with no output to recover.
     """
 
     plan: JobPlan
@@ -39,10 +39,10 @@ class OpenOutput:
 
 @record(kw_only=True)
 class CountSlots:
-    """Say how many slots there are for the job: SlotsCounted; and again whenever that changes.
+    """Count the slots available to the job: SlotsCounted, now and on every change.
 
     Attributes:
-        wanted: how many it would use.
+        wanted: the number of slots the job can use.
     """
 
     wanted: int
@@ -50,7 +50,7 @@ class CountSlots:
 
 @record(kw_only=True)
 class OpenSlots:
-    """Begin an execution: sources at their positions, and slots of its own."""
+    """Begin an execution: open the sources at their positions, and new slots."""
 
     plan: JobPlan
     attempt: int
@@ -59,11 +59,10 @@ class OpenSlots:
 
 @record(kw_only=True)
 class ReleaseSlots:
-    """End the slots of the execution.
+    """Release the slots of the execution.
 
     Attributes:
-        must: whether that has to succeed. What is left of an execution that failed does no harm: it writes under names
-            that nobody reads.
+        must: whether a failure is an error. Slots of a failed execution do no harm: nothing reads what they write.
     """
 
     must: bool = True
@@ -71,10 +70,10 @@ class ReleaseSlots:
 
 @record(kw_only=True)
 class PollSources:
-    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled.
+    """Poll sources for their next input, up to a budget of records per subtask: SourcesPolled.
 
     Attributes:
-        ahead: the splits of sources that must wait for slower ones.
+        ahead: splits that watermark alignment holds back.
     """
 
     budgets: dict[int, int]
@@ -84,12 +83,12 @@ class PollSources:
 
 @record(kw_only=True)
 class ReadPositions:
-    """Say how far sources have been dealt out: PositionsRead."""
+    """Read the current positions of the sources: PositionsRead."""
 
 
 @record(kw_only=True)
 class RunEpoch:
-    """Run the levels of one epoch, within so many seconds: EpochFinished."""
+    """Run the levels of one epoch within a timeout: EpochFinished."""
 
     tasks: list[LevelTask]
     patience: float = math.inf
@@ -97,7 +96,7 @@ class RunEpoch:
 
 @record(kw_only=True)
 class ConfirmSources:
-    """Tell the sources what has been processed for good; None: all that was dealt out, but where that is unread."""
+    """Notify sources of processed positions; None: of all assigned input, except for sources with unread input."""
 
     positions: Positions | None
     unread: frozenset[int] = frozenset()
@@ -108,7 +107,7 @@ class ConfirmSources:
 
 @record(kw_only=True)
 class CommitOutput:
-    """Commit what sinks have staged, by operator: OutputCommitted."""
+    """Commit staged output, by operator: OutputCommitted."""
 
     staged: dict[str, list[tuple[int, Any]]]
     checkpoint: int | None = None
@@ -116,7 +115,7 @@ class CommitOutput:
 
 @record(kw_only=True)
 class RecoverOutput:
-    """Commit what a checkpoint names and abort all other output, of all sinks or of some: OutputCommitted."""
+    """Commit the output that a checkpoint names and abort all other output of these sinks: OutputCommitted."""
 
     named: dict[str, bytes]
     former_job_id: str
@@ -125,7 +124,7 @@ class RecoverOutput:
 
 @record(kw_only=True)
 class FinishOutput:
-    """Let no output wait that has been committed: OutputCommitted."""
+    """Finalize all committed output: OutputCommitted."""
 
 
 # --- storage
@@ -133,14 +132,14 @@ class FinishOutput:
 
 @record(kw_only=True)
 class WriteManifest:
-    """Write the manifest of a checkpoint while the job goes on: later ManifestWritten or ManifestFailed."""
+    """Write the manifest of a checkpoint in the background: later ManifestWritten or ManifestFailed."""
 
     manifest: Manifest
 
 
 @record(kw_only=True)
 class WriteSavepoint:
-    """Write the manifest of a savepoint whose state is there: SavepointWritten."""
+    """Write the manifest of a savepoint whose state files are written: SavepointWritten."""
 
     location: str
     manifest: Manifest
@@ -148,42 +147,42 @@ class WriteSavepoint:
 
 @record(kw_only=True)
 class DiscardCheckpoints:
-    """Delete checkpoints, as far as that can be done now: CheckpointsDiscarded."""
+    """Delete checkpoints, as far as possible now: CheckpointsDiscarded."""
 
     checkpoints: frozenset[int]
 
 
 @record(kw_only=True)
 class DiscardOthers:
-    """Delete every checkpoint on storage but these; that must succeed before output is aborted."""
+    """Delete all other checkpoints on storage; this must succeed before output is aborted."""
 
     kept: frozenset[int]
 
 
 @record(kw_only=True)
 class DeleteState:
-    """Delete state files that nobody needs any more."""
+    """Delete state files that are no longer needed."""
 
     names: frozenset[str]
 
 
 @record(kw_only=True)
 class SweepState:
-    """Delete every state file that nobody needs, also those of epochs that failed."""
+    """Delete all state files that are not needed, including those of failed epochs."""
 
     needed: frozenset[str]
 
 
 @record(kw_only=True)
 class DeleteOrigin:
-    """Delete what earlier drivers have left, and the checkpoint the job has started from, if any: OriginDeleted."""
+    """Delete checkpoints of earlier drivers, and the claimed checkpoint the job was restored from: OriginDeleted."""
 
     origin: Origin | None
 
 
 @record(kw_only=True)
 class RecordOutcome:
-    """Write down how the job has ended, where others could go on with it."""
+    """Record the outcome of the job for other job managers."""
 
     outcome: JobStatus
     message: str
@@ -191,15 +190,15 @@ class RecordOutcome:
 
 @record(kw_only=True)
 class RemoveDirectory:
-    """Delete the job's directory with all that is in it."""
+    """Delete the job's directory."""
 
 
 @record(kw_only=True)
 class ReleaseDirectory:
-    """Leave the job's directory to whoever comes next."""
+    """Release the job's directory."""
 
 
-# --- people
+# --- requests and logs
 
 
 @record(kw_only=True)
@@ -211,7 +210,7 @@ class Replan:
 
 @record(kw_only=True)
 class Answer:
-    """What was requested is done."""
+    """Answer a request with its result."""
 
     request: Request
     result: Any
@@ -219,7 +218,7 @@ class Answer:
 
 @record(kw_only=True)
 class Refuse:
-    """What was requested cannot be done."""
+    """Answer a request with an error."""
 
     request: Request
     error: Exception
@@ -227,28 +226,28 @@ class Refuse:
 
 @record(kw_only=True)
 class Print:
-    """Write what user code printed."""
+    """Print the output of user code."""
 
     text: str
 
 
 @record(kw_only=True)
 class Log:
-    """Pass on what user code logged."""
+    """Pass on log lines of user code."""
 
     lines: list[LogLine]
 
 
 @record(kw_only=True)
 class Warn:
-    """Tell the log."""
+    """Log a warning."""
 
     text: str
 
 
 @record(kw_only=True)
 class WriteFailureReport:
-    """Write down what is needed to run an operator again on what it has failed on."""
+    """Write a report that allows the failed operator to be replayed."""
 
     plan: JobPlan
     number: int
@@ -260,22 +259,22 @@ class WriteFailureReport:
 
 @record(kw_only=True)
 class CloseSources:
-    """Tell the sources that the job has ended."""
+    """Close the sources: the job has ended."""
 
 
 @record(kw_only=True)
 class CloseOutput:
-    """Tell the committers that the job has ended."""
+    """Close the committers: the job has ended."""
 
 
 @record(kw_only=True)
 class CleanUp:
-    """Delete what the job had on this machine."""
+    """Delete the job's files on this machine."""
 
 
 @record(kw_only=True)
 class Finish:
-    """The job is over: its result, or why there is none."""
+    """Complete the job with its result or error."""
 
     result: JobExecutionResult | None
     error: Exception | None

@@ -1,4 +1,4 @@
-"""The steps of the job machine, and what is to be done in them."""
+"""The phases of the job machine, and the plan of an epoch."""
 
 from __future__ import annotations
 
@@ -11,68 +11,68 @@ from millstream.operators.runtime.messages import Shares
 
 
 class JobPhase(Enum):
-    """What the machine is at."""
+    """The phase the machine is in; the diagram is in `job_machine.py`."""
 
-    # The directory is taken, and the output of the checkpoint that the job goes on from is recovered.
+    # Claim the directory, and recover the output of the checkpoint the job starts from.
     OPENING = auto()
-    # There are too few slots to start, or more may come.
+    # Too few slots to start, or more may become available.
     WAITING_FOR_SLOTS = auto()
-    # Slots are opened.
+    # Open slots.
     DEPLOYING = auto()
-    # Nothing is under way.
+    # Nothing is in progress.
     READY = auto()
     POLLING = auto()
-    # There is nothing to do before input, a timer or a checkpoint is due.
+    # Wait until input, a timer or a checkpoint is due.
     WAITING = auto()
     EPOCH = auto()
     EPOCH_ENDED = auto()
-    # The manifest of the epoch's checkpoint is usually there in a moment.
+    # Wait briefly for the manifest of the epoch's checkpoint.
     LINGERING = auto()
-    # Input gathers for the rest of the buffer timeout.
+    # Let input gather for the rest of the buffer timeout.
     GATHERING = auto()
-    # A checkpoint without an epoch: until one may be taken, until it is known how far sources are, until it is stored.
+    # A checkpoint without an epoch: wait until one may be taken, read the positions, store it.
     PAUSING = auto()
     TAKING = auto()
     STORING = auto()
-    # A request: a plan is made, its checkpoint is stored, its savepoint is written.
+    # A request: plan again, store its checkpoint, write its savepoint.
     REPLANNING = auto()
     SERVING = auto()
     EXPORTING = auto()
-    # A failure: until the restart strategy lets the job start again, until no manifest is being written.
+    # A failure: wait for the restart delay, then for manifests being written.
     BACKING_OFF = auto()
     ABANDONING = auto()
-    # All input has been processed and all output counts.
+    # All input is processed and all output is committed.
     FINISHED = auto()
     ENDING = auto()
     OVER = auto()
 
 
 class SnapshotPurpose(Enum):
-    """What a checkpoint without an epoch is for."""
+    """The purpose of a checkpoint without an epoch."""
 
-    # At most once: what is about to be processed counts as processed from here on.
+    # AT_MOST_ONCE: save the position before the input is processed.
     NOTE_POSITION = auto()
-    # All input was processed, and the last checkpoint may have failed: all output must count all the same.
+    # All input is processed, but the last checkpoint may have failed: commit the remaining output.
     COMMIT_REST = auto()
 
 
 @record(kw_only=True)
 class EpochPlan:
-    """What an epoch shall do, and what comes behind it."""
+    """The plan of one epoch, and the phase after it."""
 
     shares: Shares = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
     limited: bool = False
-    # Whether it processes what epochs before it have left.
+    # Whether it processes pending input of earlier epochs.
     goes_on: bool = False
-    # Whether sources must not read, because somebody behind them can take no more.
+    # Whether sources must not read because of backpressure.
     holds: bool = False
-    # For how long subtasks may work, and whether sources read.
+    # How many seconds subtasks may work, and whether sources read.
     slice: float = math.inf
     reads: bool = True
     checkpoint: bool = False
     flush: bool = False
     savepoint: str | None = None
-    # Whether a snapshot is wanted at its end, whatever else.
+    # Whether a snapshot is needed at its end in any case.
     cut: bool = False
     then: JobPhase = JobPhase.READY

@@ -11,7 +11,7 @@ from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine.recovery_state import Instructions, RecoveryState
 
 # So long a job that ends before its time waits for the manifests that are being written.
-LAST_PATIENCE = 10.0
+MANIFEST_TIMEOUT = 10.0
 
 
 class ShutdownStep(Enum):

@@ -1,0 +1,231 @@
+"""Serves requests between two epochs: savepoints, checkpoints, rescaling by a user or by the scheduler. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.restore import restore
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.common.display_text import printable
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.jobmaster.machine import events as e
+from millstream.jobmaster.machine import instructions as i
+from millstream.jobmaster.machine import scheduler as s
+from millstream.jobmaster.machine.coordinator import Checkpoint
+from millstream.jobmaster.machine.epoch_cycle import EpochCycle, storage_timeout
+from millstream.jobmaster.machine.job_phases import EpochPlan, JobPhase
+from millstream.jobmaster.machine.options import JobOptions
+from millstream.jobmaster.machine.recovery_state import Instructions
+from millstream.jobmaster.machine.requests import (
+    AdaptiveRescaleRequest,
+    CheckpointRequest,
+    Request,
+    RequestFailedError,
+    RequirementsRequest,
+    RescaleRequest,
+    SavepointRequest,
+)
+from millstream.operators.runtime.messages import JobPlan
+
+# Requests after which the job continues with another plan.
+RESCALES = (RescaleRequest, AdaptiveRescaleRequest)
+
+_ADAPTIVE = (
+    "The job's parallelism follows the slots there are (jobmanager.scheduler: adaptive): change its bounds with PUT "
+    "/jobs/:jobid/resource-requirements, or add slots."
+)
+_NOT_ADAPTIVE = "The job keeps its parallelism: bounds are for jobmanager.scheduler: adaptive. Use rescale."
+
+
+class RequestServer(EpochCycle):
+    """The part of the job machine that serves requests and follows the number of slots."""
+
+    def __init__(self, plan: JobPlan, options: JobOptions, now: float) -> None:
+        super().__init__(plan, options, now)
+        self._show_bounds()
+        # The request being served, the last complete checkpoint before it, and the plans it is about.
+        self._served: Request | None = None
+        self._before: Checkpoint | None = None
+        self._new_plan = self._old_plan = plan
+        # The snapshot that a rescaled job starts from.
+        self._rescale_snapshot: Snapshot | None = None
+
+    # --- slots of an adaptive job
+
+    def _await_slots(self) -> Instructions:
+        """Wait for slots: as many as the job can use, or those available at the deadline."""
+        assert self._scaling is not None
+        self._go(JobPhase.WAITING_FOR_SLOTS)
+        return [i.CountSlots(wanted=self._scaling.wanted)]
+
+    def _notify_scheduler(self, event: s.Event) -> None:
+        if self._scaling is not None:
+            self._scaling.tell(event, self._now)
+
+    def _require(self, request: RequirementsRequest) -> Instructions:
+        """Change the bounds of an adaptive job's parallelism."""
+        if self._scaling is None:
+            return [i.Refuse(request=request, error=InvalidProgramError(_NOT_ADAPTIVE))]
+        try:
+            self._scaling.require(request.bounds, self._now)
+        except InvalidProgramError as error:
+            return [i.Refuse(request=request, error=error)]
+        self._show_bounds()
+        return [i.CountSlots(wanted=self._scaling.wanted), i.Answer(request=request, result=None)]
+
+    def _show_bounds(self) -> None:
+        if self._scaling is not None:
+            self._recovery.recorder.bounds = self._scaling.bounds
+
+    def _slots_counted(self, event: e.SlotsCounted) -> Instructions:
+        self._notify_scheduler(s.SlotsChanged(slots=event.slots))
+        return []
+
+    def _requested(self, event: e.Requested) -> Instructions:
+        if self._phase is JobPhase.OVER:
+            return [self._refusal(event.request)]
+        if isinstance(event.request, RequirementsRequest):
+            return self._require(event.request)
+        self._requests.append(event.request)
+        if self._phase in (JobPhase.WAITING, JobPhase.GATHERING):
+            self._go(JobPhase.READY)
+        return []
+
+    def _serve(self, request: Request) -> Instructions:
+        self._served, self._before = request, self._coordinator.latest()
+        self._began = self._now
+        enabled = self._options.checkpoints.enabled
+        match request:
+            case RescaleRequest() if self._scaling is not None:
+                return self._refuse(InvalidProgramError(_ADAPTIVE))
+            case RescaleRequest():
+                self._go(JobPhase.REPLANNING, math.inf)
+                return [i.Replan(parallelism=request.parallelism)]
+            case SavepointRequest():
+                ending = self._recovery.execution.running_sources() if request.drain else frozenset()
+                # Staged output is committed before the savepoint completes, so the savepoint need not name it.
+                about: dict[str, Any] = {"ending": ending, "savepoint": self._location(request)}
+                if request.drain:
+                    # Sources read all assigned input before they end.
+                    about |= {"slice": math.inf, "reads": True}
+                return self._begin(self._own_epoch(checkpoint=enabled, **about))
+            case CheckpointRequest():
+                return self._begin(self._own_epoch(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+            case AdaptiveRescaleRequest():
+                assert self._scaling is not None
+                return self._rescale_to(self._scaling.plan_for(request.parallelisms))
+            case RequirementsRequest():
+                raise AssertionError("bounds are taken note of at once")
+
+    def _own_epoch(self, **about: Any) -> EpochPlan:
+        """Return an epoch plan for a request: sources read nothing in it, not even pending input."""
+        own = {"flush": True, "cut": True, "then": JobPhase.SERVING, "slice": self._slice, "reads": False}
+        return EpochPlan(**{**own, **about})
+
+    def _location(self, request: SavepointRequest) -> str:
+        job = self._recovery.plan.settings.job_id
+        return f"{request.directory.rstrip('/')}/savepoint-{job[:6]}-{request.name}"
+
+    def _replanned(self, event: e.Replanned) -> Instructions:
+        return self._rescale_to(event.plan)
+
+    def _rescale_to(self, plan: JobPlan) -> Instructions:
+        """Take a snapshot from which the job continues with another plan."""
+        self._new_plan = plan
+        return self._begin(self._own_epoch(checkpoint=self._options.checkpoints.enabled))
+
+    def _rescale(self) -> Instructions:
+        job = self._recovery
+        self._rescale_snapshot = job.execution.snapshot(job.positions)
+        try:
+            start = restore(self._rescale_snapshot, self._new_plan, None)
+        except MillstreamError as error:
+            return self._refuse(error)
+        self._go(JobPhase.DEPLOYING)
+        self._old_plan = job.plan
+        # Release the old slots first: there may not be enough for both.
+        return [i.ReleaseSlots(), *job.begin(self._new_plan, start)]
+
+    def _rescale_back(self, error: Exception) -> Instructions:
+        """Restore the old plan from the same snapshot: there are no slots for the new one."""
+        refused, job = self._refuse(error), self._recovery
+        assert self._rescale_snapshot is not None
+        start = restore(self._rescale_snapshot, self._old_plan, None)
+        self._go(JobPhase.DEPLOYING)
+        return [*refused, i.ReleaseSlots(must=False), *job.begin(self._old_plan, start)]
+
+    def _served_checkpoint(self) -> Instructions:
+        """Answer the request: its epoch has ended and its manifest is written, if it has one."""
+        if self._coordinator.is_writing:
+            return self._fail(storage_timeout(self._options.checkpoints.timeout))
+        # Only the request's own checkpoint counts: another would not name the output of its epoch.
+        stored = self._newly_saved() if self._options.at_most_once else self._taken
+        if self._options.checkpoints.enabled and (stored is None or not stored.is_complete):
+            reason = self._coordinator.history[-1].reason if stored is None else stored.reason
+            return self._fail(RequestFailedError(f"The checkpoint failed: {reason}"))
+        if isinstance(self._served, SavepointRequest):
+            self._go(JobPhase.EXPORTING)
+            return [i.FinishOutput()]
+        assert stored is not None
+        return self._answer(stored.location)
+
+    def _newly_saved(self) -> Checkpoint | None:
+        latest = self._coordinator.latest()
+        return None if latest is self._before else latest
+
+    def _export(self) -> Instructions:
+        assert isinstance(self._served, SavepointRequest)
+        snapshot = self._recovery.execution.savepoint(self._recovery.positions)
+        manifest = Manifest("savepoint", snapshot.epoch, int(self._now * 1000), snapshot, "")
+        self._go(JobPhase.EXPORTING, math.inf)
+        return [i.WriteSavepoint(location=self._location(self._served), manifest=manifest)]
+
+    def _savepoint_written(self, event: e.SavepointWritten) -> Instructions:
+        assert isinstance(self._served, SavepointRequest)
+        self._is_stopped = self._served.stop
+        return self._answer(event.location)
+
+    def _answer(self, result: Any) -> Instructions:
+        request = self._done_with_request()
+        return [i.Answer(request=request, result=result)]
+
+    def _refuse(self, error: Exception) -> Instructions:
+        """Refuse the request; the job continues."""
+        request = self._done_with_request()
+        if isinstance(request, AdaptiveRescaleRequest) and self._scaling is not None:
+            # The scheduler requested it: nobody waits for an answer.
+            self._scaling.deployed(self._recovery.plan, self._now)
+            name = printable(self._recovery.plan.settings.job_name, 200)
+            return [i.Warn(text=f"job '{name}' could not be rescaled: {error}")]
+        return [i.Refuse(request=request, error=error)]
+
+    def _done_with_request(self) -> Request:
+        assert self._served is not None
+        request, self._served = self._served, None
+        self._go(JobPhase.READY)
+        return request
+
+    def _refusal(self, request: Request) -> i.Refuse:
+        job = self._recovery
+        text = f"Job '{job.plan.settings.job_name}' is not running: it is {job.recorder.status.name}."
+        return i.Refuse(request=request, error=MillstreamError(text))
+
+    def unanswered(self) -> list[Request]:
+        """Return the requests that have no answer yet."""
+        return [*([] if self._served is None else [self._served]), *self._requests]
+
+    def _after_own_epoch(self, then: JobPhase) -> Instructions:
+        if then is JobPhase.TAKING:
+            return self._save_position()
+        if isinstance(self._served, RESCALES):
+            return self._rescale()
+        self._await_manifests(JobPhase.SERVING)
+        return []
+
+
+def _no_checkpoints() -> InvalidProgramError:
+    return InvalidProgramError(
+        "The job takes no checkpoints: set execution.checkpointing.interval, or take a savepoint."
+    )
