@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from millstream.connectors.datagen.generators import Block, Generator
 from millstream.connectors.datagen.table import DataGenSource
-from millstream.connectors.table.registry import register_connector
+from millstream.connectors.registry import register_connector
 from millstream.operators.source import Source
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, Found, LookupSource, TableContext, TableSource

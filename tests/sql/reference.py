@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from millstream.connectors.table.registry import BUILT_IN, find_connector
+from millstream.connectors.registry import BUILT_IN, find_connector
 from millstream.formats.registry import format_options_by_name
 from millstream.sql.functions.function import Kind
 from millstream.sql.functions.table import functions

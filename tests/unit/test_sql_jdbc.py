@@ -17,7 +17,7 @@ import pytest
 from millstream.common.errors import MillstreamError
 from millstream.connectors.jdbc.table_source import parts_of
 from millstream.connectors.jdbc.url import connector
-from millstream.connectors.table.lookup_cache import FullCache, PartialCache, Periodic, Timed
+from millstream.connectors.lookup_cache import FullCache, PartialCache, Periodic, Timed
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column

@@ -13,7 +13,7 @@ from millstream.common.tags import tagged
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.base import BadRecords, Share, Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.connectors.files.source import FileSource
-from millstream.connectors.spark.source import SparkStreamSource, as_source
+from millstream.connectors.spark_source import SparkStreamSource, as_source
 
 __all__ = ["HybridSource", "HybridSourceBuilder"]
 

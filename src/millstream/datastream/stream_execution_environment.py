@@ -31,7 +31,7 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.base import Source
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.hybrid_source import HybridSource
-from millstream.connectors.spark.source import SparkStreamSource, as_source
+from millstream.connectors.spark_source import SparkStreamSource, as_source
 from millstream.connectors.values.collection import CollectionSource
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.collect import LocalJobClient
@@ -189,7 +189,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
             directory: the directory of the files. All workers must see it, and a restored job must find it again;
                 by default a temporary directory on this machine. Not in PyFlink.
         """
-        from millstream.connectors.spark.dataframes import SparkFrameSource
+        from millstream.connectors.spark_dataframes import SparkFrameSource
 
         return self.from_source(SparkFrameSource(frame, directory))
 

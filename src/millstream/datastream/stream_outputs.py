@@ -40,7 +40,7 @@ from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
-    from millstream.connectors.spark.dataframes import EpochFunction
+    from millstream.connectors.spark_dataframes import EpochFunction
     from millstream.datastream.data_stream import DataStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
@@ -146,7 +146,7 @@ class StreamOutputs(OperatorSettings, Generic[T_co]):
 
         Columns are the fields of the stream's rows, so their type must be declared.
         """
-        from millstream.connectors.spark.dataframes import SparkFunctionSink
+        from millstream.connectors.spark_dataframes import SparkFunctionSink
 
         return self.sink_to(SparkFunctionSink(function, self._environment.get_configuration()))
 

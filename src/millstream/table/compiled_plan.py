@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.connectors.table.registry import Connectors
+from millstream.connectors.registry import Connectors
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.connectors import TableContext, TableSink, TableSource

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.unsupported import missing_function
-from millstream.connectors.table.registry import Connectors
+from millstream.connectors.registry import Connectors
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.table_bridge import Bridge

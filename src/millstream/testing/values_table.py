@@ -11,7 +11,7 @@ import numpy as np
 
 from millstream.common.types import Row, RowKind
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
-from millstream.connectors.table.registry import register_connector
+from millstream.connectors.registry import register_connector
 from millstream.connectors.values.collecting import DriverSink
 from millstream.connectors.values.rows import BatchesSource, cut
 from millstream.operators.sink import Sink

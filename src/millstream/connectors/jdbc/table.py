@@ -12,7 +12,7 @@ from millstream.connectors.jdbc.options import JdbcConnectionOptions
 from millstream.connectors.jdbc.table_sink import JdbcTableSink, TableWrite
 from millstream.connectors.jdbc.table_source import JdbcTableSource, Part, TableQuery, parts_of
 from millstream.connectors.jdbc.url import connector
-from millstream.connectors.table.lookup_cache import LOOKUP_OPTIONS, cached_lookup
+from millstream.connectors.lookup_cache import LOOKUP_OPTIONS, cached_lookup
 from millstream.formats.options import Options
 from millstream.formats.predicates import Comparison, comparisons_of
 from millstream.operators.sink import Sink

@@ -4,6 +4,6 @@ A connector is a class with an identifier that makes sources and sinks of batche
 Those of a user's own are found by the entry point group `millstream.connectors`, or registered by the program.
 """
 
-from millstream.connectors.table.registry import register_connector
+from millstream.connectors.registry import register_connector
 
 __all__ = ["register_connector"]

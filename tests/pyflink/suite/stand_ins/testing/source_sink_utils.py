@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.connectors.table.registry import register_connector
+from millstream.connectors.registry import register_connector
 from millstream.formats.java_text import texts
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Sink, SinkWriter
