@@ -281,7 +281,7 @@ def test_an_environment_takes_strategies(strategy: RestartStrategyConfiguration,
 def test_exponential_delay_as_an_object() -> None:
     strategy = RestartStrategies.exponential_delay_restart(1000, 60_000, 2.0, 3_600_000, 0.5)
     config = Configuration()
-    strategy._write(config)
+    strategy.write_to(config)
     assert configured_strategy(config) == strategy
     decides = restart_strategy(config, checkpointing=False)
     assert isinstance(decides, ExponentialDelay)
@@ -295,7 +295,7 @@ def test_exponential_delay_as_an_object() -> None:
 
 def test_falling_back_leaves_what_is_configured() -> None:
     config = Configuration.from_dict({"restart-strategy.type": "none"})
-    RestartStrategies.fall_back_restart()._write(config)
+    RestartStrategies.fall_back_restart().write_to(config)
     assert config.to_dict() == {"restart-strategy.type": "none"}
     assert configured_strategy(Configuration()) == RestartStrategies.fall_back_restart()
 

@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.types import Row
+from millstream.common.types import Row, field_names
 
 # Types whose values never change.
 ATOMS = frozenset({int, str, float, bool, type(None), bytes, complex})
@@ -29,7 +29,7 @@ def detach(value: Any) -> Any:
     if kind is dict:
         return {k: v if v.__class__ in ATOMS else detach(v) for k, v in value.items()}
     if kind is Row:
-        return Row.of(value._fields, [detach(v) for v in value], value._kind)
+        return Row.of(field_names(value), [detach(v) for v in value], value.get_row_kind())
     if getattr(kind, "never_changes", False) or (_is_named_tuple(kind) and all(v.__class__ in ATOMS for v in value)):
         return value
     try:

@@ -101,7 +101,8 @@ class RestartStrategyConfiguration:
         words = ", ".join(f"{s.key.rsplit('.', 1)[1].replace('-', ' ')} {_words(s, value)}" for s, value in numbers)
         return f"{name} ({words})" if words else str(name)
 
-    def _write(self, config: Configuration) -> None:
+    def write_to(self, config: Configuration) -> None:
+        """Set the strategy's options in a configuration."""
         config.add_all(self._config)
 
     def __eq__(self, other: object) -> bool:

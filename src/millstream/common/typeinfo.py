@@ -6,18 +6,28 @@ encoded: floats narrow as they would between Flink's operators, and a value that
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable
-from enum import Enum
 from typing import Any, Protocol
 
-from millstream.common.coercion import BASIC, BASIC_SHAPES, Converter, instance_of, misfit
-from millstream.common.errors import TypeMismatchError, WrongTypeError
-from millstream.common.inferred_types import ANYTHING, Fixed, Shape, Some
-from millstream.common.java_text import as_hash_map, java_instant, java_number, java_timestamp
-from millstream.common.time import Instant
-from millstream.common.types import Row, RowKind
-from millstream.common.unsupported import JAVA, missing_function
+from millstream.common.coercion import Converter, misfit
+from millstream.common.errors import TypeMismatchError
+from millstream.common.inferred_types import Fixed, Shape
+from millstream.common.java_text import as_hash_map
+from millstream.common.scalar_types import (
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    ExternalTypeInfo,
+    InstantTypeInfo,
+    LocalTimeTypeInfo,
+    PickledBytesTypeInfo,
+    SqlTimeTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
+    check_type,
+)
+from millstream.common.types import Row, RowKind, field_names
 
 __all__ = [
     "BasicArrayTypeInfo",
@@ -40,354 +50,6 @@ __all__ = [
     "TypeInformation",
     "Types",
 ]
-
-
-class TypeInformation:
-    """The type of a stream's elements."""
-
-    def converter(self) -> Converter | None:
-        """Return a function that makes a value fit or raises TypeMismatchError; None: any value fits."""
-        raise NotImplementedError(f"{type(self).__name__} must say how values are made to fit")
-
-    def shape(self) -> Shape | None:
-        """Return what a converted value is: one that the converter leaves as it is. None: no shape says that."""
-        return None
-
-    @property
-    def copies(self) -> bool:
-        """Whether a converted value shares nothing changeable with the value it was made from."""
-        return True
-
-    def has_field(self, field: int | str) -> bool:
-        """Tell whether values of this type can have a field of that index or name."""
-        return True
-
-    def format(self, value: Any) -> str:
-        """Write a value the way Flink prints it."""
-        return "null" if value is None else str(value)
-
-    get_java_type_info = missing_function("get_java_type_info", JAVA)
-
-    def need_conversion(self) -> bool:
-        """Tell whether `to_internal_type` changes values of this type."""
-        return False
-
-    def to_internal_type(self, obj: Any) -> Any:
-        """Return a value in Flink's plain form: days, microseconds, tuples. Nothing here needs it."""
-        return obj
-
-    def from_internal_type(self, obj: Any) -> Any:
-        """Return the value that a plain form stands for."""
-        return obj
-
-    def named(self) -> TypeInformation:
-        """Return the type with the names `f0`, `f1`, ... of fields said where none were given.
-
-        As in PyFlink, a type says the names it was given, and the type of a stream those of all fields.
-        """
-        return self
-
-    def _identity(self) -> tuple[Any, ...]:
-        return ()
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._identity()))
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def check_type(type_info: object, taker: str) -> None:
-    """Refuse what is not a type, most often one whose parentheses were forgotten; None is no type."""
-    if type_info is None or isinstance(type_info, TypeInformation):
-        return
-    name = getattr(type_info, "__qualname__", "")
-    if name.startswith("Types."):
-        raise WrongTypeError(f"{taker}: {name} lacks its parentheses, write {name}().")
-    raise WrongTypeError(f"{taker}: a type is for example Types.INT(), not {type_info!r}.")
-
-
-class BasicType(Enum):
-    """The kinds of plain values."""
-
-    STRING = "String"
-    BYTE = "Byte"
-    BOOLEAN = "Boolean"
-    SHORT = "Short"
-    INT = "Integer"
-    LONG = "Long"
-    FLOAT = "Float"
-    DOUBLE = "Double"
-    CHAR = "Char"
-    BIG_INT = "BigInteger"
-    BIG_DEC = "BigDecimal"
-    INSTANT = "Instant"
-
-
-class BasicTypeInfo(TypeInformation):
-    """One plain value: a string, a number, a boolean."""
-
-    def __init__(self, basic_type: BasicType | str) -> None:
-        self._name: str = basic_type.value if isinstance(basic_type, BasicType) else basic_type
-
-    def converter(self) -> Converter | None:
-        return BASIC[self._name]
-
-    def shape(self) -> Shape | None:
-        return BASIC_SHAPES.get(self._name)
-
-    def has_field(self, field: int | str) -> bool:
-        return field == 0
-
-    def format(self, value: Any) -> str:
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, float):
-            return java_number(value, self._name == "Float")
-        if isinstance(value, Instant):
-            return java_instant(value)
-        return "null" if value is None else str(value)
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (self._name,)
-
-    def __str__(self) -> str:
-        return self._name
-
-    @staticmethod
-    def STRING_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.STRING()."""
-        return BasicTypeInfo(BasicType.STRING)
-
-    @staticmethod
-    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.BOOLEAN()."""
-        return BasicTypeInfo(BasicType.BOOLEAN)
-
-    @staticmethod
-    def BYTE_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.BYTE()."""
-        return BasicTypeInfo(BasicType.BYTE)
-
-    @staticmethod
-    def SHORT_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.SHORT()."""
-        return BasicTypeInfo(BasicType.SHORT)
-
-    @staticmethod
-    def INT_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.INT()."""
-        return BasicTypeInfo(BasicType.INT)
-
-    @staticmethod
-    def LONG_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.LONG()."""
-        return BasicTypeInfo(BasicType.LONG)
-
-    @staticmethod
-    def FLOAT_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.FLOAT()."""
-        return BasicTypeInfo(BasicType.FLOAT)
-
-    @staticmethod
-    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.DOUBLE()."""
-        return BasicTypeInfo(BasicType.DOUBLE)
-
-    @staticmethod
-    def CHAR_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.CHAR()."""
-        return BasicTypeInfo(BasicType.CHAR)
-
-    @staticmethod
-    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.BIG_INT()."""
-        return BasicTypeInfo(BasicType.BIG_INT)
-
-    @staticmethod
-    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:
-        """The type of Types.BIG_DEC()."""
-        return BasicTypeInfo(BasicType.BIG_DEC)
-
-    @staticmethod
-    def INSTANT_TYPE_INFO() -> InstantTypeInfo:
-        """The type of Types.INSTANT()."""
-        return InstantTypeInfo(BasicType.INSTANT)
-
-
-class InstantTypeInfo(BasicTypeInfo):
-    """A point in time."""
-
-    def need_conversion(self) -> bool:
-        return True
-
-    def to_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else obj.to_epoch_milli() * 1000
-
-    def from_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else Instant.of_epoch_milli(obj // 1000)
-
-
-_EPOCH = datetime.datetime(1970, 1, 1)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-
-
-class SqlTimeTypeInfo(TypeInformation):
-    """A date, a time of day, or a timestamp."""
-
-    _name: str
-    _class: type
-
-    @staticmethod
-    def DATE() -> DateTypeInfo:
-        """The type of Types.SQL_DATE()."""
-        return DateTypeInfo()
-
-    @staticmethod
-    def TIME() -> TimeTypeInfo:
-        """The type of Types.SQL_TIME()."""
-        return TimeTypeInfo()
-
-    @staticmethod
-    def TIMESTAMP() -> TimestampTypeInfo:
-        """The type of Types.SQL_TIMESTAMP()."""
-        return TimestampTypeInfo()
-
-    def need_conversion(self) -> bool:
-        return True
-
-    def converter(self) -> Converter | None:
-        return instance_of(self._name, self._class)
-
-    def shape(self) -> Shape | None:
-        return Some(self._class, exact=False, null=True)
-
-    def __str__(self) -> str:
-        return type(self).__name__
-
-
-class DateTypeInfo(SqlTimeTypeInfo):
-    """A date; plainly, days since 1970."""
-
-    EPOCH_ORDINAL = _EPOCH.toordinal()
-
-    _name = "Date"
-    _class = datetime.date
-
-    def to_internal_type(self, d: Any) -> Any:
-        return None if d is None else d.toordinal() - self.EPOCH_ORDINAL
-
-    def from_internal_type(self, v: Any) -> Any:
-        return None if v is None else datetime.date.fromordinal(v + self.EPOCH_ORDINAL)
-
-
-class TimeTypeInfo(SqlTimeTypeInfo):
-    """A time of day; plainly, microseconds since midnight."""
-
-    EPOCH_ORDINAL = 0
-
-    _name = "Time"
-    _class = datetime.time
-
-    def to_internal_type(self, t: Any) -> Any:
-        return None if t is None else (datetime.datetime.combine(_EPOCH, t) - _EPOCH) // _MICROSECOND
-
-    def from_internal_type(self, t: Any) -> Any:
-        return None if t is None else (_EPOCH + t * _MICROSECOND).time()
-
-    def format(self, value: Any) -> str:
-        return "null" if value is None else value.isoformat("seconds")
-
-
-class TimestampTypeInfo(SqlTimeTypeInfo):
-    """A date and a time; plainly, microseconds since 1970."""
-
-    _name = "Timestamp"
-    _class = datetime.datetime
-
-    def to_internal_type(self, dt: Any) -> Any:
-        return None if dt is None else int(dt.replace(microsecond=0).timestamp()) * 10**6 + dt.microsecond
-
-    def from_internal_type(self, ts: Any) -> Any:
-        return None if ts is None else datetime.datetime.fromtimestamp(ts // 10**6).replace(microsecond=ts % 10**6)
-
-    def format(self, value: Any) -> str:
-        return "null" if value is None else java_timestamp(value)
-
-
-class LocalTimeTypeInfo(TypeInformation):
-    """A date, a time of day or both, without a time zone."""
-
-    class TimeType(Enum):
-        """Which of the three."""
-
-        LOCAL_DATE = 0
-        LOCAL_TIME = 1
-        LOCAL_DATE_TIME = 2
-
-    def __init__(self, time_type: TimeType) -> None:
-        self._time_type = time_type
-
-    def converter(self) -> Converter | None:
-        return instance_of(str(self), (datetime.date, datetime.time, datetime.datetime)[self._time_type.value])
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (self._time_type,)
-
-    def __str__(self) -> str:
-        return f"LocalTimeTypeInfo<{self._time_type.name}>"
-
-
-class ExternalTypeInfo(TypeInformation):
-    """Another type under the name that Flink's tables give it."""
-
-    def __init__(self, type_info: TypeInformation) -> None:
-        self._type_info = type_info
-
-    def converter(self) -> Converter | None:
-        return self._type_info.converter()
-
-    def shape(self) -> Shape | None:
-        return self._type_info.shape()
-
-    @property
-    def copies(self) -> bool:
-        return self._type_info.copies
-
-    def has_field(self, field: int | str) -> bool:
-        return self._type_info.has_field(field)
-
-    def format(self, value: Any) -> str:
-        return self._type_info.format(value)
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (self._type_info,)
-
-    def named(self) -> ExternalTypeInfo:
-        return ExternalTypeInfo(self._type_info.named())
-
-    def __str__(self) -> str:
-        return f"ExternalTypeInfo<{self._type_info}>"
-
-
-class PickledBytesTypeInfo(TypeInformation):
-    """Any Python object, as it is."""
-
-    def converter(self) -> Converter | None:
-        return None
-
-    def shape(self) -> Shape | None:
-        return ANYTHING
-
-    @property
-    def copies(self) -> bool:
-        return False
-
-    def __str__(self) -> str:
-        return "PickledByteArrayTypeInfo"
 
 
 class _ElementTypeInfo(TypeInformation):
@@ -475,6 +137,14 @@ class MapTypeInfo(TypeInformation):
         self._value_type = value_type_info
 
     @property
+    def key_type(self) -> TypeInformation:
+        return self._key_type
+
+    @property
+    def value_type(self) -> TypeInformation:
+        return self._value_type
+
+    @property
     def copies(self) -> bool:
         return self._key_type.copies and self._value_type.copies
 
@@ -560,7 +230,7 @@ class _FieldsTypeInfo(TypeInformation):
 
 def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Any]:
     """Return the values of a row in the order of a type's fields: by name if the row has names, else as they are."""
-    own = row._fields
+    own = field_names(row)
     if own is None or own == names:
         return list(row)
     if unknown := [n for n in names if n not in own]:
@@ -640,7 +310,7 @@ class RowTypeInfo(_FieldsTypeInfo):
             if value is None:
                 return "null"
             # As it is, unless it must first be made a row of these fields.
-            row = value if isinstance(value, Row) and value._fields in (None, names) else convert(value)
+            row = value if isinstance(value, Row) and field_names(value) in (None, names) else convert(value)
             return f"{row.get_row_kind()}[{','.join(map(str, row))}]"
 
         return written

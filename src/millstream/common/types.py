@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, nonmember
 from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
 from millstream.common.tags import tagged
@@ -205,6 +206,10 @@ class Row:
         return f"Row({', '.join(f'{n}={v!r}' for n, v in zip(self._fields, self._values, strict=True))})"
 
     __str__ = __repr__
+
+
+# Returns a row's field names, None for a positional row.
+field_names: Callable[[Row], tuple[str, ...] | None] = attrgetter("_fields")
 
 
 def _plain(value: Any) -> Any:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Union, cast, overload
 
 from millstream.common.aliases import KEY, OUT, KEY_co, R, T_co, W
 from millstream.common.errors import InvalidProgramError, WrongTypeError
+from millstream.common.scalar_types import check_type
 from millstream.common.typeinfo import (
     PickledBytesTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
     Types,
-    check_type,
 )
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy

@@ -234,7 +234,7 @@ class ExecutionSettings:
             raise InvalidProgramError(
                 f"set_restart_strategy() takes what RestartStrategies makes, not {restart_strategy_configuration!r}."
             )
-        restart_strategy_configuration._write(self._config)
+        restart_strategy_configuration.write_to(self._config)
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:

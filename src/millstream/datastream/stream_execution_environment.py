@@ -24,7 +24,8 @@ from millstream.common.pipeline_options import (
     MAX_PARALLELISM,
     runs_here,
 )
-from millstream.common.typeinfo import RowTypeInfo, TypeInformation, check_type
+from millstream.common.scalar_types import check_type
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
 from millstream.common.unsupported import JAVA, missing_function
 from millstream.common.watermark_strategy import WatermarkStrategy

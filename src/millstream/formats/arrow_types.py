@@ -50,7 +50,7 @@ def arrow_type(type_info: TypeInformation, what: str = "Parquet") -> Any:
     if isinstance(type_info, _ARRAYS):
         return pa.list_(arrow_type(type_info.get_element_type(), what))
     if isinstance(type_info, MapTypeInfo):
-        return pa.map_(arrow_type(type_info._key_type, what), arrow_type(type_info._value_type, what))
+        return pa.map_(arrow_type(type_info.key_type, what), arrow_type(type_info.value_type, what))
     others = {
         "TimeTypeInfo": pa.time64("us"),
         "TimestampTypeInfo": pa.timestamp("us"),
@@ -78,7 +78,7 @@ def from_arrow(type_info: TypeInformation) -> Convert | None:
         element = from_arrow(type_info.get_element_type())
         return None if element is None else lambda values: None if values is None else [element(v) for v in values]
     if isinstance(type_info, MapTypeInfo):
-        held = from_arrow(type_info._value_type) or _same
+        held = from_arrow(type_info.value_type) or _same
         return lambda pairs: None if pairs is None else {k: held(v) for k, v in pairs}
     if str(type_info) == "BigInteger":
         return lambda value: None if value is None else int(value)
@@ -105,7 +105,7 @@ def to_arrow(type_info: TypeInformation) -> Convert | None:
         element = to_arrow(type_info.get_element_type())
         return None if element is None else lambda values: None if values is None else [element(v) for v in values]
     if isinstance(type_info, MapTypeInfo):
-        held = to_arrow(type_info._value_type) or _same
+        held = to_arrow(type_info.value_type) or _same
         return lambda value: None if value is None else [(k, held(v)) for k, v in value.items()]
     return None
 

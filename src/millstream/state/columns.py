@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.common.types import Row
+from millstream.common.types import Row, field_names
 
 _TEXT = pa.field("text", pa.string(), metadata={"text": "yes"})
 _NULL = pa.field("null", pa.null())
@@ -113,7 +113,7 @@ def _kind_of_dict(value: dict[Any, Any]) -> pa.Field:
 def fields_of(value: Any) -> dict[str, Any]:
     """Return the fields of a tuple, row or dataclass by name; nothing of what has none."""
     if isinstance(value, Row):
-        return dict(zip(value._fields or _numbered(value), value, strict=True))
+        return dict(zip(field_names(value) or _numbered(value), value, strict=True))
     if isinstance(value, tuple):
         return dict(zip(getattr(value, "_fields", None) or _numbered(value), value, strict=True))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -207,7 +207,7 @@ def jsonable(value: Any) -> Any:
         return [jsonable(v) for v in value]
     if isinstance(value, dict):
         return {k if isinstance(k, str) else text_of(k): jsonable(v) for k, v in value.items()}
-    if isinstance(value, Row) and value._fields is None:
+    if isinstance(value, Row) and field_names(value) is None:
         return [jsonable(v) for v in value]
     fields = fields_of(value)
     if fields:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from millstream.common.errors import InvalidProgramError, WrongTypeError
+from millstream.common.scalar_types import check_type
 from millstream.common.setting import in_words
-from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo, TypeInformation, check_type
+from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo, TypeInformation
 from millstream.state import kinds
 from millstream.state.kinds import StateKind
 from millstream.state.ttl_config import StateTtlConfig

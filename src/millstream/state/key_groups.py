@@ -20,7 +20,7 @@ from zlib import crc32
 from millstream.common.errors import MillstreamError
 from millstream.common.tags import tagged
 from millstream.common.time import Instant
-from millstream.common.types import Row
+from millstream.common.types import Row, field_names
 from millstream.state.key_identity import Hashed, Identity, compared, identity_of, inherited_from
 
 DEFAULT_MAX_PARALLELISM = 128
@@ -169,7 +169,7 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
     tuple: _sequence,
     list: _sequence,
     FrozenList: _sequence,
-    Row: lambda key: _sequence(key) if key._fields is None else _unordered(key._values),
+    Row: lambda key: _sequence(key) if field_names(key) is None else _unordered(key),
     frozenset: _unordered,
     set: _unordered,
     dict: lambda key: _unordered(key.items()),
@@ -272,7 +272,7 @@ def freeze(key: Any) -> Any:
     if isinstance(key, bytearray):
         return bytes(key)
     if isinstance(key, Row):
-        return Row.of(key._fields, list(map(freeze, key)), key.get_row_kind())
+        return Row.of(field_names(key), list(map(freeze, key)), key.get_row_kind())
     if isinstance(key, Number) and key != key:
         kind = float if isinstance(key, Real) else Decimal if isinstance(key, Decimal) else complex
         return FrozenNaN(kind)
@@ -302,7 +302,7 @@ def thaw(key: Any) -> Any:
     if kind is frozenset:
         return frozenset(map(thaw, key))
     if kind is Row:
-        return Row.of(key._fields, list(map(thaw, key)), key.get_row_kind())
+        return Row.of(field_names(key), list(map(thaw, key)), key.get_row_kind())
     if isinstance(key, tuple) and hasattr(kind, "_make"):
         return kind._make(map(thaw, key))
     return key

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.common.types import Row
+from millstream.common.types import Row, field_names
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.connectors.jdbc.connection import Connection, Cursor, Database, OvertakenError
 from millstream.connectors.jdbc.sql_table import Table, unquoted
@@ -112,7 +112,7 @@ class _Writer(SinkWriter):
         """Return a record's fields in the order of the columns."""
         fields = value
         if isinstance(value, Row):
-            fields = list(value) if value._fields is None else value.as_dict()
+            fields = list(value) if field_names(value) is None else value.as_dict()
         if isinstance(fields, dict):
             if fields.keys() == set(self._names):
                 return [fields[name] for name in self._names]

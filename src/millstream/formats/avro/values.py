@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from millstream.common.types import Row
+from millstream.common.types import Row, field_names
 from millstream.formats.avro.logical import logical_reader_of
 from millstream.formats.avro.schema import (
     AvroSchema,
@@ -285,7 +285,7 @@ def _bytes(schema: Any, size: int | None) -> Fit:
 
 def _by_name(row: Row, names: tuple[str, ...]) -> dict[str, Any]:
     """Return a row's fields by name: by its own names when they are the schema's, else in their order, as in Flink."""
-    own = row._fields
+    own = field_names(row)
     if own is not None and own != names and set(own) == set(names):
         return row.as_dict()
     if len(row) != len(names):

@@ -62,9 +62,9 @@ def _plain_reader(type_info: TypeInformation, needs_all: bool, lenient: bool) ->
         element = reader_of(type_info.get_element_type(), needs_all, lenient)
         return lambda value: [element(v) for v in _of(list, value, type_info)]
     if isinstance(type_info, MapTypeInfo):
-        if type_info._key_type != Types.STRING():
-            raise InvalidProgramError(f"JSON: the keys of a map must be strings, not {type_info._key_type}.")
-        held = reader_of(type_info._value_type, needs_all, lenient)
+        if type_info.key_type != Types.STRING():
+            raise InvalidProgramError(f"JSON: the keys of a map must be strings, not {type_info.key_type}.")
+        held = reader_of(type_info.value_type, needs_all, lenient)
         return lambda value: {k: held(v) for k, v in _of(dict, value, type_info).items()}
     if isinstance(type_info, PickledBytesTypeInfo):
         return lambda value: value
@@ -199,7 +199,7 @@ def _plain_writer(type_info: TypeInformation) -> Write:
         element = writer_of(type_info.get_element_type())
         return lambda values: f"[{','.join(map(element, values))}]"
     if isinstance(type_info, MapTypeInfo):
-        held = writer_of(type_info._value_type)
+        held = writer_of(type_info.value_type)
         return lambda value: f"{{{','.join(f'{encode_basestring(str(k))}:{held(v)}' for k, v in value.items())}}}"
     if isinstance(type_info, PickledBytesTypeInfo):
         return lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
