@@ -1,4 +1,4 @@
-"""The functions a user writes. Wherever one of these is taken, a plain callable of the same shape is too."""
+"""User functions. Every method that takes one of these also takes a plain callable with the same signature."""
 
 from __future__ import annotations
 
@@ -88,17 +88,17 @@ __all__ = [
     "WindowFunction",
 ]
 
-# What the contexts of window functions hand out.
+# Keyed state as window contexts expose it.
 KeyedStateStore = WindowStateStore
 
-# What a process function yields for a side output.
+# A side output of a process function.
 SideOutput: TypeAlias = tuple[OutputTag[Any], Any]
 
 
 class Function(ABC):
     """A function with a life: opened once before its first record and closed once after its last.
 
-    There is one instance per subtask; its attributes live as long as the subtask and are not fault tolerant.
+    Each subtask has one instance; its attributes live as long as the subtask and are not fault tolerant.
     """
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -121,15 +121,15 @@ class FlatMapFunction(Function, Generic[IN_contra, OUT_co]):
 
     @abstractmethod
     def flat_map(self, value: IN_contra) -> Iterable[OUT_co] | None:
-        """Return, or yield, any number of results for a record."""
+        """Return or yield any number of results for a record."""
 
 
 class FilterFunction(Function, Generic[T_contra]):
-    """Keeps the records for which it is true."""
+    """Selects the records for which it is true."""
 
     @abstractmethod
     def filter(self, value: T_contra) -> bool:
-        """Return whether to keep a record."""
+        """Return whether the record passes."""
 
 
 class ReduceFunction(Function, Generic[T]):
@@ -141,7 +141,7 @@ class ReduceFunction(Function, Generic[T]):
 
 
 class KeySelector(Function, Generic[IN_contra, KEY_co]):
-    """Gives a record its key."""
+    """Extracts the key of a record."""
 
     @abstractmethod
     def get_key(self, value: IN_contra) -> KEY_co:
@@ -149,7 +149,7 @@ class KeySelector(Function, Generic[IN_contra, KEY_co]):
 
 
 class NullByteKeySelector(KeySelector[Any, int]):
-    """Gives all records the same key."""
+    """Assigns the same key to all records."""
 
     def get_key(self, value: Any) -> int:
         """Return the same key for every record."""
@@ -189,7 +189,7 @@ class CoFlatMapFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
 
 
 class ProcessFunction(Function, Generic[IN_contra, OUT_co]):
-    """Sees a record and its context; yields records, and `(OutputTag, value)` for side outputs."""
+    """Processes a record with its context; yields results, and `(OutputTag, value)` for side outputs."""
 
     Context: TypeAlias = ProcessContext
 
@@ -249,7 +249,7 @@ class KeyedCoProcessFunction(Function, Generic[KEY_contra, IN1_contra, IN2_contr
 
 
 class BaseBroadcastProcessFunction(Function):
-    """What functions over a broadcast stream have in common: their contexts."""
+    """The base of functions over a broadcast stream."""
 
     BaseContext: TypeAlias = BroadcastReadContext
     Context: TypeAlias = BroadcastWriteContext
@@ -261,13 +261,13 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1_contra,
 
     @abstractmethod
     def process_element(self, value: IN1_contra, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None:
-        """Process a record of the stream that is not broadcast; yield results."""
+        """Process a record of the non-broadcast stream; yield results."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: IN2_contra, ctx: BroadcastWriteContext
     ) -> Iterable[OUT_co | SideOutput] | None:
-        """Process a record of the broadcast stream, and change broadcast state; yield results."""
+        """Process a record of the broadcast stream and update broadcast state; yield results."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY_contra, IN1_contra, IN2_contra, OUT_co]):
@@ -283,7 +283,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY_co
     def process_broadcast_element(
         self, value: IN2_contra, ctx: BroadcastWriteContext
     ) -> Iterable[OUT_co | SideOutput] | None:
-        """Process a record of the broadcast stream, and change broadcast state; yield results."""
+        """Process a record of the broadcast stream and update broadcast state; yield results."""
 
     @not_overridden
     def on_timer(self, timestamp: int, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None:
@@ -292,7 +292,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY_co
 
 
 class CheckpointedFunction(ABC):
-    """Beside another function class: puts state of the subtask, not of a key, away and takes it up again."""
+    """A second base class for functions that snapshot and restore operator state."""
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
@@ -308,7 +308,7 @@ class AggregateFunction(Function, Generic[IN_contra, ACC, OUT_co]):
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
-        """Return what aggregation begins with."""
+        """Return a new accumulator."""
 
     @abstractmethod
     def add(self, value: IN_contra, accumulator: ACC) -> ACC:
@@ -335,7 +335,7 @@ class ProcessWindowFunction(Function, Generic[IN_contra, OUT_co, KEY_contra, W_c
         """Process the records of a key's window; yield results."""
 
     def clear(self, context: ProcessWindowContext) -> None:
-        """The window is gone: clear its window_state()."""
+        """Clear window_state() when the window expires."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN_contra, OUT_co, W_contra]):
@@ -347,10 +347,10 @@ class ProcessAllWindowFunction(Function, Generic[IN_contra, OUT_co, W_contra]):
     def process(
         self, context: ProcessWindowContext, elements: Iterable[IN_contra]
     ) -> Iterable[OUT_co | SideOutput] | None:
-        """Process the records of a window of the whole stream; yield results."""
+        """Process the records of a window over the unkeyed stream; yield results."""
 
     def clear(self, context: ProcessWindowContext) -> None:
-        """The window is gone: clear its window_state()."""
+        """Clear window_state() when the window expires."""
 
 
 class WindowFunction(Function, Generic[IN_contra, OUT_co, KEY_contra, W_contra]):
@@ -386,7 +386,7 @@ class PassThroughAllWindowFunction(AllWindowFunction[T, T, W]):
 
 
 class ProcessJoinFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
-    """Sees a pair of an interval join; yields results."""
+    """Processes a pair of an interval join; yields results."""
 
     Context: TypeAlias = IntervalJoinContext
 
@@ -394,11 +394,11 @@ class ProcessJoinFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     def process_element(
         self, left: IN1_contra, right: IN2_contra, ctx: IntervalJoinContext
     ) -> Iterable[OUT_co | SideOutput] | None:
-        """Process a pair of records that are near each other in time; yield results."""
+        """Process a pair of records within the join interval; yield results."""
 
 
 class JoinFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
-    """Makes a result of a pair of a window join."""
+    """Combines a pair of a window join into a result."""
 
     @abstractmethod
     def join(self, first: IN1_contra, second: IN2_contra) -> OUT_co:
@@ -406,7 +406,7 @@ class JoinFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
 
 
 class CoGroupFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
-    """Sees both sides of a key's window; yields results."""
+    """Processes both sides of a key's window; yields results."""
 
     @abstractmethod
     def co_group(self, first: Iterable[IN1_contra], second: Iterable[IN2_contra]) -> Iterable[OUT_co]:
@@ -414,27 +414,27 @@ class CoGroupFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
 
 
 class AsyncFunction(Function, Generic[IN_contra, OUT_co]):
-    """Makes an asynchronous request for a record."""
+    """Sends an asynchronous request for a record."""
 
     @abstractmethod
     async def async_invoke(self, value: IN_contra) -> list[OUT_co]:
         """Return the results for a record."""
 
     def timeout(self, value: IN_contra) -> list[OUT_co]:
-        """Return the results for a record whose request took too long; raises unless overridden."""
+        """Return the results for a record whose request timed out; raises an error unless overridden."""
         raise TimeoutError(f"Async function call has timed out for input: {value!r}")
 
 
 class SinkFunction(Function, Generic[IN_contra]):
-    """Called for every record at the end of a stream; what it does cannot be taken back on a failure."""
+    """Called for every record at the end of a stream; its effects are not rolled back on a failure."""
 
     @abstractmethod
     def invoke(self, value: IN_contra, context: Any) -> None:
-        """Take a record."""
+        """Process a record."""
 
 
 def as_user_function(function: Any, method: str, operation: str) -> UserFunction:
-    """Accept an object with the method, or a plain callable (a class like `str` is one); else say what is wrong."""
+    """Return a UserFunction of an object with the method, or of a plain callable (including a class like `str`)."""
     if isinstance(function, type) and (hasattr(function, method) or issubclass(function, Function)):
         raise WrongTypeError(
             f"{operation}() was given the class {function.__name__}: give it an instance, {function.__name__}()."
@@ -460,7 +460,7 @@ def as_rich_function(function: Any, methods: tuple[str, ...], operation: str) ->
 
 
 def key_of(selector: Any) -> UserFunction:
-    """Accept what key_by takes: a KeySelector, a callable, or the index or name of a field."""
+    """Return the key function of a KeySelector, a callable, or a field's index or name."""
     if isinstance(selector, (int, str)) and not isinstance(selector, bool):
         field = selector
         getter: Callable[[Any], Any] = lambda value: value[field]  # noqa: E731

@@ -1,4 +1,4 @@
-"""Catalogs: where tables, views and functions are known by name."""
+"""Catalogs: named tables, views, functions and models."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ HiveCatalog = missing_class(__name__, "HiveCatalog", JAVA)
 
 @record
 class CatalogDescriptor:
-    """A catalog by its options: `type` says which kind it is."""
+    """A catalog's options; `type` selects the kind."""
 
     catalog_name: str
     configuration: Configuration
@@ -108,13 +108,13 @@ class Catalog(PartitionsAndStatistics):
 
     @property
     def store(self) -> memory.Catalog:
-        """Where the declarations are kept."""
+        """The store of declarations."""
         return self._store
 
     # --- databases
 
     def get_default_database(self) -> str:
-        """Return the database that is there from the beginning."""
+        """Return the default database."""
         return str(getattr(self._store, "default_database", "default"))
 
     def list_databases(self) -> list[str]:
@@ -129,7 +129,7 @@ class Catalog(PartitionsAndStatistics):
         return CatalogDatabase(dict(found.options), found.comment)
 
     def database_exists(self, database_name: str) -> bool:
-        """Tell whether there is a database."""
+        """Return whether a database exists."""
         return database_name in self._store.databases()
 
     def create_database(self, name: str, database: CatalogDatabase, ignore_if_exists: bool) -> None:
@@ -141,7 +141,7 @@ class Catalog(PartitionsAndStatistics):
         self._store.put_database(name, memory.Database(database.get_properties(), database.comment))
 
     def drop_database(self, name: str, ignore_if_exists: bool) -> None:
-        """Forget a database, which must have no tables and no functions."""
+        """Drop an empty database."""
         if self.database_exists(name):
             if self._store.tables(name) or self._store.functions(name):
                 raise DatabaseNotEmptyException.of(name, self._store.name)
@@ -150,7 +150,7 @@ class Catalog(PartitionsAndStatistics):
             raise DatabaseNotExistException.of(name, self._store.name)
 
     def alter_database(self, name: str, new_database: CatalogDatabase, ignore_if_not_exists: bool) -> None:
-        """Give a database other properties."""
+        """Replace a database's properties."""
         if self.database_exists(name):
             self._store.put_database(name, memory.Database(new_database.get_properties(), new_database.comment))
         elif not ignore_if_not_exists:
@@ -167,7 +167,7 @@ class Catalog(PartitionsAndStatistics):
         return sorted(n for n, t in self._store.tables(database_name).items() if t.is_view)
 
     def list_materialized_tables(self, database_name: str) -> list[str]:
-        """Return the names of materialized tables, of which there are none."""
+        """Return the names of materialized tables: always empty."""
         return []
 
     def get_table(self, table_path: ObjectPath) -> CatalogBaseTable:
@@ -183,18 +183,18 @@ class Catalog(PartitionsAndStatistics):
         return self._store.tables(path.get_database_name()).get(path.get_object_name())
 
     def table_exists(self, table_path: ObjectPath) -> bool:
-        """Tell whether there is a table or view."""
+        """Return whether a table or view exists."""
         return self._table(table_path) is not None
 
     def drop_table(self, table_path: ObjectPath, ignore_if_not_exists: bool) -> None:
-        """Forget a table or view."""
+        """Drop a table or view."""
         if self.table_exists(table_path):
             self._store.drop_table(table_path.get_database_name(), table_path.get_object_name())
         elif not ignore_if_not_exists:
             raise TableNotExistException.of(table_path, self._store.name)
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool) -> None:
-        """Give a table or view another name."""
+        """Rename a table or view."""
         found = self._table(table_path)
         if found is not None:
             new_path = ObjectPath(table_path.get_database_name(), new_table_name)
@@ -213,7 +213,7 @@ class Catalog(PartitionsAndStatistics):
         self._store.put_table(table_path.get_database_name(), table_path.get_object_name(), table.table)
 
     def alter_table(self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool) -> None:
-        """Put a table or view in the place of one of the same kind."""
+        """Replace a table or view by one of the same kind."""
         found = self._table(table_path)
         if found is not None:
             if found.is_view != new_table.table.is_view:
@@ -244,7 +244,7 @@ class Catalog(PartitionsAndStatistics):
         return self._store.functions(path.get_database_name()).get(path.get_object_name().lower())
 
     def function_exists(self, function_path: ObjectPath) -> bool:
-        """Tell whether there is a function."""
+        """Return whether a function exists."""
         return self._function(function_path) is not None
 
     def create_function(self, function_path: ObjectPath, function: CatalogFunction, ignore_if_exists: bool) -> None:
@@ -261,21 +261,21 @@ class Catalog(PartitionsAndStatistics):
     def alter_function(
         self, function_path: ObjectPath, new_function: CatalogFunction, ignore_if_not_exists: bool
     ) -> None:
-        """Put a function in the place of one."""
+        """Replace a function."""
         if self.function_exists(function_path):
             self._put_function(function_path, new_function)
         elif not ignore_if_not_exists:
             raise FunctionNotExistException.of(function_path, self._store.name)
 
     def drop_function(self, function_path: ObjectPath, ignore_if_not_exists: bool) -> None:
-        """Forget a function."""
+        """Drop a function."""
         if self.function_exists(function_path):
             self._store.drop_function(function_path.get_database_name(), function_path.get_object_name())
         elif not ignore_if_not_exists:
             raise FunctionNotExistException.of(function_path, self._store.name)
 
     def list_procedures(self, database_name: str) -> list[str]:
-        """Return the names of procedures, of which there are none."""
+        """Return the names of procedures: always empty."""
         return []
 
     get_procedure = missing_function("get_procedure", _PROCEDURES)
@@ -298,11 +298,11 @@ class Catalog(PartitionsAndStatistics):
         return CatalogModel(found)
 
     def model_exists(self, model_path: ObjectPath) -> bool:
-        """Tell whether there is a model."""
+        """Return whether a model exists."""
         return model_path.get_object_name() in self._models(model_path)
 
     def drop_model(self, model_path: ObjectPath, ignore_if_not_exists: bool) -> None:
-        """Forget a model."""
+        """Drop a model."""
         if self._has_model(model_path, ignore_if_not_exists):
             del self._models(model_path)[model_path.get_object_name()]
 
@@ -312,7 +312,7 @@ class Catalog(PartitionsAndStatistics):
         return self.model_exists(path)
 
     def rename_model(self, model_path: ObjectPath, new_model_name: str, ignore_if_not_exists: bool) -> None:
-        """Give a model another name."""
+        """Rename a model."""
         if self._has_model(model_path, ignore_if_not_exists):
             kept = self._models(model_path)
             if new_model_name in kept:
@@ -328,7 +328,7 @@ class Catalog(PartitionsAndStatistics):
             raise ModelAlreadyExistException.of(model_path, self._store.name)
 
     def alter_model(self, model_path: ObjectPath, new_model: CatalogModel, ignore_if_not_exists: bool) -> None:
-        """Put a model in the place of one."""
+        """Replace a model."""
         if self._has_model(model_path, ignore_if_not_exists):
             self._models(model_path)[model_path.get_object_name()] = new_model.model
 
@@ -339,7 +339,7 @@ class JdbcCatalog(Catalog):
     Args:
         catalog_name: its name.
         default_database: the database that is used first.
-        username: who asks.
+        username: the database user.
         pwd: the password.
         base_url: such as `jdbc:postgresql://localhost:5432/`, without a database.
 

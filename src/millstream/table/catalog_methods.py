@@ -26,19 +26,19 @@ class CatalogMethods:
         raise NotImplementedError
 
     def drop_temporary_table(self, table_path: str) -> bool:
-        """Forget a temporary table; tell whether it was there."""
+        """Drop a temporary table; return whether it existed."""
         return self._dropped(table_path, view=False, temporary=True, if_exists=True)
 
     def drop_table(self, table_path: str, ignore_if_not_exists: bool | None = True) -> bool:
-        """Forget a table; tell whether it was there."""
+        """Drop a table; return whether it existed."""
         return self._dropped(table_path, view=False, temporary=False, if_exists=bool(ignore_if_not_exists))
 
     def drop_temporary_view(self, view_path: str) -> bool:
-        """Forget a temporary view; tell whether it was there."""
+        """Drop a temporary view; return whether it existed."""
         return self._dropped(view_path, view=True, temporary=True, if_exists=True)
 
     def drop_view(self, view_path: str, ignore_if_not_exists: bool | None = True) -> bool:
-        """Forget a view; tell whether it was there."""
+        """Drop a view; return whether it existed."""
         return self._dropped(view_path, view=True, temporary=False, if_exists=bool(ignore_if_not_exists))
 
     def _dropped(self, path: str, view: bool, temporary: bool, if_exists: bool) -> bool:
@@ -51,7 +51,7 @@ class CatalogMethods:
         self._catalogs.create_system_function(name, as_function(function))
 
     def drop_temporary_system_function(self, name: str) -> bool:
-        """Forget a function; tell whether it was there."""
+        """Drop a temporary system function; return whether it existed."""
         return self._catalogs.drop_function((name,), temporary=True, system=True, if_exists=True)
 
     def create_temporary_function(self, path: str, function: Any) -> None:
@@ -59,11 +59,11 @@ class CatalogMethods:
         self._catalogs.create_temporary_function(read_path(path), as_function(function))
 
     def drop_temporary_function(self, path: str) -> bool:
-        """Forget a function; tell whether it was there."""
+        """Drop a temporary function; return whether it existed."""
         return self._catalogs.drop_function(read_path(path), temporary=True, system=False, if_exists=True)
 
     def drop_function(self, path: str) -> bool:
-        """Forget a function of a catalog; tell whether it was there."""
+        """Drop a function of a catalog; return whether it existed."""
         return self._catalogs.drop_function(read_path(path), temporary=False, system=False, if_exists=True)
 
     create_java_temporary_system_function = missing_function("create_java_temporary_system_function", JAVA)
@@ -82,7 +82,7 @@ class CatalogMethods:
         self._catalogs.register_catalog(catalog_name, catalog.store)
 
     def get_catalog(self, catalog_name: str) -> Catalog | None:
-        """Return a catalog, None where there is none of that name."""
+        """Return a catalog, or None if there is no catalog of that name."""
         found = self._catalogs.catalogs.get(catalog_name)
         return None if found is None else Catalog(found)
 
@@ -133,7 +133,7 @@ class CatalogMethods:
         return self._catalogs.names(self._catalogs.current_catalog, self._catalogs.current_database, views=views)
 
     def list_materialized_tables(self) -> list[str]:
-        """Return the names of materialized tables, of which there are none."""
+        """Return the names of materialized tables: always empty."""
         return []
 
     def list_user_defined_functions(self) -> list[str]:
@@ -153,7 +153,7 @@ class CatalogMethods:
         self._ddl().execute(s.UnloadModule(module_name))
 
     def use_modules(self, *module_names: str) -> None:
-        """Say which modules are used, in order."""
+        """Set the modules in use, in lookup order."""
         self._ddl().execute(s.UseModules(module_names))
 
     def list_modules(self) -> list[str]:
@@ -193,11 +193,11 @@ class CatalogMethods:
         self._catalogs.models.create(full, descriptor.as_model(), temporary, if_not_exists)
 
     def drop_model(self, model_path: str, ignore_if_not_exists: bool | None = True) -> bool:
-        """Forget a model; tell whether it was there."""
+        """Drop a model; return whether it existed."""
         full = self._catalogs.full_path(read_path(model_path))
         return self._catalogs.models.drop(full, temporary=False, if_exists=bool(ignore_if_not_exists))
 
     def drop_temporary_model(self, model_path: str) -> bool:
-        """Forget a temporary model; tell whether it was there."""
+        """Drop a temporary model; return whether it existed."""
         full = self._catalogs.full_path(read_path(model_path))
         return self._catalogs.models.drop(full, temporary=True, if_exists=True)

@@ -1,4 +1,4 @@
-"""What a catalog has: databases, tables and views, functions, models."""
+"""Objects of a catalog: databases, tables, views, functions, models, partitions and statistics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["CatalogColumnStatistics", "CatalogPartition", "CatalogPartitionSpec"
 
 @record
 class CatalogDatabase:
-    """A database: its properties, and what is said of it."""
+    """A database: properties and comment."""
 
     properties: dict[str, str] = field(default_factory=dict)
     comment: str | None = None
@@ -41,7 +41,7 @@ class CatalogDatabase:
         return dict(self.properties)
 
     def get_comment(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.comment
 
     def copy(self) -> CatalogDatabase:
@@ -49,11 +49,11 @@ class CatalogDatabase:
         return replace(self)
 
     def get_description(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.comment
 
     def get_detailed_description(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.comment
 
 
@@ -96,7 +96,7 @@ class CatalogBaseTable:
         return Schema.of_table(self.table)
 
     def get_comment(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.table.comment
 
     def copy(self) -> CatalogBaseTable:
@@ -104,16 +104,16 @@ class CatalogBaseTable:
         return CatalogBaseTable(self.table)
 
     def get_description(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.table.comment
 
     def get_detailed_description(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.table.comment
 
 
 class CatalogFunction:
-    """A function by the name of what implements it."""
+    """A function, by the name of its implementation."""
 
     def __init__(self, function: memory.CatalogFunction) -> None:
         self.function = function
@@ -124,7 +124,7 @@ class CatalogFunction:
         return CatalogFunction(memory.CatalogFunction(class_name, function_language.upper()))
 
     def get_class_name(self) -> str:
-        """Return the name of what implements it."""
+        """Return the name of the implementation."""
         return self.function.implementation
 
     def copy(self) -> CatalogFunction:
@@ -132,11 +132,11 @@ class CatalogFunction:
         return CatalogFunction(self.function)
 
     def get_description(self) -> str | None:
-        """Return what is said of it."""
+        """Return the description."""
         return "This is a user-defined function"
 
     def get_detailed_description(self) -> str | None:
-        """Return what is said of it."""
+        """Return the description."""
         return "This is a user-defined function"
 
     def get_function_language(self) -> str:
@@ -144,12 +144,12 @@ class CatalogFunction:
         return self.function.language
 
     def get_options(self) -> dict[str, str]:
-        """Return its options, of which there are none."""
+        """Return its options: always empty."""
         return {}
 
 
 class CatalogModel:
-    """A model: what goes in, what comes out, and where it is."""
+    """A model: input and output schema, and options."""
 
     def __init__(self, model: models.CatalogModel) -> None:
         self.model = model
@@ -170,7 +170,7 @@ class CatalogModel:
         return CatalogModel(self.model)
 
     def get_comment(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.model.comment
 
     def get_options(self) -> dict[str, str]:
@@ -178,13 +178,13 @@ class CatalogModel:
         return dict(self.model.options)
 
 
-# Under this key are statistics of the whole table.
+# The key of statistics of the whole table.
 _WHOLE: PartitionKey = ()
 
 
 @record
 class CatalogPartition:
-    """A partition: its properties, and what is said of it."""
+    """A partition: properties and comment."""
 
     properties: dict[str, str] = field(default_factory=dict)
     comment: str | None = None
@@ -203,15 +203,15 @@ class CatalogPartition:
         return replace(self)
 
     def get_description(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.comment
 
     def get_detailed_description(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.comment
 
     def get_comment(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self.comment
 
 
@@ -239,7 +239,7 @@ class CatalogPartitionSpec:
 
 @record
 class CatalogTableStatistics:
-    """How much there is in a table."""
+    """The size of a table or partition."""
 
     row_count: int | None = None
     field_count: int | None = None
@@ -248,19 +248,19 @@ class CatalogTableStatistics:
     properties: dict[str, str] | None = None
 
     def get_row_count(self) -> int | None:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self.row_count
 
     def get_field_count(self) -> int | None:
-        """Return how many files there are."""
+        """Return the number of files."""
         return self.field_count
 
     def get_total_size(self) -> int | None:
-        """Return how many bytes there are."""
+        """Return the size in bytes."""
         return self.total_size
 
     def get_raw_data_size(self) -> int | None:
-        """Return how many bytes there are, decompressed."""
+        """Return the uncompressed size in bytes."""
         return self.raw_data_size
 
     def get_properties(self) -> dict[str, str]:
@@ -274,13 +274,13 @@ class CatalogTableStatistics:
 
 @record
 class CatalogColumnStatistics:
-    """What is known of the values of columns."""
+    """Statistics of columns."""
 
     column_statistics_data: dict[str, Any] | None = None
     properties: dict[str, str] | None = None
 
     def get_column_statistics_data(self) -> dict[str, Any]:
-        """Return what is known, by column."""
+        """Return the statistics by column."""
         return dict(self.column_statistics_data or {})
 
     def get_properties(self) -> dict[str, str]:
@@ -292,13 +292,13 @@ class CatalogColumnStatistics:
         return replace(self)
 
 
-# What is said of a table of which nothing is known.
+# Statistics of a table that has not been analyzed.
 _UNKNOWN = CatalogTableStatistics(-1, -1, -1, -1)
 _UNKNOWN_COLUMNS = CatalogColumnStatistics()
 
 
 class PartitionsAndStatistics:
-    """What a catalog keeps of partitions and statistics."""
+    """The part of Catalog that manages partitions and statistics."""
 
     _store: memory.Catalog
 
@@ -310,20 +310,20 @@ class PartitionsAndStatistics:
     def list_partitions(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec | None = None
     ) -> list[CatalogPartitionSpec]:
-        """Return all partitions, or those with some values."""
+        """Return all partitions, or those that match a partial specification."""
         self._partitioned(table_path)
         wanted = set((partition_spec or CatalogPartitionSpec({})).get_partition_spec().items())
         return [CatalogPartitionSpec(dict(key)) for key in self._notes(table_path).partitions if wanted <= set(key)]
 
     def get_partition(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> CatalogPartition:
-        """Return what is said of a partition."""
+        """Return a partition."""
         if not self.partition_exists(table_path, partition_spec):
             raise self._no_partition(table_path, partition_spec)
         found: CatalogPartition = self._notes(table_path).partitions[self._key(table_path, partition_spec)]
         return found
 
     def partition_exists(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> bool:
-        """Tell whether there is a partition."""
+        """Return whether a partition exists."""
         table = self._table(table_path)
         if table is None or set(table.partition) != partition_spec.get_partition_spec().keys():
             return False
@@ -347,7 +347,7 @@ class PartitionsAndStatistics:
     def drop_partition(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec, ignore_if_not_exists: bool
     ) -> None:
-        """Forget a partition; its files stay."""
+        """Drop a partition; its files remain."""
         if self._has(table_path, partition_spec, ignore_if_not_exists):
             key, notes = self._key(table_path, partition_spec), self._notes(table_path)
             for known in (notes.partitions, notes.statistics, notes.column_statistics):
@@ -360,59 +360,59 @@ class PartitionsAndStatistics:
         new_partition: CatalogPartition,
         ignore_if_not_exists: bool,
     ) -> None:
-        """Say something else of a partition."""
+        """Replace a partition's properties and comment."""
         if self._has(table_path, partition_spec, ignore_if_not_exists):
             self._notes(table_path).partitions[self._key(table_path, partition_spec)] = new_partition
 
     # --- statistics
 
     def get_table_statistics(self, table_path: ObjectPath) -> CatalogTableStatistics:
-        """Return how much there is in a table, as far as somebody has said so."""
+        """Return the statistics of a table, as far as known."""
         found: CatalogTableStatistics = self._notes(table_path).statistics.get(_WHOLE, _UNKNOWN)
         return found
 
     def get_table_column_statistics(self, table_path: ObjectPath) -> CatalogColumnStatistics:
-        """Return what is known of the values of columns."""
+        """Return the column statistics of a table."""
         found: CatalogColumnStatistics = self._notes(table_path).column_statistics.get(_WHOLE, _UNKNOWN_COLUMNS)
         return found
 
     def get_partition_statistics(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
     ) -> CatalogTableStatistics:
-        """Return how much there is in a partition."""
+        """Return the statistics of a partition."""
         return self.bulk_get_partition_statistics(table_path, [partition_spec])[0]
 
     def bulk_get_partition_statistics(
         self, table_path: ObjectPath, partition_specs: Sequence[CatalogPartitionSpec]
     ) -> list[CatalogTableStatistics]:
-        """Return how much there is in each of some partitions."""
+        """Return the statistics of several partitions."""
         known = self._notes(table_path).statistics
         return [known.get(key, _UNKNOWN) for key in self._there(table_path, partition_specs)]
 
     def get_partition_column_statistics(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
     ) -> CatalogColumnStatistics:
-        """Return what is known of the values of a partition's columns."""
+        """Return the column statistics of a partition."""
         return self.bulk_get_partition_column_statistics(table_path, [partition_spec])[0]
 
     def bulk_get_partition_column_statistics(
         self, table_path: ObjectPath, partition_specs: Sequence[CatalogPartitionSpec]
     ) -> list[CatalogColumnStatistics]:
-        """Return what is known of the values of columns, for each of some partitions."""
+        """Return the column statistics of several partitions."""
         known = self._notes(table_path).column_statistics
         return [known.get(key, _UNKNOWN_COLUMNS) for key in self._there(table_path, partition_specs)]
 
     def alter_table_statistics(
         self, table_path: ObjectPath, table_statistics: CatalogTableStatistics, ignore_if_not_exists: bool
     ) -> None:
-        """Say how much there is in a table."""
+        """Set the statistics of a table."""
         if self._has_table(table_path, ignore_if_not_exists):
             self._notes(table_path).statistics[_WHOLE] = table_statistics
 
     def alter_table_column_statistics(
         self, table_path: ObjectPath, column_statistics: CatalogColumnStatistics, ignore_if_not_exists: bool
     ) -> None:
-        """Say what is known of the values of columns."""
+        """Set the column statistics of a table."""
         if self._has_table(table_path, ignore_if_not_exists):
             self._notes(table_path).column_statistics[_WHOLE] = column_statistics
 
@@ -423,7 +423,7 @@ class PartitionsAndStatistics:
         partition_statistics: CatalogTableStatistics,
         ignore_if_not_exists: bool,
     ) -> None:
-        """Say how much there is in a partition."""
+        """Set the statistics of a partition."""
         if self._has(table_path, partition_spec, ignore_if_not_exists):
             self._notes(table_path).statistics[self._key(table_path, partition_spec)] = partition_statistics
 
@@ -434,7 +434,7 @@ class PartitionsAndStatistics:
         column_statistics: CatalogColumnStatistics,
         ignore_if_not_exists: bool,
     ) -> None:
-        """Say what is known of the values of a partition's columns."""
+        """Set the column statistics of a partition."""
         if self._has(table_path, partition_spec, ignore_if_not_exists):
             self._notes(table_path).column_statistics[self._key(table_path, partition_spec)] = column_statistics
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Schema"]
 
-# Of a computed column nobody knows the type until it is bound.
+# The type of a computed column is unknown until it is bound.
 _UNKNOWN = NullType()
 
 
@@ -35,7 +35,7 @@ class _Parts:
 
 
 class Schema:
-    """What a declared table has: columns, computed and metadata columns, a watermark, a primary key.
+    """The columns of a declared table, with its watermark and primary key.
 
     Example:
         >>> from millstream.table import DataTypes
@@ -107,7 +107,7 @@ class Schema:
         return Schema(_Parts(table.columns, table.watermark, table.primary_key, table.primary_key_name))
 
     class Builder:
-        """Takes column after column."""
+        """Builds a schema."""
 
         def __init__(self) -> None:
             self._parts = _Parts()
@@ -117,12 +117,12 @@ class Schema:
             return self
 
         def from_schema(self, unresolved_schema: Schema) -> Schema.Builder:
-            """Take over all of another schema."""
+            """Copy another schema."""
             self._parts = unresolved_schema._parts
             return self
 
         def from_resolved_schema(self, resolved_schema: ResolvedSchema) -> Schema.Builder:
-            """Take over all of a resolved schema."""
+            """Copy a resolved schema."""
             self._parts = resolved_schema._unresolved()._parts
             return self
 
@@ -160,12 +160,12 @@ class Schema:
             return self._add(TableColumn(column_name, kind, ColumnKind.METADATA, None, metadata_key, is_virtual))
 
         def watermark(self, column_name: str, watermark_expr: str | Expression[Any]) -> Schema.Builder:
-            """Say which column is event time, and how far behind it the watermark is."""
+            """Declare the event-time column and its watermark expression."""
             self._parts = replace(self._parts, watermark=(column_name, _written(watermark_expr)))
             return self
 
         def primary_key(self, *column_names: str) -> Schema.Builder:
-            """Set the primary key, which nobody checks."""
+            """Set the primary key, which is not enforced."""
             return self.primary_key_named(None, *column_names)
 
         def primary_key_named(self, constraint_name: str | None, *column_names: str) -> Schema.Builder:

@@ -1,4 +1,4 @@
-"""Table: a relation that a program makes, step by step."""
+"""Table: a relational query that a program builds step by step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["GroupWindowedTable", "GroupedTable", "OverWindowedTable", "Table", "
 
 
 class Table:
-    """Rows with columns: what a query is, before it is run.
+    """A query over rows with named columns; execute() runs it.
 
     Example:
         >>> from millstream.table import EnvironmentSettings, TableEnvironment
@@ -50,13 +50,13 @@ class Table:
         self._node = node
         self._t_env = t_env
         self._name: str | None = None
-        # As long as it is a table that was declared, or some of its rows, and not what a query makes of it.
+        # The declaration, if the table is a declared one or a filter of it, and not the result of a query.
         self._declared = declared
         # `offset` and `fetch` complete the order or limit that a table ends with.
         self._is_sorted = is_sorted
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the first rows of a table that ends, the columns of one that does not."""
+        """Return HTML for notebooks: the first rows of a bounded table, the columns of an unbounded one."""
         from millstream.table.result_display import as_html
 
         return as_html(self, self._node.fields)
@@ -97,11 +97,11 @@ class Table:
         return self._then(self._steps.rename(self._node, [field, *fields]))
 
     def add_columns(self, *fields: Expression[Any]) -> Table:
-        """Add columns behind those that are there, under names that are new."""
+        """Append columns under new names."""
         return self._then(self._selection().added(fields))
 
     def add_or_replace_columns(self, *fields: Expression[Any]) -> Table:
-        """Add columns; one with a name that is there takes its place."""
+        """Append columns; a column of an existing name replaces it."""
         return self._then(self._selection().added(fields, replaces=True))
 
     def rename_columns(self, *fields: Expression[Any]) -> Table:
@@ -122,11 +122,11 @@ class Table:
     # --- rows
 
     def filter(self, predicate: Expression[bool]) -> Table:
-        """Keep rows for which a condition is true."""
+        """Select rows by a condition."""
         return Table(self._steps.filter(self._node, self._selection().tree(predicate)), self._t_env, self._declared)
 
     def where(self, predicate: Expression[bool]) -> Table:
-        """Keep rows for which a condition is true."""
+        """Select rows by a condition."""
         return self.filter(predicate)
 
     def group_by(self, *fields: Expression[Any]) -> GroupedTable:
@@ -134,7 +134,7 @@ class Table:
         return GroupedTable(self, fields)
 
     def distinct(self) -> Table:
-        """Keep each row once."""
+        """Remove duplicate rows."""
         return self._then(self._steps.distinct(self._node))
 
     def order_by(self, *fields: Expression[Any]) -> Table:
@@ -148,11 +148,11 @@ class Table:
         return self._limited(offset, None)
 
     def fetch(self, fetch: int) -> Table:
-        """Keep so many rows at most."""
+        """Limit the number of rows."""
         return self._limited(None, fetch)
 
     def limit(self, fetch: int, offset: int = 0) -> Table:
-        """Keep so many rows at most, behind the first ones."""
+        """Limit the number of rows, after skipping an offset."""
         return self._limited(offset, fetch)
 
     def _limited(self, offset: int | None, fetch: int | None) -> Table:
@@ -193,7 +193,7 @@ class Table:
         table_function_call: Expression[Any] | UserDefinedTableFunctionWrapper,
         join_predicate: Expression[bool] | None = None,
     ) -> Table:
-        """Return each row with the rows that a table function makes of it."""
+        """Join each row with the rows that a table function returns for it."""
         return self._then(self._selection().lateral(table_function_call, join_predicate, "INNER"))
 
     def left_outer_join_lateral(
@@ -201,7 +201,7 @@ class Table:
         table_function_call: Expression[Any] | UserDefinedTableFunctionWrapper,
         join_predicate: Expression[bool] | None = None,
     ) -> Table:
-        """Return each row with the rows that a table function makes of it; rows without any stay, too."""
+        """Join each row with the rows that a table function returns for it; rows without any are padded with nulls."""
         return self._then(self._selection().lateral(table_function_call, join_predicate, "LEFT"))
 
     def minus(self, right: Table) -> Table:
@@ -221,11 +221,11 @@ class Table:
         return self._set("UNION", True, right)
 
     def intersect(self, right: Table) -> Table:
-        """Return the rows that both tables have, each once."""
+        """Return the distinct rows that are in both tables."""
         return self._set("INTERSECT", False, right)
 
     def intersect_all(self, right: Table) -> Table:
-        """Return the rows that both tables have, as often as both have them."""
+        """Return the rows that are in both tables, with duplicates."""
         return self._set("INTERSECT", True, right)
 
     def _set(self, operator: str, all_: bool, right: Table) -> Table:
@@ -255,37 +255,37 @@ class Table:
     # --- functions of users
 
     def map(self, func: Expression[Any] | UserDefinedFunctionWrapper) -> Table:
-        """Make a row of each row with a function; of a result of type ROW every field is a column."""
+        """Map each row to a row with a function; the fields of a ROW result become columns."""
         return self._then(self._selection().mapped(func))
 
     def flat_map(self, func: Expression[Any] | UserDefinedTableFunctionWrapper) -> Table:
-        """Make rows of each row with a table function."""
+        """Map each row to any number of rows with a table function."""
         return self._then(self._selection().flat_mapped(func))
 
     def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
-        """Make a row of all rows with an aggregate function; of a result of type ROW every field is a column."""
+        """Aggregate all rows to a row with a function; the fields of a ROW result become columns."""
         return self.group_by().aggregate(func)
 
     def flat_aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
-        """Make rows of all rows with a table aggregate function."""
+        """Aggregate all rows to any number of rows with a table aggregate function."""
         return self.group_by().flat_aggregate(func)
 
     # --- changes as rows
 
     def to_changelog(self, *arguments: Expression[Any]) -> Table:
-        """Make rows that are only inserted of what happens to rows: a column in front says what happened.
+        """Convert the changelog to append-only rows with a leading operation column.
 
         Args:
             arguments: `descriptor("name").as_argument("op")` for another name than op, and
-                `map_("INSERT", "I", ..).as_argument("op_mapping")` for other words; what has none is left out then.
+                `map_("INSERT", "I", ..).as_argument("op_mapping")` sets the codes; unmapped kinds are dropped.
         """
         return self._then(self._steps.changelog("TO_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
 
     def from_changelog(self, *arguments: Expression[Any]) -> Table:
-        """Make a table that changes of rows that say in a column what happened.
+        """Convert rows with an operation column to a changelog.
 
         Args:
-            arguments: as of `to_changelog`; the mapping has the column's words and what each says:
+            arguments: as of `to_changelog`; the mapping has the column's codes and the row kind of each:
                 `map_("c, r", "INSERT", "d", "DELETE").as_argument("op_mapping")`.
         """
         return self._then(self._steps.changelog("FROM_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
@@ -332,16 +332,16 @@ class Table:
         return self.insert_into(table_path_or_descriptor, overwrite).execute()
 
     def to_arrow(self) -> Any:
-        """Run the query and return its rows as a pyarrow.Table, once all are there."""
+        """Run the query and return all rows as a pyarrow.Table."""
         return self._t_env._arrow(self)
 
     def to_pandas(self) -> Any:
-        """Run the query and return its rows as a pandas.DataFrame, once all are there."""
+        """Run the query and return all rows as a pandas.DataFrame."""
         return self._t_env._pandas(self)
 
 
 class GroupedTable:
-    """A table whose rows are grouped."""
+    """A table grouped by columns."""
 
     def __init__(self, table: Table, keys: Sequence[Expression[Any]]) -> None:
         self._table = table
@@ -352,16 +352,16 @@ class GroupedTable:
         return self._table._then(self._table._selection().grouped(self._keys, fields))
 
     def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
-        """Make a row of each group with an aggregate function; of a result of type ROW every field is a column."""
+        """Aggregate each group to a row with a function; the fields of a ROW result become columns."""
         return AggregatedTable(self._table._then(self._table._selection().aggregated(self._keys, func)))
 
     def flat_aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
-        """Make rows of each group with a table aggregate function."""
+        """Aggregate each group to any number of rows with a table aggregate function."""
         return FlatAggregateTable(self._table._then(self._table._selection().flat_aggregated(self._keys, func)))
 
 
 class GroupWindowedTable:
-    """A table whose rows are grouped by a window."""
+    """A table grouped by a window."""
 
     def __init__(self, table: Table, window: GroupWindow) -> None:
         self._table = table
@@ -378,7 +378,7 @@ class GroupWindowedTable:
 
 
 class WindowGroupedTable:
-    """A table whose rows are grouped by a window and by columns."""
+    """A table grouped by a window and columns."""
 
     def __init__(self, table: Table, window: GroupWindow, keys: Sequence[Expression[Any]]) -> None:
         self._table = table
@@ -391,7 +391,7 @@ class WindowGroupedTable:
         return self._table._then(chosen.grouped(self._keys, fields))
 
     def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> WindowAggregatedTable:
-        """Make a row of each group with an aggregate function; of a result of type ROW every field is a column."""
+        """Aggregate each group to a row with a function; the fields of a ROW result become columns."""
         return WindowAggregatedTable(self._table, self._window, self._keys, func)
 
 
@@ -409,18 +409,18 @@ class OverWindowedTable:
 
 
 class AggregatedTable:
-    """What `aggregate` of a table gives."""
+    """The result of `aggregate` of a table."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """Return columns: of the groups' keys, and of what the function has made."""
+        """Return columns of the grouping keys and of the function's result."""
         return self._table.select(*fields)
 
 
 class WindowAggregatedTable:
-    """What `aggregate` of a table that is grouped by a window gives."""
+    """The result of `aggregate` of a table grouped by a window."""
 
     def __init__(
         self,
@@ -435,19 +435,19 @@ class WindowAggregatedTable:
         self._func = func
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """Return columns: keys, what the function has made, and `start` and `end` of the window."""
+        """Return columns: keys, the function's result, and `start` and `end` of the window."""
         chosen = self._table._selection(window=self._window)
         return self._table._then(chosen.window_aggregated(self._keys, self._func, fields))
 
 
 class FlatAggregateTable:
-    """What `flat_aggregate` of a table gives."""
+    """The result of `flat_aggregate` of a table."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """Return columns: of the groups' keys, and of the rows that the function has made."""
+        """Return columns of the grouping keys and of the function's result rows."""
         return self._table.select(*fields)
 
 

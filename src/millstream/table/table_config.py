@@ -19,7 +19,7 @@ _TTL = "table.exec.state.ttl"
 _CODE_LENGTH = "table.generated-code.max-length"
 _DIALECT = "table.sql-dialect"
 _PYTHON = "python.executable"
-# Options that have a value though nobody has set one.
+# Defaults of options that Flink reports even when unset.
 DEFAULTS = {
     "table.exec.mini-batch.enabled": "false",
     "table.exec.mini-batch.allow-latency": "0 ms",
@@ -46,7 +46,7 @@ DEFAULTS = {
 
 
 class TableConfig:
-    """Settings by key; they are those of the environment below, too.
+    """Settings by key, shared with the underlying environment.
 
     Example:
         >>> TableConfig().set("table.exec.state.ttl", "1 h").get("table.exec.state.ttl", "")
@@ -57,7 +57,7 @@ class TableConfig:
         self._configuration = Configuration() if configuration is None else configuration
 
     def get(self, key: str, default_value: str) -> str:
-        """Return a setting, or another value where none is set."""
+        """Return a setting, or a default."""
         return str(self._configuration.get_string(key, default_value))
 
     def set(self, key: str, value: str) -> TableConfig:
@@ -71,12 +71,12 @@ class TableConfig:
         return zone if zone != "default" else local_zone()
 
     def set_local_timezone(self, timezone_id: str) -> None:
-        """Set the session's time zone, by name or as an offset such as `+01:00`."""
+        """Set the session time zone, by name or as an offset such as `+01:00`."""
         zone_named(timezone_id)
         self.set(_TIME_ZONE, timezone_id)
 
     def get_max_generated_code_length(self) -> int:
-        """Return what was set; no Java is generated here."""
+        """Return the configured value; it has no effect, as no Java is generated."""
         return int(self.get(_CODE_LENGTH, "4000"))
 
     def set_max_generated_code_length(self, max_generated_code_length: int) -> None:
@@ -84,13 +84,13 @@ class TableConfig:
         self.set(_CODE_LENGTH, str(max_generated_code_length))
 
     def set_idle_state_retention(self, duration: datetime.timedelta) -> None:
-        """Set how long state lives that nobody touches; 0 is for ever."""
+        """Set how long idle state is retained; 0 means forever."""
         if not isinstance(duration, datetime.timedelta):
             raise InvalidProgramError(f"set_idle_state_retention() takes a timedelta, not {duration!r}.")
         self.set(_TTL, f"{duration // datetime.timedelta(milliseconds=1)} ms")
 
     def get_idle_state_retention(self) -> datetime.timedelta:
-        """Return how long state lives that nobody touches; 0 is for ever."""
+        """Return how long idle state is retained; 0 means forever."""
         return datetime.timedelta(milliseconds=parse_duration_ms(self.get(_TTL, "0 ms")))
 
     def get_configuration(self) -> Configuration:
@@ -110,7 +110,7 @@ class TableConfig:
         return SqlDialect.HIVE if self.get(_DIALECT, "default").lower() == "hive" else SqlDialect.DEFAULT
 
     def set_sql_dialect(self, sql_dialect: int) -> None:
-        """Set the dialect of SQL; only Flink's own is there."""
+        """Set the SQL dialect; only Flink's default is supported."""
         if sql_dialect == SqlDialect.HIVE:
             raise InvalidProgramError("The dialect of Hive is not supported: write statements in Flink's SQL.")
         self.set(_DIALECT, "default")

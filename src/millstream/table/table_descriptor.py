@@ -46,7 +46,7 @@ class FormatDescriptor:
         return hash((self._format, tuple(sorted(self._options.items()))))
 
     class Builder:
-        """Takes option after option."""
+        """Builds a format descriptor."""
 
         def __init__(self, format: str) -> None:
             self._format = format
@@ -88,7 +88,7 @@ class TableDescriptor:
         return TableDescriptor.Builder().option("connector", connector)
 
     def get_schema(self) -> Schema | None:
-        """Return the schema, None where none was given."""
+        """Return the schema, or None."""
         return self._schema
 
     def get_options(self) -> dict[str, str]:
@@ -100,11 +100,11 @@ class TableDescriptor:
         return list(self._partition_keys)
 
     def get_comment(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self._comment
 
     def check(self) -> None:
-        """Refuse what is no declaration of a table: without a schema, or with a key that may be null."""
+        """Raise an error for an invalid declaration: without a schema, or with a nullable key."""
         if self._schema is None:
             raise ValidationException(
                 "Missing schema in TableDescriptor. A schema is typically required. It can only be omitted at certain "
@@ -127,7 +127,7 @@ class TableDescriptor:
 
     def __str__(self) -> str:
         partition = ", ".join(map(name_as_sql, self._partition_keys))
-        # Flink keeps them in a HashMap.
+        # The order of Flink's HashMap.
         options = ",\n".join(f"  '{k}' = '{v}'" for k, v in as_hash_map(self._options.items(), "String", 16))
         lines = [
             str(self._schema) if self._schema is not None else "",
@@ -144,7 +144,7 @@ class TableDescriptor:
         return hash(self._parts())
 
     class Builder:
-        """Takes part after part."""
+        """Builds a table descriptor."""
 
         def __init__(self) -> None:
             self._schema: Schema | None = None
@@ -185,7 +185,7 @@ class TableDescriptor:
             return self
 
         def comment(self, comment: str) -> TableDescriptor.Builder:
-            """Say something of the table."""
+            """Set the comment."""
             self._comment = comment
             return self
 
@@ -195,7 +195,7 @@ class TableDescriptor:
 
 
 def option_key(key: object) -> str:
-    """Return a key that is given as text or as a ConfigOption."""
+    """Return the text of a key that may be a ConfigOption."""
     return key if isinstance(key, str) else str(getattr(key, "key", key))
 
 

@@ -1,4 +1,4 @@
-"""TableEnvironment: where a program of SQL and the Table API begins, and what runs it."""
+"""TableEnvironment: catalogs and settings of SQL and Table API programs, and the entry point that runs them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TableEnvironment(CatalogMethods):
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
-        """Return an environment of its own."""
+        """Return a new environment."""
         settings = environment_settings
         if isinstance(settings, Configuration):
             settings = EnvironmentSettings.new_instance().with_configuration(settings).build()
@@ -232,7 +232,7 @@ class TableEnvironment(CatalogMethods):
         raise TableException("EXPLAIN is for queries, INSERT and statement sets.")
 
     def sql_query(self, query: str) -> Table:
-        """Return the table that a query is; it is not run."""
+        """Return a query as a table, without running it."""
         statement = self._parsed(query)
         if not isinstance(statement, s.QueryStatement):
             raise ValidationException(
@@ -265,7 +265,7 @@ class TableEnvironment(CatalogMethods):
         return self._config.get("table.plan.force-recompile", "false").lower() == "true"
 
     def compile_plan_sql(self, stmt: str) -> CompiledPlan:
-        """Return what the planner makes of an INSERT or a statement set, to be kept and run as it is."""
+        """Compile an INSERT or a statement set to a plan that can be stored and executed unchanged."""
         statement = self._parsed(stmt)
         if not isinstance(statement, (s.Insert, s.StatementSet)):
             raise TableException(
@@ -307,7 +307,7 @@ class TableEnvironment(CatalogMethods):
         return Table(self._binder().query(syntax.TableQuery(syntax.TableName(path))), self)
 
     def from_elements(self, elements: Iterable[Any], schema: Any = None, verify_schema: bool = True) -> Table:
-        """Return a table of rows that are given: tuples, Rows, dicts, or `row(...)` expressions.
+        """Return a table of Python values: tuples, Rows, dicts, or `row(...)` expressions.
 
         Without a schema, names are _1, _2, .. and types follow from the values: int is BIGINT, float DOUBLE. With one,
         values that are not of their types are refused; without `verify_schema` they are converted as well as may be.
@@ -388,7 +388,7 @@ class TableEnvironment(CatalogMethods):
         table = resolved_declaration(self._sql_binder(), descriptor.as_table())
         self._catalogs.create(self._catalogs.full_path(read_path(path)), table, temporary, if_not_exists)
 
-    # --- gone in Flink 2
+    # --- removed in Flink 2
 
     connect = missing_function("connect", "it is gone in Flink 2: use create_table() or CREATE TABLE")
     register_function = missing_function(
@@ -432,7 +432,7 @@ class StreamTableEnvironment(TableEnvironment):
         stream_execution_environment: StreamExecutionEnvironment | None = None,
         environment_settings: EnvironmentSettings | None = None,
     ) -> StreamTableEnvironment:
-        """Return an environment over a DataStream environment, whose settings they share."""
+        """Return an environment that shares a DataStream environment and its settings."""
         settings = environment_settings
         environment = stream_execution_environment
         if environment is None:
@@ -451,7 +451,7 @@ class StreamTableEnvironment(TableEnvironment):
     def from_changelog_stream(
         self, data_stream: DataStream[Any], schema: Any = None, changelog_mode: Any = None
     ) -> Table:
-        """Return a table of a stream of Rows, which say what they do by their kinds."""
+        """Return a table of a stream of Rows, interpreted as a changelog by their row kinds."""
         return self._streams().changelog_table(data_stream, schema, changelog_mode)
 
     def to_data_stream(self, table: Table) -> DataStream[Any]:
@@ -478,7 +478,7 @@ def _places(details: Sequence[str]) -> list[int]:
 
 
 def _jdbc_catalog(name: str, options: dict[str, str]) -> memory.Catalog:
-    # With it come the drivers of databases, which few programs want.
+    # Imported late: it loads database drivers, which few programs need.
     from millstream.connectors.jdbc.catalog import catalog_of
 
     return catalog_of(name, options)

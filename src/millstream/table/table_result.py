@@ -1,4 +1,4 @@
-"""TableResult: what came of a statement, to look at, to iterate over, or to wait for."""
+"""TableResult: the result of a statement, to print, iterate over, or wait for."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def rows_of(batch: Batch, fields: Fields, zone: str) -> list[Row]:
 def _collected(values: list[Any], kind: DataType) -> list[Any]:
     """Return values as PyFlink collects them.
 
-    Rows within rows do not know the names of their fields, and a FLOAT is the number that its shortest text says.
+    Nested rows do not know their field names, and a FLOAT is the value of its shortest decimal text.
     """
     convert = _conversion(kind)
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
 def _conversion(kind: DataType) -> Callable[[Any], Any] | None:
-    """Return what is done to a value that is not null; None for nothing."""
+    """Return a conversion for non-null values, or None for identity."""
     if isinstance(kind, FloatType):
         return _shortest
     if isinstance(kind, RowType):
@@ -81,7 +81,7 @@ def _shortest(value: float) -> float:
 
 
 class CloseableIterator:
-    """Iterates over rows; closing it cancels the job that makes them."""
+    """Iterates over rows; closing it cancels the query's job."""
 
     def __init__(
         self, batches: Iterator[Batch], convert: Callable[[Batch], list[Row]], close: Callable[[], None]
@@ -118,7 +118,7 @@ class CloseableIterator:
 
 
 class TableResult(ABC):
-    """What came of a statement.
+    """The result of a statement.
 
     Example:
         >>> from millstream.table import EnvironmentSettings, TableEnvironment
@@ -143,7 +143,7 @@ class TableResult(ABC):
         return None
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait until the job has ended; for a query, until its first row is there."""
+        """Wait for the end of the job; for a query, for its first row."""
 
     def get_table_schema(self) -> TableSchema:
         """Return the columns in the older form."""
@@ -156,22 +156,22 @@ class TableResult(ABC):
         return ResolvedSchema.of_fields(self._fields)
 
     def get_result_kind(self) -> int:
-        """Return whether there is anything to see beyond OK."""
+        """Return SUCCESS, or SUCCESS_WITH_CONTENT if the result has rows."""
         return self.kind
 
     @abstractmethod
     def _batches(self) -> Iterator[Batch]:
-        """Yield what rows there are."""
+        """Yield the rows."""
 
     def _cancel(self) -> None:
-        """Give up what makes the rows."""
+        """Cancel the job that produces the rows."""
 
     def collect(self) -> CloseableIterator:
         """Return an iterator of the rows."""
         return CloseableIterator(self._batches(), lambda b: rows_of(b, self._fields, self._zone), self._cancel)
 
     def arrow_batches(self) -> Iterator[Batch]:
-        """Yield the rows as columns."""
+        """Yield the rows as Arrow batches."""
         return self._batches()
 
     @abstractmethod
@@ -180,7 +180,7 @@ class TableResult(ABC):
 
 
 class QueryResult(TableResult):
-    """The rows of a query whose job is running."""
+    """The rows of a running query."""
 
     def __init__(
         self, fields: Fields, zone: str, batches: Batches[Batch], client: JobClient, shows_kinds: bool, longest: int
@@ -196,7 +196,7 @@ class QueryResult(TableResult):
         return self._client
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        # As in Flink, until there is something to see; the job goes on while rows are taken.
+        # As in Flink, until the first row; the job continues while rows are read.
         if not self._ready and not self._is_taken:
             for batch in self._source:
                 self._ready.append(batch)
@@ -228,7 +228,7 @@ class QueryResult(TableResult):
 
 
 class RowsResult(TableResult):
-    """Rows that are known: what SHOW and DESCRIBE say."""
+    """Precomputed rows, such as those of SHOW and DESCRIBE."""
 
     def __init__(self, fields: Fields, rows: Sequence[Sequence[Any]], zone: str = "UTC") -> None:
         super().__init__(fields, zone)
@@ -241,7 +241,7 @@ class RowsResult(TableResult):
 
     def print(self) -> None:
         columns = [texts_of(c, t, self._zone) for c, t in zip(self._batch.columns, self._fields.types, strict=True)]
-        # What is not there is shown as nothing here.
+        # A missing value is printed as an empty cell here.
         rows = [["" if v == NULL else v for v in row] for row in zip(*columns, strict=True)]
         print("\n".join(by_content(self._fields.names, rows)) if rows else "Empty set")
 
@@ -259,7 +259,7 @@ class OkResult(RowsResult):
 
 
 class TextResult(RowsResult):
-    """One text, such as that of EXPLAIN."""
+    """A single text, such as that of EXPLAIN."""
 
     def __init__(self, text: str) -> None:
         super().__init__(_named("result", DataTypes.STRING()), [(text,)])
@@ -292,7 +292,7 @@ class JobResult(TableResult):
         return iter([Batch([minus_one] * len(self._fields))])
 
     def print(self) -> None:
-        # How many rows were written nobody knows, as in Flink.
+        # The number of written rows is unknown, as in Flink.
         self.wait()
         print(", ".join(["-1"] * len(self._fields)))
 

@@ -1,4 +1,4 @@
-"""Functions of users: the classes they derive from, and the decorators that make functions of SQL of them."""
+"""User-defined functions: base classes, and the decorators that turn Python functions into SQL functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _Types = Sequence[DataType] | DataType | Sequence[str] | str
 
 
 class FunctionContext:
-    """What a function is told in `open`: metrics, settings of the job, which subtask it is."""
+    """Access to metrics, job parameters and subtask information in `open`."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class FunctionContext:
         return self._task_name_with_subtasks
 
     def get_number_of_parallel_subtasks(self) -> int | None:
-        """Return how many subtasks run the function."""
+        """Return the parallelism of the function."""
         return self._parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int | None:
-        """Return how many subtasks could run the function."""
+        """Return the maximum parallelism of the function."""
         return self._max_parallelism
 
     def get_index_of_this_subtask(self) -> int | None:
@@ -95,7 +95,7 @@ class FunctionContext:
 
 
 class UserDefinedFunction(abc.ABC):
-    """What all functions of users share."""
+    """The base of user-defined functions."""
 
     def open(self, function_context: FunctionContext) -> None:
         """Prepare, once for a subtask."""
@@ -104,12 +104,12 @@ class UserDefinedFunction(abc.ABC):
         """Clean up, once for a subtask."""
 
     def is_deterministic(self) -> bool:
-        """Tell whether equal arguments give equal results."""
+        """Return whether equal arguments give equal results."""
         return True
 
 
 class ScalarFunction(UserDefinedFunction):
-    """Makes a value of values."""
+    """Computes a value from a row's arguments."""
 
     @abc.abstractmethod
     def eval(self, *args: Any) -> Any:
@@ -117,7 +117,7 @@ class ScalarFunction(UserDefinedFunction):
 
 
 class AsyncScalarFunction(UserDefinedFunction):
-    """Makes a value of values, by awaiting something."""
+    """Computes a value from a row's arguments asynchronously."""
 
     @abc.abstractmethod
     async def eval(self, *args: Any) -> Any:
@@ -125,30 +125,30 @@ class AsyncScalarFunction(UserDefinedFunction):
 
 
 class TableFunction(UserDefinedFunction):
-    """Makes rows of values."""
+    """Computes any number of rows from a row's arguments."""
 
     @abc.abstractmethod
     def eval(self, *args: Any) -> Any:
-        """Yield, or return, the rows for a row's arguments."""
+        """Yield or return the rows for a row's arguments."""
 
 
 class ImperativeAggregateFunction(UserDefinedFunction, Generic[T, ACC]):
-    """What aggregate functions share: an accumulator that takes one row after the other."""
+    """The base of aggregate functions, which update an accumulator row by row."""
 
     @abc.abstractmethod
     def create_accumulator(self) -> ACC:
-        """Return an accumulator that has seen nothing."""
+        """Return an empty accumulator."""
 
     @abc.abstractmethod
     def accumulate(self, accumulator: ACC, *args: Any) -> None:
         """Add a row."""
 
     def retract(self, accumulator: ACC, *args: Any) -> None:
-        """Take a row back."""
+        """Retract a row."""
         raise RuntimeError("Method retract is not implemented")
 
     def merge(self, accumulator: ACC, accumulators: Iterable[ACC]) -> None:
-        """Add what others have seen."""
+        """Merge other accumulators into one."""
         raise RuntimeError("Method merge is not implemented")
 
     def get_result_type(self) -> DataType | str:
@@ -161,7 +161,7 @@ class ImperativeAggregateFunction(UserDefinedFunction, Generic[T, ACC]):
 
 
 class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
-    """Makes a value of the rows of a group."""
+    """Computes a value from the rows of a group."""
 
     @abc.abstractmethod
     def get_value(self, accumulator: ACC) -> T:
@@ -169,7 +169,7 @@ class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
 
 
 class TableAggregateFunction(ImperativeAggregateFunction[T, ACC]):
-    """Makes rows of the rows of a group."""
+    """Computes any number of rows from the rows of a group."""
 
     @abc.abstractmethod
     def emit_value(self, accumulator: ACC) -> Iterable[T]:
@@ -177,12 +177,12 @@ class TableAggregateFunction(ImperativeAggregateFunction[T, ACC]):
 
 
 class UserDefinedFunctionWrapper:
-    """A user's function with its types: what the decorators make.
+    """A user-defined function with its types, as the decorators return it.
 
     Attributes:
         kind: scalar, table, aggregate or table_aggregate.
-        name: what it is called in plans.
-        alias_names: names that `alias` has given to the columns of its result.
+        name: the name in plans.
+        alias_names: the names that `alias` gave to the result columns.
     """
 
     kind = "scalar"
@@ -223,21 +223,21 @@ class UserDefinedFunctionWrapper:
         return self
 
     def taking_rows(self, names: Sequence[str]) -> UserDefinedFunctionWrapper:
-        """Return the function for calls with the whole row as one argument, as `map` and `flat_map` do."""
+        """Return the function for calls with the row as single argument, as in `map` and `flat_map`."""
         taking = copy(self)
         taking.takes_row = True
         taking.row_names = tuple(names)
         return taking
 
     def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
-        """Return what is called with columns, in a subtask: the function has been opened."""
+        """Return the vectorized call for a subtask; the function is open already."""
         from millstream.table.udf_runtime.async_calls import opened_scalar
 
         return opened_scalar(self, types, result, context)
 
 
 class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
-    """What `udf` makes."""
+    """The result of `udf`."""
 
     def __init__(
         self, func: Any, input_types: Any, result_type: Any, func_type: str, deterministic: Any, name: Any
@@ -247,11 +247,11 @@ class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
 
 
 class UserDefinedAsyncScalarFunctionWrapper(UserDefinedScalarFunctionWrapper):
-    """What `udf` makes of a coroutine function."""
+    """The result of `udf` for a coroutine function."""
 
 
 class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
-    """What `udtf` makes."""
+    """The result of `udtf`."""
 
     kind = "table"
 
@@ -272,14 +272,14 @@ class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
             self.result_types = _types(found) or []
 
     def opened(self, name: str, types: Sequence[DataType], result: Any, context: Any) -> Any:
-        """Return what is called with columns, in a subtask; `result` has the types of its rows."""
+        """Return the vectorized call for a subtask; `result` has the types of the rows."""
         from millstream.table.udf_runtime.user_calls import TableCall
 
         return TableCall(self, types, list(result), context)
 
 
 class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
-    """What `udaf` and `udtaf` make."""
+    """The result of `udaf` and `udtaf`."""
 
     kind = "aggregate"
 
@@ -305,7 +305,7 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
             self.kind = "table_aggregate"
 
     def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
-        """Return what is called with accumulators, in a subtask: the function has been opened."""
+        """Return the accumulator calls for a subtask; the function is open already."""
         from millstream.table.udf_runtime.user_aggregates import opened_aggregate
 
         return opened_aggregate(self, types, result, context)
@@ -373,9 +373,9 @@ def udf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Make a scalar function of a Python function, or of a ScalarFunction; also as a decorator.
+    """Create a scalar function from a Python function or a ScalarFunction; also a decorator.
 
-    With `func_type="pandas"` it takes and returns pandas.Series, many rows at a time.
+    With `func_type="pandas"` it takes and returns pandas.Series, many rows per call.
 
     Example:
         >>> from millstream.table import DataTypes
@@ -405,7 +405,7 @@ def udtf(
     deterministic: bool | None = None,
     name: str | None = None,
 ) -> Any:
-    """Make a table function of a Python function that yields rows, or of a TableFunction; also as a decorator."""
+    """Create a table function from a Python function that yields rows, or a TableFunction; also a decorator."""
     if f is None:
         return functools.partial(
             UserDefinedTableFunctionWrapper,
@@ -426,7 +426,7 @@ def udaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Make an aggregate function of an AggregateFunction; also as a decorator.
+    """Create an aggregate function from an AggregateFunction; also a decorator.
 
     With `func_type="pandas"` it is a function of pandas.Series, one for each argument with the values of all rows of a
     group, a window or a frame, that returns one value.
@@ -457,7 +457,7 @@ def udtaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Make a table aggregate function of a TableAggregateFunction: for `flat_aggregate`."""
+    """Create a table aggregate function from a TableAggregateFunction, for `flat_aggregate`."""
     if func_type != "general":
         raise ValueError(f"The func_type must be 'general', got {func_type}.")
     given = (input_types, result_type, accumulator_type, func_type, deterministic, name, True)

@@ -1,4 +1,4 @@
-"""Windows of the Table API: groups in time, and what an aggregate with OVER looks at."""
+"""Windows of the Table API: group windows and OVER windows."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class GroupWindow:
         return self.part("")
 
     def part(self, suffix: str) -> syntax.Call:
-        """Return a property of the window as SQL writes it, such as TUMBLE_START."""
+        """Return the SQL function of a window property, such as TUMBLE_START."""
         return syntax.Call(self.function + suffix, (self.time, *self.sizes))
 
 
 class Tumble:
-    """Windows of one size, one behind the other.
+    """Tumbling windows of a fixed size.
 
     Example:
         >>> from millstream.table.expressions import col, lit
@@ -50,7 +50,7 @@ class Tumble:
 
     @classmethod
     def over(cls, size: Expression[Any]) -> TumbleWithSize:
-        """Set the size: an interval, or so many rows."""
+        """Set the size: an interval or a number of rows."""
         return TumbleWithSize((tree_of(size),))
 
 
@@ -59,16 +59,16 @@ class Slide:
 
     @classmethod
     def over(cls, size: Expression[Any]) -> SlideWithSize:
-        """Set the size: an interval, or so many rows."""
+        """Set the size: an interval or a number of rows."""
         return SlideWithSize(tree_of(size))
 
 
 class Session:
-    """Windows that end when nothing has come for a while."""
+    """Session windows, which end after a gap without rows."""
 
     @classmethod
     def with_gap(cls, gap: Expression[Any]) -> SessionWithGap:
-        """Set for how long nothing must come."""
+        """Set the gap that ends a session."""
         if isinstance(tree_of(gap), RowInterval):
             raise InvalidProgramError("Session.with_gap() takes an interval of time, not a number of rows.")
         return SessionWithGap((tree_of(gap),))
@@ -151,14 +151,14 @@ class SessionWithGapOnTime(_Timed):
 
 @record
 class OverWindow:
-    """What an aggregate with OVER looks at, with its name."""
+    """An OVER window with its alias."""
 
     tree: syntax.Window
     alias: str
 
 
 class Over:
-    """What an aggregate with OVER looks at.
+    """The window of an OVER aggregate.
 
     Example:
         >>> from millstream.table.expressions import col
@@ -178,7 +178,7 @@ class Over:
 
 
 class OverWindowPartitioned:
-    """A window whose rows have no order yet."""
+    """A partitioned OVER window without an order."""
 
     def __init__(self, partition: tuple[syntax.Expression, ...]) -> None:
         self._partition = partition
@@ -190,7 +190,7 @@ class OverWindowPartitioned:
 
 
 class OverWindowPartitionedOrdered:
-    """A window of all rows up to the current one, unless `preceding` says otherwise."""
+    """An OVER window of all rows up to the current one, unless `preceding` sets a bound."""
 
     def __init__(self, partition: tuple[syntax.Expression, ...], order: syntax.SortKey) -> None:
         self._partition = partition
@@ -201,12 +201,12 @@ class OverWindowPartitionedOrdered:
         return OverWindow(syntax.Window(self._partition, (self._order,)), alias)
 
     def preceding(self, preceding: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
-        """Set where the frame begins: so many rows or so much time before the row, or unbounded."""
+        """Set the start of the frame: a number of rows or an interval before the row, or unbounded."""
         return OverWindowPartitionedOrderedPreceding(self._partition, self._order, preceding)
 
 
 class OverWindowPartitionedOrderedPreceding:
-    """A window from some place up to the current row, unless `following` says otherwise."""
+    """An OVER window up to the current row, unless `following` sets a bound."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class OverWindowPartitionedOrderedPreceding:
         self._following = following
 
     def following(self, following: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
-        """Set where the frame ends."""
+        """Set the end of the frame."""
         return OverWindowPartitionedOrderedPreceding(self._partition, self._order, self._preceding, following)
 
     def alias(self, alias: str) -> OverWindow:
