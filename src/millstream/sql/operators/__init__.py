@@ -1,1 +1,1 @@
-"""Operators on columns, which run inside subtasks."""
+"""Operators of SQL, on batches of columns."""

@@ -1,4 +1,4 @@
-"""What operators of SQL have in common: records are batches, and state is columns."""
+"""Base classes of SQL operators: records are batches, state is columns."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from millstream.state.kinds import COLUMNS
 from millstream.state.spill_file import SpillFile
 from millstream.state.vector_key_groups import groups_of
 
-# So many rows are in a batch that an operator makes of much it has kept.
+# Rows per batch when an operator emits buffered rows.
 BATCH_ROWS = 1 << 14
 
 
 class BatchOperator(Operator):
     """An operator that takes and emits batches.
 
-    What it does with one is `process`, or `process_left` and `process_right` of one with two inputs. What it emits at
-    other times goes through `emit`.
+    Subclasses implement `process`, or `process_left` and `process_right` if they have two inputs. Output outside the
+    processing loop (timers, watermarks) goes through `emit`.
     """
 
     identity = "sql"
@@ -52,34 +52,34 @@ class BatchOperator(Operator):
             downstream(Var(out, None, detached=True))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        """Return what comes of a batch."""
+        """Return the output of a batch."""
         raise NotImplementedError
 
     def process_left(self, batch: Batch) -> Iterable[Batch]:
-        """Return what comes of a batch of the first input."""
+        """Return the output of a batch of the first input."""
         raise NotImplementedError
 
     def process_right(self, batch: Batch) -> Iterable[Batch]:
-        """Return what comes of a batch of the second input."""
+        """Return the output of a batch of the second input."""
         raise NotImplementedError
 
     def emit(self, batches: Iterable[Batch]) -> None:
-        """Emit batches outside the loop."""
+        """Emit batches outside the processing loop."""
         self.setup.emit([b for b in batches if len(b)])
 
 
 class EvaluatingOperator(BatchOperator):
-    """An operator with expressions; functions of the user's in them are closed with it."""
+    """An operator with expressions; it closes the user functions in them."""
 
     session: Session
 
     @cached_property
     def context(self) -> EvaluationContext:
-        """What its expressions are told."""
+        """The context in which its expressions are evaluated."""
         return self.session.context(self.setup, self._current_watermark)
 
     def _current_watermark(self) -> int | None:
-        # As in Flink there is none before the first.
+        # As in Flink, CURRENT_WATERMARK is null before the first watermark.
         return self.watermark if self.watermark > MIN_WATERMARK else None
 
     def close(self) -> None:
@@ -88,12 +88,12 @@ class EvaluatingOperator(BatchOperator):
 
 
 class KeyedBatchOperator(BatchOperator):
-    """An operator with state as columns, by key."""
+    """An operator with keyed state in columns."""
 
     keyed = True
-    # The aggregates it computes: those of users are opened and closed with it.
+    # Its aggregate calls; user-defined ones are opened and closed with the operator.
     calls: Sequence[AggregateCall] = ()
-    # Where it puts what does not fit into memory.
+    # Spill files, deleted on close.
     _files: Sequence[SpillFile] = ()
 
     def prepare(self, setup: OperatorSetup) -> None:
@@ -102,7 +102,7 @@ class KeyedBatchOperator(BatchOperator):
             setup.state.when_taken_over(self._refuse_unread)
 
     def _refuse_unread(self) -> None:
-        """Refuse state that another version of the operator has kept and this one does not read: it would be lost."""
+        """Refuse state tables of another version that this one does not read, since they would be lost."""
         assert self.setup.state is not None
         for name, table in self.setup.state.tables.items():
             if table.kind is COLUMNS and not isinstance(table, ColumnTable) and any(True for _ in table.rows()):
@@ -127,16 +127,16 @@ class KeyedBatchOperator(BatchOperator):
 
     @property
     def uses_key(self) -> bool:
-        # It is in the columns.
+        # The key is in the columns.
         return False
 
     def rows_until(self, first: int, *kept: Sized) -> Iterator[tuple[str, int, int]]:
-        """Yield how many rows wait for event time, if the first of them waits for a time that can come."""
+        """Yield the number of rows pending for event time, if the earliest timestamp can be reached."""
         if MIN_WATERMARK < first < MAX_WATERMARK:
             yield "rows", sum(map(len, kept)), first
 
     def state_table(self, name: str, columns: Any) -> Any:
-        """Have columns as a table of the operator's state; return them."""
+        """Register columns as a state table; return them."""
         assert self.setup.state is not None
         self.setup.state.columns(name, columns)
         return columns
@@ -144,13 +144,13 @@ class KeyedBatchOperator(BatchOperator):
     def spillable_rows(
         self, name: str, kinds: Sequence[pa.DataType], keys: Sequence[int], arrangement: Arrangement
     ) -> SpillableRows:
-        """Have rows that wait until all have come as a table of the operator's state; return them."""
+        """Register rows buffered until the end of input as a state table; return them."""
         made = SpillableRows(kinds, keys, arrangement, self.spill_file(), self.setup.budget)
         self.state_table(name, made)
         return made
 
     def spill_file(self) -> SpillFile:
-        """Return a file for what does not fit into memory; what is written there is told as Flink tells it."""
+        """Return a new spill file; its size is reported in Flink's spill metrics."""
         made, metrics = SpillFile(self.setup.spill_directory), self.setup.context.get_metrics_group()
         self._files = [*self._files, made]
         metrics.gauge("spillInBytes", lambda: sum(file.written for file in self._files))
@@ -159,7 +159,7 @@ class KeyedBatchOperator(BatchOperator):
 
 
 class StepwiseFinishOperator(KeyedBatchOperator):
-    """An operator that emits all it has at the end, in steps."""
+    """An operator that emits its results in steps at the end of input."""
 
     emits_later = True
 
@@ -172,7 +172,7 @@ class StepwiseFinishOperator(KeyedBatchOperator):
 
 
 class ColumnKeyPartitioner(Partitioner):
-    """To the subtask that owns the key group of a row's key, which is some of its columns."""
+    """Sends rows to the subtask that owns the key group of their key columns."""
 
     name = "HASH"
     by_key = True
@@ -217,7 +217,7 @@ class ColumnKeyPartitioner(Partitioner):
 
 
 def split_batches(columns: Sequence[pa.Array], rows: int, kinds: Any = None) -> Iterator[Batch]:
-    """Yield many rows in batches of moderate size."""
+    """Yield rows in batches of at most `BATCH_ROWS`."""
     whole = Batch(columns, kinds, rows)
     for start in range(0, rows, BATCH_ROWS):
         yield whole.slice(start, min(start + BATCH_ROWS, rows))

@@ -1,4 +1,4 @@
-"""Changes of results, by vectors: what is said when something is there before and after, or only one of it."""
+"""Vectorized changelogs of results that are inserted, updated or deleted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Mask = NDArray[np.bool_]
 
 @record
 class Changelog:
-    """For each of some places: whether the old is taken back, whether the new is said, and whether that is an update.
+    """The changes at some positions: whether the old row is retracted, the new row emitted, and both are an update.
 
     Attributes:
-        old, new, update: for each place.
-        order: in which order the places are; where each is among those that it was made of.
-        places: the numbers of the places, in this order.
+        old, new, update: flags per position.
+        order: the position in the original input of each entry.
+        places: the positions, in this order.
     """
 
     old: Mask
@@ -34,9 +34,9 @@ class Changelog:
         """Return the changes.
 
         Args:
-            there_before, there_after: whether there is a result before and after.
-            differs: whether the two differ; where they do not, nothing is said.
-            pairs: whether an update is -U and +U, not +U alone.
+            existed, exists: whether a result exists before and after.
+            differs: whether the two differ; equal results emit nothing.
+            pairs: whether an update is emitted as -U and +U, not as +U alone.
         """
         update = existed & exists & differs
         gone = existed & ~exists
@@ -44,7 +44,7 @@ class Changelog:
         return Changelog(old, update | (~existed & exists), update, np.arange(len(update)))
 
     def in_order(self, order: Ints) -> Changelog:
-        """Return the changes of the same places in another order."""
+        """Return the changes of the same positions in another order."""
         return Changelog(self.old[order], self.new[order], self.update[order], self.order[order])
 
     @property
@@ -59,11 +59,11 @@ class Changelog:
 
     @cached_property
     def _are_all_pairs(self) -> bool:
-        """Whether every place says both halves of an update, as most do once keys are known."""
+        """Whether every position emits both halves of an update, the common case once all keys exist."""
         return bool(self.old.all() and self.update.all())
 
     def chosen(self, of_old: Ints, of_new: Ints) -> Ints:
-        """Return for each row that is said a number: of its place, one for what is old and one for what is new."""
+        """Return for each emitted row the number from `of_old` or `of_new` at its position."""
         if self._are_all_pairs:
             return np.stack([of_old, of_new], axis=1).reshape(-1)
         at_old, at_new, total = self._ends
@@ -73,7 +73,7 @@ class Changelog:
 
     @property
     def kinds(self) -> Kinds | None:
-        """What each row says; None when all are inserted."""
+        """The row kinds; None if all rows are inserts."""
         if self._are_all_pairs and len(self.old):
             return np.tile(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), len(self.old))
         at_old, at_new, total = self._ends

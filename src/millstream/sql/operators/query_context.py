@@ -1,4 +1,4 @@
-"""What operators know of the session that a query was made in."""
+"""The session settings that operators of a query use."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from millstream.sql.functions.context import EvaluationContext
 
 @record
 class Session:
-    """What a query was made in.
+    """Settings of the session that submitted a query.
 
     Attributes:
-        batch: whether the job is one of batch: only final results count.
+        batch: whether the job runs in batch mode, which emits final results only.
         options: the configuration.
-        time_zone: the session's.
-        query_start: when the query began, in milliseconds.
+        time_zone: the session's time zone.
+        query_start: the submission time in milliseconds.
         catalog, database: the current ones.
     """
 
@@ -31,7 +31,7 @@ class Session:
     database: str = "default_database"
 
     def context(self, setup: OperatorSetup, watermark: Callable[[], int | None] = lambda: None) -> EvaluationContext:
-        """Return what expressions of an operator are told."""
+        """Return the context in which an operator's expressions are evaluated."""
         return EvaluationContext(
             time_zone=self.time_zone,
             clock=setup.clock,
@@ -45,15 +45,15 @@ class Session:
         )
 
     def flag(self, key: str) -> bool:
-        """Tell whether an option is true; one that is not there is not."""
+        """Return whether an option is true; False if it is not set."""
         return str(self.options.get(key, "false")).strip().lower() == "true"
 
     def milliseconds(self, key: str, default: int) -> int:
-        """Return an option that is a length of time."""
+        """Return an option that is a duration."""
         text = self.options.get(key)
         return default if text is None else parse_duration_ms(str(text))
 
     def whole(self, key: str, default: int) -> int:
-        """Return an option that is a whole number above 0."""
+        """Return an option that is a positive integer."""
         text = self.options.get(key)
         return int(text) if text is not None and int(text) > 0 else default

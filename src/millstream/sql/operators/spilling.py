@@ -1,8 +1,8 @@
-"""State that outgrows memory, in BATCH: what there is goes to disk, and what comes from then on waits there beside it.
+"""State of batch jobs that spills to disk when it outgrows memory; later rows are buffered on disk beside it.
 
-Both lie in bins by the hash of the key. When all has come, bin after bin is taken up again: first what was kept, as it
-would be from a checkpoint, then the rows that came later, in the order in which they came. So every key has seen just
-what it would have seen in memory.
+Both are partitioned into bins by the hash of the key. At the end of input the bins are processed in turn: first the
+spilled state is loaded, as from a checkpoint, then the buffered rows in order of arrival. Every key thus sees the same
+rows in the same order as in memory.
 """
 
 from __future__ import annotations
@@ -25,59 +25,59 @@ from millstream.state.spill_file import Place, SpillFile
 
 Ints = NDArray[np.int64]
 
-# What the tables are called in which rows wait, with a number behind it.
+# Prefix of the names of the tables with buffered rows.
 _WAITING = "waiting"
 
 
 class SizedColumns(LiveColumns, Protocol):
-    """What an operator keeps, and how large it is."""
+    """State columns that know their size."""
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size in bytes."""
         ...
 
 
 class Overflow:
-    """The tables of an operator, and the rows that came when these had become too large."""
+    """The state tables of an operator, and the rows that arrived after the tables were spilled."""
 
     def __init__(self, budget: Budget, rows: Sequence[SpillableRows]) -> None:
-        """Make it.
+        """Create an empty one.
 
         Args:
-            budget: how much may be kept.
-            rows: where rows of each input wait.
+            budget: the memory budget.
+            rows: the buffered rows of each input.
         """
         self._account = budget.account(self.spill)
         self.rows = list(rows)
         self.tables: list[OverflowTable] = []
-        # While bins are taken up nothing goes back to disk.
+        # True while bins are processed: nothing is spilled again.
         self._is_over = False
 
     @property
     def is_full(self) -> bool:
-        """Whether rows must wait that come now."""
+        """Whether new rows must be buffered."""
         return any(table.is_on_disk for table in self.tables) or any(len(rows) for rows in self.rows)
 
     def must_spill(self, place: int, batch: Batch) -> bool:
-        """Have rows of an input wait if they must; tell whether they do."""
+        """Buffer rows of an input if the state is on disk; return whether they were buffered."""
         if self.is_full:
             self.rows[place].add(batch)
             return True
         return False
 
     def loaded(self) -> None:
-        """The tables were read anew."""
+        """Account for tables that were restored."""
         self._is_over = False
         self.grew()
 
     def grew(self) -> None:
-        """The tables have taken rows."""
+        """Account for rows added to the tables."""
         if not self._is_over:
             self._account.keeps(sum(table.live.nbytes for table in self.tables))
 
     def spill(self) -> None:
-        """Put the tables on disk."""
+        """Move the tables to disk."""
         if self._is_over:
             return
         for table in self.tables:
@@ -85,10 +85,10 @@ class Overflow:
         self._account.keeps(0)
 
     def bins(self, take: Callable[[int, Batch], None]) -> Iterator[None]:
-        """Bring the tables to their end bin after bin: a step begins when those of one are as they shall be.
+        """Complete the tables bin by bin; each step begins when the tables hold the complete state of a bin.
 
         Args:
-            take: has a batch of an input processed.
+            take: processes a batch of an input.
         """
         if not self.is_full:
             self._is_over = True
@@ -110,7 +110,7 @@ class Overflow:
         self.clear()
 
     def clear(self) -> None:
-        """All was taken."""
+        """Discard everything after the last bin."""
         for table in self.tables:
             table.clear()
         for rows in self.rows:
@@ -119,22 +119,22 @@ class Overflow:
 
 
 class OverflowTable:
-    """Columns that are in memory or, all of them, on disk; follows `LiveColumns`."""
+    """State columns that are entirely in memory or entirely on disk; implements `LiveColumns`."""
 
     def __init__(self, live: SizedColumns, file: SpillFile) -> None:
         self.live = live
         self._file = file
         self._places: dict[int, list[Place]] = {}
-        # What had changed when it was put on disk, that files of the state have not.
+        # Changes that were not yet checkpointed when the columns were spilled.
         self._unsaved: list[Place] = []
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether it is on disk."""
+        """Whether the columns are on disk."""
         return bool(self._places)
 
     def spill(self) -> None:
-        """Put all on disk."""
+        """Move all columns to disk."""
         self._unsaved += [self._write(change.rows) for change in self.live.changes()]
         for rows in (change.rows for change in self.live.everything()):
             whole = Batch(rows.columns, None, rows.num_rows)
@@ -144,7 +144,7 @@ class OverflowTable:
         self.live.clear()
 
     def take_up(self, number: int) -> None:
-        """Have in memory what a bin has."""
+        """Load the state of a bin into memory."""
         for place in self._places.get(number, ()):
             self.live.load(RowChange(self._read(place)))
 
@@ -154,7 +154,7 @@ class OverflowTable:
     def _read(self, place: Place) -> pa.RecordBatch:
         return from_ipc(self._file.read(place))
 
-    # --- files of the state
+    # --- checkpoints
 
     def live_in(self, arrays: Arrays) -> None:
         self.live.live_in(arrays)
@@ -184,16 +184,16 @@ class OverflowTable:
 
 
 class SpillingOperator(StepwiseFinishOperator):
-    """An operator whose tables may be put on disk."""
+    """An operator whose state tables may be spilled."""
 
     overflow: Overflow
 
     def may_overflow(self, setup: OperatorSetup, inputs: Sequence[tuple[Sequence[pa.DataType], Sequence[int]]]) -> None:
-        """Have tables that are kept from here on put on disk when they are too large.
+        """Allow state tables registered from now on to be spilled.
 
         Args:
-            setup: what the operator was handed.
-            inputs: of each input the types of its columns, and which of them are the key.
+            setup: the operator's setup.
+            inputs: for each input its column types and key columns.
         """
         self.setup = setup
         waiting = [

@@ -1,0 +1,1 @@
+"""Group aggregates and their accumulators."""

@@ -1,4 +1,4 @@
-"""Aggregates that run over the rows of all keys by vectors; what each keeps is columns of numbers."""
+"""Vectorized accumulators: one call processes the rows of all keys; state is numeric columns."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from millstream.sql.columns.numpy_arrays import Valid, decimals, from_numpy, is_
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.segments import Running, RunningNumbers, Segments
 
-# Which rows count for an aggregate: in the order of segments; None for all.
+# Mask of the rows that count for an aggregate, in segment order; None for all.
 Counted = NDArray[np.bool_] | None
 
 
 def both(one: Valid, other: Valid) -> Valid:
-    """Return where both hold; None is everywhere."""
+    """Return where both are valid; None means everywhere."""
     if one is None or other is None:
         return one if other is None else other
     return one & other
 
 
 class Accumulator:
-    """An aggregate: what it keeps for each key, and what comes of rows."""
+    """The accumulator of one aggregate call: its state columns and how rows change them."""
 
-    # Whether what several slots have can be put together, by `combined`.
+    # Whether `combined` can merge the state of several slots.
     combines = False
 
     @property
     def is_exact(self) -> bool:
-        """Whether it comes to the same whichever rows are taken together first; a sum of floats does not."""
+        """Whether the result does not depend on how rows are grouped into partial results; false for float sums."""
         return True
 
     def __init__(self, call: AggregateCall, name: str) -> None:
@@ -47,17 +47,17 @@ class Accumulator:
 
     @property
     def kept(self) -> list[StateColumn]:
-        """The columns that it keeps."""
+        """The state columns."""
         raise NotImplementedError
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
-        """Take rows; return the results after each, and leave in the state what comes of all.
+        """Process rows; return the results after each row, and store the final ones.
 
         Args:
             segments: the rows by key.
-            arguments: the aggregate's columns, in the order of segments.
-            counted: which rows count, and how: 0 not at all; None for all, by their signs.
-            state: where its columns are.
+            arguments: the aggregate's columns, in segment order.
+            counted: mask of the rows that count; None for all.
+            state: the state columns.
         """
         raise NotImplementedError
 
@@ -69,37 +69,37 @@ class Accumulator:
         counted: Counted,
         state: Columns,
     ) -> None:
-        """Take rows in the order they came, when nobody asks for results in between.
+        """Process rows in order of arrival, without intermediate results.
 
         Args:
-            slots: of each row.
-            signs: of each row; None when all are added.
+            slots: the slot of each row.
+            signs: 1 or -1 for each row; None if all are added.
             arguments: the aggregate's columns.
             counted: as for `run`.
-            state: where its columns are.
+            state: the state columns.
         """
         raise NotImplementedError
 
     def results(self, state: Columns, slots: Slots) -> pa.Array:
-        """Return the results of some keys."""
+        """Return the results of slots."""
         raise NotImplementedError
 
     def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
-        """Return the results of several slots together: of those from each start to the next."""
+        """Return the merged results of runs of slots; each run ends where the next starts."""
         raise NotImplementedError
 
-    # --- in two phases
+    # --- two-phase aggregation
 
     def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
-        """Return what some keys have, for another phase to `merge`."""
+        """Return the partial results of slots, for `merge` in the second phase."""
         return [written(k, state.column(k.name)[slots]) for k in self.kept]
 
     def merge(self, slots: Slots, partials: Sequence[pa.Array], state: Columns) -> None:
-        """Take what `partials` of others gave, for keys that have slots; a key may come several times."""
+        """Merge partial results into slots; a slot may occur several times."""
         self.merge_slots(slots, [read(k, column) for k, column in zip(self.kept, partials, strict=True)], state)
 
     def merge_slots(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
-        """Take what others have kept, as the columns are."""
+        """Merge state columns of other slots."""
         for kept, values in zip(self.kept, others, strict=True):
             np.add.at(state.column(kept.name), slots, values)
 
@@ -107,7 +107,7 @@ class Accumulator:
 def _weights(
     rows: int, signs: NDArray[np.int64] | None, valid: Valid, counted: NDArray[Any] | None
 ) -> NDArray[np.int64]:
-    """Return by how much each row counts: 1, -1 if it is taken back, or 0."""
+    """Return the weight of each row: 1, -1 if it is retracted, or 0 if it does not count."""
     if counted is not None and counted.dtype != np.bool_:
         weights = counted.astype(np.int64)
     elif signs is not None:
@@ -118,7 +118,7 @@ def _weights(
 
 
 class Count(Accumulator):
-    """COUNT: of rows, or of rows in which no argument is null."""
+    """COUNT of rows, or of rows without null arguments."""
 
     combines = True
 
@@ -161,11 +161,11 @@ class Count(Accumulator):
 
 
 class Summing(Accumulator):
-    """An aggregate that is made of sums, and of how many values are in them.
+    """An aggregate computed from sums and the number of summed values.
 
     Attributes:
-        sums: what is summed up: names of columns, and what makes numbers of an argument.
-        dtype: of the sums.
+        sums: names of the sum columns.
+        dtype: the type of the sums.
     """
 
     dtype: Any = np.int64
@@ -176,11 +176,11 @@ class Summing(Accumulator):
         return bool(np.dtype(self.dtype).kind != "f")
 
     def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
-        """Return what is summed up."""
+        """Return the values to sum."""
         raise NotImplementedError
 
     def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
-        """Return the result of sums over so many values."""
+        """Return the result for sums over `count` values."""
         raise NotImplementedError
 
     @property
@@ -236,13 +236,13 @@ class Summing(Accumulator):
 
 def _weighted(numbers: NDArray[Any], weights: NDArray[np.int64]) -> NDArray[Any]:
     if numbers.dtype.kind == "f":
-        # Nothing times infinity is not nothing.
+        # 0 * infinity is NaN.
         return np.where(weights == 0, 0.0, numbers * weights)
     return numbers * weights
 
 
 class _RunningSums:
-    """The sums after each row; results are made only of those that are asked for."""
+    """Sums after each row; results are computed only for requested rows."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class _RunningSums:
         self._count = np.concatenate([count, count_begins])
 
     def differs(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
-        # What is the same with other sums, an average for example, is told by the result alone.
+        # Different sums can give the same result, an average for example.
         return differing(self.take(before), self.take(after))
 
     def take(self, places: NDArray[np.int64]) -> pa.Array:
@@ -265,7 +265,7 @@ class _RunningSums:
 
 
 def differing(then: pa.Array, now: pa.Array) -> NDArray[np.bool_]:
-    """Tell which values differ; a null is equal to a null."""
+    """Return where values differ; nulls are equal."""
     if is_number_like(now.type):
         differs = plain(now) != plain(then)
     else:
@@ -277,7 +277,7 @@ def differing(then: pa.Array, now: pa.Array) -> NDArray[np.bool_]:
 
 
 class SumOfNumbers(Summing):
-    """SUM of ints, which wraps around in its type, and of floats."""
+    """SUM of integers, which wraps around in its type, and of floats."""
 
     def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
         super().__init__(call, name)
@@ -293,14 +293,14 @@ class SumOfNumbers(Summing):
 
 
 class SumOrZero(SumOfNumbers):
-    """SUM that is 0 of nothing: what counts of a first phase are added up with."""
+    """SUM that is 0 without input; sums the counts of the first phase."""
 
     def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
         return from_numpy(sums[0], None, self.result)
 
 
 class SumOfDecimals(Summing):
-    """SUM of decimals; null when it has too many digits."""
+    """SUM of decimals; null on overflow of the precision."""
 
     dtype = object
 
@@ -312,14 +312,14 @@ class SumOfDecimals(Summing):
 
 
 class SumOrZeroOfDecimals(SumOfDecimals):
-    """SUM of decimals that is 0 of nothing."""
+    """SUM of decimals that is 0 without input."""
 
     def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
         return decimals(sums[0], np.ones(len(count), np.bool_), self.result)
 
 
 class Average(Summing):
-    """AVG of ints, cut off towards zero, and of floats."""
+    """AVG of integers, truncated towards zero, and of floats."""
 
     def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
         super().__init__(call, name)
@@ -393,7 +393,7 @@ class Variance(Summing):
 
 
 class Extreme(Accumulator):
-    """MIN and MAX of numbers and times of which none is taken back."""
+    """MIN and MAX of numbers and times on append-only input."""
 
     combines = True
 
@@ -401,7 +401,7 @@ class Extreme(Accumulator):
         super().__init__(call, name)
         self._least = call.function == "MIN"
         self._dtype = np.float64 if pa.types.is_floating(argument) else np.int64
-        # NaN is greater than any number: the least is NaN only where there is nothing else.
+        # NaN is greater than any number: MIN is NaN only if there is no other value.
         self._add: Any = np.fmin if self._least else np.maximum
         if self._dtype is np.float64:
             self._nothing: Any = np.nan if self._least else -np.inf
@@ -467,7 +467,7 @@ class Extreme(Accumulator):
 
 
 class VarianceOfInts(Variance):
-    """The same of ints with ints, as Flink has it in OVER: squares and sums wrap around, and quotients are cut off."""
+    """The same with integer arithmetic, as Flink does in OVER: sums wrap around and quotients are truncated."""
 
     dtype = np.int64
 
@@ -494,11 +494,11 @@ class VarianceOfInts(Variance):
 
 
 def _quotient(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return quotients, cut off towards zero."""
+    """Return quotients truncated towards zero."""
     return np.sign(a) * (np.abs(a) // b)
 
 
-# Before the name of a variance that is computed with ints.
+# Prefix of the name of a variance computed with integers.
 WITH_INTS = "INTS OF "
 VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"])
 
@@ -506,13 +506,13 @@ VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_
 def vector_accumulator(
     call: AggregateCall, name: str, arguments: Sequence[pa.DataType], retracts: bool
 ) -> Accumulator | None:
-    """Return the accumulator of an aggregate that runs by vectors; None for one that does not.
+    """Return the vectorized accumulator of an aggregate, or None if it has none.
 
     Args:
         call: the aggregate.
-        name: what its columns begin with.
+        name: the prefix of its state columns.
         arguments: the types of its columns.
-        retracts: whether rows may be taken back.
+        retracts: whether the input may retract rows.
     """
     function = call.function.upper()
     if call.user is not None:

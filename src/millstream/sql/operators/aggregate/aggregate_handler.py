@@ -1,4 +1,4 @@
-"""The aggregates of one node: what they keep, and what comes of a batch."""
+"""The accumulators of all aggregate calls of a node."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from millstream.sql.operators.aggregate.object_accumulators import object_accumu
 from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
 from millstream.sql.operators.aggregate.user_accumulators import UserAccumulator
 
-# The time at which a key was last touched, for those that live for a time only.
+# The time of a key's last update, for state TTL.
 TOUCHED = "updated_at"
 
 Keep = Callable[[str, KeyedColumns], KeyedColumns]
-# Columns, and the one that says which rows count; None for all.
+# The argument columns, and the filter column; None for all rows.
 _Which = tuple[tuple[int, ...], int | None]
 
 
 class AggregateHandler:
     """Accumulators side by side, over the same keys.
 
-    Distinct values are keys of tables of their own: (key, value) with how often it is there, for each condition that
-    aggregates over the same columns have. Only a row by which a value comes or goes counts for the aggregate.
+    DISTINCT values have state tables of their own: (key, value) with a count per filter of the aggregates over the same
+    columns. Only rows that add a new value or remove the last copy of one count for the aggregate.
     """
 
     def __init__(self, calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType], retracts: bool) -> None:
-        """Make them.
+        """Create the accumulators.
 
         Args:
             calls: the aggregates.
             kinds: the Arrow types of the input's columns.
-            retracts: whether rows may be taken back.
+            retracts: whether the input may retract rows.
         """
         self.calls = list(calls)
         self._kinds = list(kinds)
@@ -56,18 +56,18 @@ class AggregateHandler:
 
     @property
     def kept(self) -> list[StateColumn]:
-        """The columns that all of them keep."""
+        """The state columns of all accumulators."""
         return [k for a in self.accumulators for k in a.kept]
 
     @property
     def combine(self) -> bool:
-        """Whether what several slots have can be put together."""
+        """Whether the state of several slots can be merged."""
         return all(a.combines and not c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
 
     def open(self, keys: Sequence[pa.DataType], keep: Keep, owners: int | None = None) -> None:
-        """Make the tables of distinct values, for keys of some types."""
+        """Create the state tables of distinct values, for keys of some types."""
         self._now = 0
-        # By the columns: the conditions, and the table.
+        # Filters and state table by argument columns.
         self._conditions: dict[tuple[int, ...], list[int | None]] = {}
         for call in self.calls:
             conditions = self._conditions.setdefault(call.arguments, []) if call.distinct else [call.condition]
@@ -82,7 +82,7 @@ class AggregateHandler:
             self._distinct[arguments] = keep(f"distinct{len(self._distinct)}", table)
 
     def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:
-        """Take a batch, whose rows have keys and are cut into segments; return what each comes to after each row."""
+        """Process a batch cut into segments; return each accumulator's results after each row."""
         order = pa.array(segments.order)
         sorted_columns: dict[int, pa.Array] = {}
 
@@ -104,7 +104,7 @@ class AggregateHandler:
         return found
 
     def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
-        """Take a batch, whose rows have keys and slots, when nobody asks what comes after each row."""
+        """Process a batch without results after each row."""
         signs = signs_of(batch)
         comings: dict[_Which, NDArray[np.int64]] = {}
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
@@ -122,21 +122,21 @@ class AggregateHandler:
         keys: Sequence[pa.Array],
         known: dict[_Which, NDArray[np.int64]],
     ) -> NDArray[np.int64]:
-        """Return for each row 1 if its value comes with it, -1 if it goes, else 0; once for equal columns."""
+        """Return 1 for rows that add a distinct value, -1 for rows that remove one, else 0; once for equal columns."""
         if _which(call) not in known:
-            known |= self._comings(call.arguments, batch, keys)
+            known |= self._distinct_changes(call.arguments, batch, keys)
         return known[_which(call)]
 
-    def _comings(
+    def _distinct_changes(
         self, arguments: tuple[int, ...], batch: Batch, keys: Sequence[pa.Array]
     ) -> Iterator[tuple[_Which, NDArray[np.int64]]]:
-        """Yield what comes and goes by each condition."""
+        """Yield the added and removed values of each filter."""
         conditions = self._conditions[arguments]
         masks = [None if c is None else _is_true(batch.columns[c]) for c in conditions]
         columns, rows = [*keys, *(batch.columns[a] for a in arguments)], np.arange(len(batch))
         filtered = [m for m in masks if m is not None]
         if len(filtered) == len(masks):
-            # Values that count for nobody are not kept.
+            # Values that pass no filter are not stored.
             rows = np.flatnonzero(np.logical_or.reduce(filtered))
             at = pa.array(rows)
             columns = [c.take(at) for c in columns]
@@ -149,10 +149,10 @@ class AggregateHandler:
             out[places] = self._counted(arguments, i, segments, counted)
             yield (arguments, condition), out
         if signs is not None:
-            self._forget_empty(arguments, segments)
+            self._discard_empty(arguments, segments)
 
     def _segments(self, arguments: tuple[int, ...], columns: Sequence[pa.Array], count: int) -> Segments:
-        """Return rows by their values, which are added where they are not there."""
+        """Return rows by value; new values are added."""
         table = self._distinct[arguments]
         table.compact()
         first_new = table.bound
@@ -165,30 +165,30 @@ class AggregateHandler:
     def _counted(
         self, arguments: tuple[int, ...], condition: int, segments: Segments, weights: Ints
     ) -> NDArray[np.int64]:
-        """Have values so many times more by a condition; tell which come by it, and which go."""
+        """Add to the counts of values for a filter; return which values it adds and which it removes."""
         times = self._distinct[arguments].column(_times(condition))
         after = segments.sums(weights, segments.begins(times, 0))
         segments.leave(times, after)
         before = after - weights
         return ((before <= 0) & (after > 0)).astype(np.int64) - ((before > 0) & (after <= 0))
 
-    def _forget_empty(self, arguments: tuple[int, ...], segments: Segments) -> None:
-        """Forget values that are not there any more by any condition."""
+    def _discard_empty(self, arguments: tuple[int, ...], segments: Segments) -> None:
+        """Discard values whose counts are 0 for all filters."""
         table = self._distinct[arguments]
         exists_mask = np.zeros(segments.count, np.bool_)
         for i in range(len(self._conditions[arguments])):
             exists_mask |= table.column(_times(i))[segments.slots] != 0
         table.remove(segments.slots[~exists_mask])
 
-    # --- in two phases
+    # --- two-phase aggregation
 
     @property
     def is_exact(self) -> bool:
-        """Whether rows may be taken together before they are taken, and nobody can tell."""
+        """Whether pre-aggregation gives the same results."""
         return all(a.is_exact or c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
 
     def fold_unfiltered(self, batch: Batch, slots: Slots, state: Columns) -> None:
-        """Take a batch, whose rows have slots, but for what is over distinct values."""
+        """Process a batch, except for aggregates over distinct values."""
         signs = signs_of(batch)
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             if not call.distinct:
@@ -196,24 +196,24 @@ class AggregateHandler:
                 accumulator.fold(slots, signs, [batch.columns[a] for a in call.arguments], counted, state)
 
     def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
-        """Return what slots have, as columns for `merge`, but for what is over distinct values."""
+        """Return partial results for `merge`, except of aggregates over distinct values."""
         found: list[pa.Array] = []
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             found += [] if call.distinct else accumulator.partials(state, slots)
         return found
 
     def distinct_lists(self, batch: Batch, slots: Slots, count: int) -> list[pa.Array]:
-        """Return the distinct values of each of so many slots: columns for `merge`, behind those of `partials`."""
+        """Return the distinct values of each slot: columns for `merge`, after those of `partials`."""
         signs = signs_of(batch)
         return [_listed(call, batch, slots, count, signs) for call in self._distinct_calls.values()]
 
     @property
     def _distinct_calls(self) -> dict[_Which, AggregateCall]:
-        """The first of those over the same distinct values."""
+        """The first call of each group over the same distinct values."""
         return {_which(call): call for call in reversed(self.calls) if call.distinct}
 
     def merge(self, columns: Sequence[pa.Array], keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
-        """Take what `partials` and `distinct_lists` gave, for keys that have slots; a key may come several times."""
+        """Merge output of `partials` and `distinct_lists` into slots; a slot may occur several times."""
         at = 0
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             if not call.distinct:
@@ -229,26 +229,26 @@ class AggregateHandler:
             come: NDArray[Any] = np.empty(len(owners), np.int64)
             place = self._conditions[arguments].index(condition)
             come[segments.order] = self._counted(arguments, place, segments, weights)
-            self._forget_empty(arguments, segments)
+            self._discard_empty(arguments, segments)
             mine = slots[owners.to_numpy()]
             for call, accumulator in zip(self.calls, self.accumulators, strict=True):
                 if call.distinct and _which(call) == which:
                     accumulator.fold(mine, None, values, come, state)
 
     def expire(self, now: int, ttl: int) -> None:
-        """Forget distinct values that have not come for so long; those that come now, come now."""
+        """Discard distinct values whose TTL has expired; later updates are stamped `now`."""
         self._now = now
         for table in self._distinct.values():
             table.expire(TOUCHED, now - ttl)
 
     def discard(self, column: int, is_over: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
-        """Forget distinct values of keys that are over, by a column of the key, which is one of ints."""
+        """Discard distinct values of keys that are over, judged by an integer column of the key."""
         for table in self._distinct.values():
             slots = table.slots()
             table.remove(slots[is_over(plain(table.keys_at(slots)[column]))])
 
     def results(self, state: Columns, slots: Slots) -> list[pa.Array]:
-        """Return what all have come to, for some keys."""
+        """Return the results of all aggregates for slots."""
         return [a.results(state, slots) for a in self.accumulators]
 
 
@@ -258,7 +258,7 @@ def _counted_rows(call: AggregateCall, batch: Batch) -> Ints:
 
 
 def _listed(call: AggregateCall, batch: Batch, slots: Slots, count: int, signs: Ints | None) -> pa.Array:
-    """Return for each slot a list of the distinct values of its rows, with how often each is there."""
+    """Return for each slot a list of its distinct values with their counts."""
     rows = _counted_rows(call, batch)
     at = pa.array(rows)
     values = [batch.columns[a].take(at) for a in call.arguments]
@@ -279,7 +279,7 @@ def _which(call: AggregateCall) -> _Which:
 
 
 def _times(condition: int) -> str:
-    """Return the name of the column that says how often a value is there by a condition."""
+    """Return the name of the column with the counts for a filter."""
     return f"times{condition or ''}"
 
 
@@ -291,7 +291,7 @@ _SIGNS = np.array([1, -1, 1, -1], np.int64)
 
 
 def signs_of(batch: Batch) -> Ints | None:
-    """Return 1 for rows that are added and -1 for those that are taken back; None when all are added."""
+    """Return 1 for added and -1 for retracted rows; None if all are added."""
     if batch.kinds is None:
         return None
     signs = _SIGNS[batch.kinds]

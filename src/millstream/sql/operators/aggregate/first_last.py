@@ -1,4 +1,4 @@
-"""FIRST_VALUE and LAST_VALUE where nothing is taken back, by vectors."""
+"""Vectorized FIRST_VALUE and LAST_VALUE on append-only input."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
 
 
 class FirstOrLastEver(Accumulator):
-    """The first or the last value of a key that is not null; one is kept, as Python has it.
+    """The first or last non-null value of a key, stored as a Python object.
 
-    What it is after a row is told by the place of the row that it came with, so that nothing is done for each row but
-    with numbers.
+    Running results are row positions of the values, so the work per row is numeric.
     """
 
     def __init__(self, call: AggregateCall, name: str) -> None:
@@ -38,7 +37,7 @@ class FirstOrLastEver(Accumulator):
         had = np.fromiter((v is not None for v in before), np.bool_, segments.count)
         comes = _counts(arguments[0], counted, segments.rows)
         place = _first_so_far(segments, comes) if self._first else _last_so_far(segments, comes)
-        # Behind the rows of the batch there is what keys had: for those that have nothing of it, or nothing else yet.
+        # Positions after the batch's rows stand for the stored values of keys.
         kept = segments.rows + segments.of_row
         place = np.where(had[segments.of_row] & self._first, kept, np.where(place < 0, kept, place))
         places = np.concatenate([place, segments.rows + np.arange(segments.count)])
@@ -72,7 +71,7 @@ class FirstOrLastEver(Accumulator):
 
 
 class RunningPlaces:
-    """Results that are values of a column, by their places in it."""
+    """Results given as positions in a column."""
 
     def __init__(self, values: pa.Array, places: Ints, result: pa.DataType) -> None:
         self._values = values
@@ -95,26 +94,26 @@ class RunningPlaces:
 
 
 def _counts(argument: pa.Array, counted: Counted, rows: int) -> NDArray[np.bool_]:
-    """Return which rows count: those that have a value, and are asked for."""
+    """Return which rows count: those with a value that pass the filter."""
     valid: Valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
     return np.ones(rows, np.bool_) if valid is None else valid
 
 
 def _last_so_far(segments: Segments, comes: NDArray[np.bool_]) -> Ints:
-    """Return for each row the last one of its segment that comes, so far; -1 where none has."""
+    """Return for each row the latest counting row of its segment so far, or -1."""
     found = np.maximum.accumulate(np.where(comes, np.arange(segments.rows), -1))
     return np.where(found >= segments.starts[segments.of_row], found, -1)
 
 
 def _first_so_far(segments: Segments, comes: NDArray[np.bool_]) -> Ints:
-    """Return for each row the first one of its segment that comes, so far; -1 where none has."""
+    """Return for each row the first counting row of its segment so far, or -1."""
     rows = np.arange(segments.rows)
     first = np.minimum.reduceat(np.where(comes, rows, segments.rows), segments.starts)[segments.of_row]
     return np.where(first <= rows, first, -1)
 
 
 def _put(column: NDArray[Any], slots: Slots, values: pa.Array) -> None:
-    """Put values into a column of objects."""
+    """Store values in a column of objects."""
     objects = np.empty(len(slots), object)
     objects[:] = python_values(values)
     column[slots] = objects

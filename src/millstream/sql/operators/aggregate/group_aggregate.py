@@ -1,8 +1,8 @@
-"""Group aggregate: one row for each key, changed by every row that comes.
+"""Group aggregate: one result row per key, updated by every input row.
 
-The changes are those that Flink's operator makes row by row: the first row of a key inserts, every other one updates
-unless the result stays the same, and when the last row is taken back the result is deleted. They are computed by
-vectors: rows are sorted by key, sums run over each key's rows, and what they come to is put back in order of arrival.
+The changes equal those of Flink's row-by-row operator: the first row of a key inserts, later rows update unless the
+result is unchanged, and retracting the last row deletes the result. The computation is vectorized: rows are sorted by
+key, running sums go over each key's rows, and the results are put back into order of arrival.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.changelog import Changelog
 
-# How many rows a key has, where rows can be taken back.
+# The number of rows of a key, if rows can be retracted.
 _ROWS = "rows"
 
 
 class GroupAggregateOperator(KeyedBatchOperator):
-    """Keys, then aggregates; without aggregates, the distinct keys."""
+    """Emits keys, then aggregates; without aggregates, the distinct keys."""
 
     emits_later = True
 
@@ -46,17 +46,17 @@ class GroupAggregateOperator(KeyedBatchOperator):
         final_only: bool = False,
         ttl: int = 0,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             keys: the columns to group by.
             calls: the aggregates.
             kinds: the Arrow types of the input's columns.
-            retracts: whether the input may take rows back.
-            pairs: whether an update is -U and +U, not +U alone.
-            mini_batch: whether a batch makes at most one change for each key.
-            final_only: whether only what is there at the end is emitted.
-            ttl: how long a key lives that is not changed, in milliseconds; 0 for ever.
+            retracts: whether the input may retract rows.
+            pairs: whether an update is emitted as -U and +U, not as +U alone.
+            mini_batch: whether a batch emits at most one change per key.
+            final_only: whether only the final results are emitted.
+            ttl: state TTL in milliseconds; 0 for none.
         """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
@@ -102,7 +102,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         return (out,)
 
     def _clear_up(self) -> None:
-        """Give up what is not needed any more."""
+        """Discard expired keys."""
         self._state.compact()
         if self.ttl:
             now = self.setup.clock()
@@ -110,13 +110,13 @@ class GroupAggregateOperator(KeyedBatchOperator):
             self.aggregates.expire(now, self.ttl)
 
     def _discard(self, slots: Ints) -> None:
-        """Forget keys that have no rows."""
+        """Discard keys without rows."""
         if self.retracts:
             empty = slots[self._state.column(_ROWS)[slots] <= 0]
             self._state.remove(np.unique(empty))
 
     def _unknown(self, segments: Segments, first_new: int) -> NDArray[np.bool_] | None:
-        """Return which rows take back something that is not there; None when there is none of them."""
+        """Return a mask of rows that retract a row that does not exist, or None if there are none."""
         if segments.signs is None:
             return None
         in_order = segments.signs
@@ -132,12 +132,12 @@ class GroupAggregateOperator(KeyedBatchOperator):
                     unknown[segments.order[place]] = True
                 else:
                     left += int(in_order[place])
-        # Keys that came with such rows only are not there.
+        # Keys that had only such rows do not exist.
         self._state.remove(np.arange(first_new, self._state.bound))
         return unknown
 
     def _count(self, segments: Segments) -> tuple[Ints, Segments]:
-        """Count the rows of each key; where there are none left, what follows begins with nothing."""
+        """Count the rows of each key; after a key's last row is retracted, a new segment starts empty."""
         column = self._state.column(_ROWS)
         signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
         running = segments.sums(signs, segments.begins(column, 0))
@@ -155,16 +155,16 @@ class GroupAggregateOperator(KeyedBatchOperator):
         for one in running if not self.ttl else ():
             differs |= one.differs(before, after)
         changes = Changelog.of(existed, exists, differs, self.pairs)
-        # Back to the order of arrival.
+        # Back to order of arrival.
         changes = changes.in_order(_inverse(segments.order))
         places = changes.chosen(before[changes.order], after[changes.order])
         at = pa.array(changes.chosen(changes.places, changes.places))
         return Batch([*(k.take(at) for k in keys), *(r.take(places) for r in running)], changes.kinds, len(at))
 
     def _folded(self, batch: Batch, keys: list[pa.Array], slots: Ints, first_new: int) -> Iterable[Batch]:
-        """Take a batch of which only what comes of it as a whole counts."""
+        """Process a batch of which only the final results per key are emitted."""
         state = self._state
-        # The keys, by the rows in which they come first.
+        # Keys in order of their first row.
         if len(self._scratch) < state.bound:
             self._scratch = np.empty(2 * state.bound, np.int64)
         rows = first_rows(slots, self._scratch)
@@ -179,7 +179,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         return out
 
     def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Ints) -> None:
-        """Take rows that have slots."""
+        """Process rows whose slots are known."""
         if self.retracts:
             signs = signs_of(batch)
             np.add.at(self._state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
@@ -201,10 +201,10 @@ class GroupAggregateOperator(KeyedBatchOperator):
         return Batch([*(k.take(at) for k in keys), *(r.take(places) for r in both)], changes.kinds, len(at))
 
     def finish(self) -> None:
-        """In BATCH: emit what is there."""
+        """Emit the final results in batch mode."""
         if self.final_only:
             if not self.keys:
-                # Of nothing there is a result, too.
+                # A global aggregate has a result without input.
                 self._state.find_or_add([], 1)
             slots = self._state.slots()
             columns = self._state.keys_at(slots) + self.aggregates.results(self._state, slots)
@@ -212,7 +212,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
 
 
 class GlobalGroupAggregateOperator(GroupAggregateOperator):
-    """The second phase: takes what `LocalGroupAggregateOperator` emits; made with what that was made with."""
+    """The second phase; merges the output of a `LocalGroupAggregateOperator` with the same arguments."""
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keys = list(batch.columns[: len(self.keys)])

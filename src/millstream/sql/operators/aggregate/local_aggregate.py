@@ -1,8 +1,7 @@
-"""The first of two phases of an aggregate: what rows come to for each key, before they are exchanged.
+"""The first phase of two-phase aggregation: partial results per key before the exchange.
 
-It keeps no state: what it has is emitted when the epoch ends at the latest. What it emits for a key is what the
-accumulators have kept of its rows, which the second phase puts together (`GlobalGroupAggregateOperator`,
-`GlobalWindowAggregateOperator`); a key may come several times.
+It has no state: partial results are emitted at the end of the epoch at the latest. The second phase
+(`GlobalGroupAggregateOperator`, `GlobalWindowAggregateOperator`) merges them; a key may occur several times.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from millstream.sql.operators.window.window_aggregate import WindowTimes, placed
 from millstream.sql.operators.window.windowing import Times, Windowing
 
 _ROWS = "rows"
-# So many rows are taken together at most.
+# Maximum rows aggregated before the result is emitted.
 MAX_ROWS = 1 << 17
-# Rows are taken together where that leaves at most this share of them, which few rows do not tell; else it is tried
-# again after so many rows.
+# Rows are pre-aggregated if that leaves at most this share of them, measured on enough rows; else the next try is
+# after this many rows.
 _WORTH = 0.6
 _ENOUGH = 1 << 10
 _TRY_AGAIN = 1 << 21
 
 
 class LocalAggregateOperator(BatchOperator):
-    """Takes rows of equal keys together."""
+    """Pre-aggregates rows of equal keys."""
 
     emits_later = True
     holds_back = True
@@ -48,20 +47,20 @@ class LocalAggregateOperator(BatchOperator):
         retracts: bool,
         max_rows: int = MAX_ROWS,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             keys: the columns to group by.
             calls: the aggregates.
             kinds: the Arrow types of the input's columns.
-            retracts: whether the input may take rows back.
-            most_rows: of so many rows at most what they come to is held back.
+            retracts: whether the input may retract rows.
+            max_rows: maximum rows aggregated before the result is emitted.
         """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
         self.aggregates = AggregateHandler(calls, kinds, retracts)
         self.retracts = retracts
-        # Lists of distinct values are made of the rows of one batch.
+        # Lists of distinct values hold the rows of one batch.
         self.max_rows = 0 if any(call.distinct for call in calls) else max_rows
 
     def prepare(self, setup: OperatorSetup) -> None:
@@ -69,7 +68,7 @@ class LocalAggregateOperator(BatchOperator):
         self._kept = [*([StateColumn(_ROWS, np.int64)] if self.retracts else []), *self.aggregates.kept]
         self._bundle = Bundle(self._key_kinds(), self._kept)
         self._held = 0
-        # So many rows more go on one by one, since taking them together was not worth it.
+        # Rows to pass on unaggregated, since pre-aggregation did not pay off.
         self._alone = 0
 
     def _key_kinds(self) -> list[pa.DataType]:
@@ -79,7 +78,7 @@ class LocalAggregateOperator(BatchOperator):
         return self._taken(batch, [batch.columns[k] for k in self.keys])
 
     def _taken(self, batch: Batch, keys: list[pa.Array]) -> Iterator[Batch]:
-        """Take rows that have keys; yield what is not held back."""
+        """Aggregate keyed rows; yield partial results that are not held back."""
         if self._alone > 0 or not self.aggregates.is_exact:
             self._alone -= len(batch)
             slots = np.arange(len(batch))
@@ -100,7 +99,7 @@ class LocalAggregateOperator(BatchOperator):
         self.aggregates.fold_unfiltered(batch, slots, state)
 
     def _released(self, batch: Batch | None = None, of_rows: Ints | None = None) -> Iterator[Batch]:
-        """Yield what is held back; where there are distinct values, that of one batch, whose rows have slots."""
+        """Yield the partial results held back; with distinct values, those of one batch with its rows' slots."""
         bundle, slots = self._bundle, self._bundle.slots()
         if not len(slots):
             return
@@ -118,7 +117,7 @@ class LocalAggregateOperator(BatchOperator):
         yield from split_batches(list(whole.columns), len(slots))
 
     def _columns(self, batch: Batch | None, of_rows: Ints | None, slots: Ints, state: Columns) -> list[pa.Array]:
-        """Return what slots have."""
+        """Return the partial results of slots."""
         rows = [pa.array(state.column(_ROWS)[slots])] if self.retracts else []
         columns = [*rows, *self.aggregates.partials(state, slots)]
         if batch is not None and of_rows is not None:
@@ -136,13 +135,13 @@ class LocalAggregateOperator(BatchOperator):
 
 
 class LocalGroupAggregateOperator(LocalAggregateOperator):
-    """Keys, if rows may be taken back how many rows, and what the aggregates have kept."""
+    """Emits keys, the row count if rows may be retracted, and partial results."""
 
 
 class LocalWindowAggregateOperator(LocalAggregateOperator):
-    """The same for each key and slice of time, or window.
+    """The same per key and slice of time, or window.
 
-    The last column is its end, and the one before that its start where rows have been given windows.
+    The last column is the slice's end; before it is the start if the input has window columns.
     """
 
     def __init__(
@@ -178,14 +177,14 @@ class LocalWindowAggregateOperator(LocalAggregateOperator):
         return self._taken(batch, [*(batch.columns[k] for k in self.keys), *window])
 
     def _first_over(self, ends: Times) -> int:
-        """Return how far time must have come for the first window to end, by the ends of slices or windows."""
+        """Return the watermark at which the first window ends."""
         (first,) = self.times.triggers(
             self.windowing.first_ends(ends.min(keepdims=True)) if self.shares else ends.min(keepdims=True)
         )
         return int(first)
 
     def on_watermark(self, watermark: int) -> int | None:
-        # What is held back of windows that end now comes before it.
+        # Partial results of windows that end now are emitted before the watermark.
         if watermark >= self._next:
             self.flush()
             self._next = MAX_WATERMARK
@@ -193,7 +192,7 @@ class LocalWindowAggregateOperator(LocalAggregateOperator):
         return watermark
 
     def on_idle(self) -> bool:
-        # Then others decide how far time has come.
+        # An idle input does not hold back the watermark of others.
         self.flush()
         return True
 

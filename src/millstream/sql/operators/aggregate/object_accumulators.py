@@ -1,4 +1,4 @@
-"""Aggregates without a form that runs by vectors: row by row, what each key has is a Python object."""
+"""Row-by-row accumulators of aggregates without a vectorized form; state is one Python object per key."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ _TEXT = pa.string()
 
 
 class ObjectAccumulator(Accumulator):
-    """Runs over rows one by one."""
+    """An accumulator that processes rows one by one."""
 
     @property
     def kept(self) -> list[StateColumn]:
         return [StateColumn(self.name, object, self.begin)]
 
     def begin(self) -> Any:
-        """Return what a key begins with: plain data."""
+        """Return the initial state of a key: plain data."""
         raise NotImplementedError
 
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        """Take a row; return what the key has then."""
+        """Add a row; return the new state."""
         raise NotImplementedError
 
     def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        """Take a row back; return what the key has then."""
+        """Retract a row; return the new state."""
         raise NotImplementedError
 
     def value(self, kept: Any) -> Any:
-        """Return the result; it must not change any more."""
+        """Return the result, which must not change afterwards."""
         raise NotImplementedError
 
     def merge_values(self, kept: Any, other: Any) -> Any:
-        """Return what a key has with what another phase has kept of it; of those that can be put together."""
+        """Merge a partial result into a key's state, if the aggregate supports it."""
         raise NotImplementedError
 
     def merge_slots(self, slots: Slots, others: Sequence[Any], state: Columns) -> None:
@@ -95,7 +95,7 @@ class ObjectAccumulator(Accumulator):
     def _rows(
         self, count: int, signs: Any, arguments: Sequence[pa.Array], counted: Counted
     ) -> tuple[list[tuple[Any, ...]], list[int]]:
-        """Return the values of rows, and by how much each counts."""
+        """Return the values and weights of rows."""
         weights: Any = np.ones(count, np.int64) if signs is None else signs
         if counted is not None:
             weights = counted if counted.dtype != np.bool_ else np.where(counted, weights, 0)
@@ -113,10 +113,10 @@ class ObjectAccumulator(Accumulator):
 
 
 class ExtremeOfMany(ObjectAccumulator):
-    """MIN and MAX where values may be taken back, or are no numbers: how often each value is there."""
+    """MIN and MAX with retractions or of non-numeric values: a count per value."""
 
     def begin(self) -> Any:
-        # How often each value is there, less than never where it was taken back first; and those that are, in order.
+        # Count per value, negative if retracted before it was added; the values with positive counts, sorted.
         return [{}, []]
 
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
@@ -152,7 +152,7 @@ class ExtremeOfMany(ObjectAccumulator):
 
 
 class ExtremeOfAny(ObjectAccumulator):
-    """MIN and MAX of what is no number, and is never taken back."""
+    """MIN and MAX of non-numeric values on append-only input."""
 
     def begin(self) -> Any:
         return None
@@ -161,7 +161,7 @@ class ExtremeOfAny(ObjectAccumulator):
         (argument,) = arguments
         if not pa.types.is_string(argument.type):
             return super().run(segments, arguments, counted, state)
-        # Texts are numbered in their order, which is that of their bytes, with those that keys have.
+        # Texts, with those in state, are ranked in byte order.
         column = state.column(self.name)
         kept = pa.array([None if f else v for f, v in zip(segments.fresh, column[segments.slots], strict=True)], _TEXT)
         encoded = pa.concat_arrays([argument, kept]).dictionary_encode()
@@ -199,7 +199,7 @@ class ExtremeOfAny(ObjectAccumulator):
 
 
 class FirstOrLast(ObjectAccumulator):
-    """FIRST_VALUE and LAST_VALUE: of what is not null, in the order of arrival or of a second column."""
+    """FIRST_VALUE and LAST_VALUE of non-null values, in order of arrival or of a second column."""
 
     def begin(self) -> Any:
         return []
@@ -221,7 +221,7 @@ class FirstOrLast(ObjectAccumulator):
 
 
 class SingleValue(ObjectAccumulator):
-    """SINGLE_VALUE: of the only row that a scalar subquery may have."""
+    """SINGLE_VALUE: the value of a scalar subquery's only row."""
 
     def begin(self) -> Any:
         return []
@@ -242,7 +242,7 @@ class SingleValue(ObjectAccumulator):
 
 
 class Listed(ObjectAccumulator):
-    """LISTAGG: values that are not null, with a separator between them: the last row's."""
+    """LISTAGG of non-null values, with the separator of the last row."""
 
     def begin(self) -> Any:
         # The separator, and the values.
@@ -264,7 +264,7 @@ class Listed(ObjectAccumulator):
 
 
 class ArrayOf(ObjectAccumulator):
-    """ARRAY_AGG: values, nulls too, in the order of arrival."""
+    """ARRAY_AGG: values including nulls, in order of arrival."""
 
     def begin(self) -> Any:
         return []
@@ -291,7 +291,7 @@ class ArrayOf(ObjectAccumulator):
 
 
 class Collect(ObjectAccumulator):
-    """COLLECT: a multiset of what is not null."""
+    """COLLECT: a multiset of non-null values."""
 
     def begin(self) -> Any:
         return {}
@@ -318,11 +318,11 @@ class Collect(ObjectAccumulator):
 
 
 class Percentile(ObjectAccumulator):
-    """Of a value, a share or several, and how often the value counts."""
+    """PERCENTILE of a value, with one or several fractions and an optional frequency."""
 
     def begin(self) -> Any:
-        # How often each value is there, less than never where it was taken back first; those that are, in order; how
-        # many there are in all; and the share, which is a constant.
+        # Count per value, negative if retracted before it was added; the values with positive counts, sorted; the
+        # total count; and the constant fraction.
         return [{}, [], 0, None]
 
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
@@ -372,7 +372,7 @@ class Percentile(ObjectAccumulator):
 
     @staticmethod
     def _counting(counts: dict[float, int], ordered: list[float], place: int) -> float:
-        """Return the value at a place, where each counts as often as it is there."""
+        """Return the value at a rank, where each value occurs as often as its count."""
         for value in ordered:
             place -= counts[value]
             if place < 0:
@@ -381,12 +381,12 @@ class Percentile(ObjectAccumulator):
 
 
 def _keeps_nulls(call: AggregateCall, otherwise: bool) -> bool:
-    """Tell what the words NULL ON NULL or ABSENT ON NULL say; without them, what is usual."""
+    """Return whether NULL ON NULL applies; `otherwise` is the default."""
     return "NULL" in call.options or (otherwise and "ABSENT" not in call.options)
 
 
 class JsonArray(ObjectAccumulator):
-    """JSON_ARRAYAGG: values in the order of arrival."""
+    """JSON_ARRAYAGG: values in order of arrival."""
 
     def begin(self) -> Any:
         return []
@@ -412,7 +412,7 @@ class JsonArray(ObjectAccumulator):
 
 
 class JsonObject(ObjectAccumulator):
-    """JSON_OBJECTAGG: a member for each key, in the order of their names."""
+    """JSON_OBJECTAGG: one member per key, sorted by name."""
 
     def begin(self) -> Any:
         return {}
@@ -439,7 +439,7 @@ class JsonObject(ObjectAccumulator):
 
 
 def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumulator:
-    """Return the accumulator of an aggregate that runs row by row."""
+    """Return the row-by-row accumulator of an aggregate."""
     function = call.function.upper()
     if function in ("MIN", "MAX"):
         return (ExtremeOfMany if retracts else ExtremeOfAny)(call, name)

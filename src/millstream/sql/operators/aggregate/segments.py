@@ -1,4 +1,4 @@
-"""The rows of a batch by key, and what runs over the rows of each key from what the key had before."""
+"""Rows of a batch sorted by key, and running computations over the rows of each key."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from millstream.sql.columns.numpy_arrays import Valid
 
 Ints = NDArray[np.int64]
 
-# Segments longer than this are run over one by one, shorter ones all together, row by row.
+# Longer segments are scanned one by one, shorter ones together, row by row.
 _LONG = 48
 
 
 class Segments:
-    """Rows in the order of their keys, cut where a key begins, or begins anew after it was gone.
+    """Rows sorted by key, split where a key begins, or begins again after its deletion.
 
     Attributes:
-        order: the rows; all that follows is in this order.
-        starts, ends: the first and the last place of each segment.
+        order: the rows; everything below is in this order.
+        starts, ends: the first and the last position of each segment.
         slots: the slot of each segment's key.
-        fresh: whether a segment begins with nothing; if not, with what its slot has.
-        signs: 1 for a row that is added and -1 for one that is taken back; None when all are added.
+        fresh: whether a segment begins empty, not with the state of its slot.
+        signs: 1 for an added row and -1 for a retracted one; None if all are added.
     """
 
     def __init__(self, order: Ints, starts: Ints, slots: Slots, fresh: NDArray[np.bool_], signs: Ints | None) -> None:
@@ -44,13 +44,13 @@ class Segments:
 
     @staticmethod
     def of(slots: Slots, first_new: int, bound: int, signs: Ints | None) -> Segments:
-        """Return the segments of rows that have slots; each begins with what its slot has, unless that is new.
+        """Return the segments of rows; each begins with the state of its slot unless the slot is new.
 
         Args:
-            slots: of each row.
-            first_new: slots from this one on are new.
-            bound: no slot is as high as this.
-            signs: of each row; None when all are added.
+            slots: the slot of each row.
+            first_new: the first new slot.
+            bound: an exclusive upper bound of slots.
+            signs: 1 or -1 for each row; None if all are added.
         """
         order = stable_order(slots, bound)
         in_order = slots[order]
@@ -65,14 +65,14 @@ class Segments:
 
     @cached_property
     def is_start(self) -> NDArray[np.bool_]:
-        """Whether a segment begins with a row."""
+        """Whether a row starts a segment."""
         found = np.zeros(self.rows, np.bool_)
         found[self.starts] = True
         return found
 
     @cached_property
     def before(self) -> Ints:
-        """Where the value before each row is: among those of rows, and behind them those that segments begin with."""
+        """Index of the value before each row: among the rows' values, followed by the segments' initial values."""
         places = np.arange(-1, self.rows - 1)
         places[self.starts] = self.rows + np.arange(self.count)
         return places
@@ -83,7 +83,7 @@ class Segments:
         return np.append(self.slots[1:] != self.slots[:-1], True)[: self.count]
 
     def cut_behind(self, cut: NDArray[np.bool_]) -> Segments:
-        """Return segments that also end behind some rows: what follows begins with nothing."""
+        """Return segments that also end after some rows; the next segment begins empty."""
         inner = np.flatnonzero(cut) + 1
         inner = inner[inner < self.rows]
         inner = inner[~self.is_start[inner]]
@@ -96,31 +96,31 @@ class Segments:
         return Segments(self.order, starts[order], slots[order], fresh[order], self.signs)
 
     def begins(self, column: NDArray[Any], nothing: Any) -> NDArray[Any]:
-        """Return what each segment begins with, of a column of state."""
+        """Return the initial value of each segment from a state column."""
         values = column[self.slots]
         if self.fresh.any():
             values[self.fresh] = nothing
         return values
 
     def leave(self, column: NDArray[Any], values: NDArray[Any]) -> None:
-        """Put the last value of each key into a column of state."""
+        """Store the last value of each key in a state column."""
         last = self.last
         column[self.slots[last]] = values[self.ends[last]]
 
     def sums(self, deltas: NDArray[Any], begins: NDArray[Any]) -> NDArray[Any]:
-        """Return running sums, of ints exactly, of floats as they come when added one after the other."""
+        """Return running sums: exact for integers, added in row order for floats."""
         if deltas.dtype.kind == "f":
             return self.scan(np.add, deltas, begins)
         if deltas.dtype != object:
             deltas = deltas.astype(np.int64, copy=False)
-        # One sum over all rows: with the first row of a segment goes what it begins with, less what was before it.
+        # One cumulative sum over all rows: a segment's first row adds its initial value less the sum before it.
         steps = deltas.copy()
         steps[self.starts] += begins
         steps[self.starts[1:]] -= begins[:-1] + np.add.reduceat(deltas, self.starts)[:-1]
         return np.cumsum(steps)
 
     def scan(self, add: Any, values: NDArray[Any], begins: NDArray[Any]) -> NDArray[Any]:
-        """Return what an operation comes to when it is done one value after the other."""
+        """Return the running result of an operation applied value by value."""
         out = np.empty(self.rows, np.result_type(values, begins))
         long = np.flatnonzero(self.sizes > _LONG)
         for start, size, begin in zip(self.starts[long].tolist(), self.sizes[long].tolist(), begins[long], strict=True):
@@ -142,17 +142,17 @@ Run = Callable[[Segments], Any]
 
 
 class Running(Protocol):
-    """The results of an aggregate after each row and, behind those, before the first row of each segment."""
+    """Results of an aggregate after each row, followed by those before the first row of each segment."""
 
     def differs(self, before: Ints, after: Ints) -> NDArray[np.bool_]:
-        """Tell whether the results at some places differ from those at others."""
+        """Return whether the results at some positions differ from those at others."""
 
     def take(self, places: Ints) -> pa.Array:
-        """Return the results at some places."""
+        """Return the results at positions."""
 
 
 class RunningNumbers:
-    """Results that are numbers in numpy."""
+    """Results in numpy arrays."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Table aggregate: the rows that a user's function makes of each group, all of them anew with every row that comes."""
+"""Table aggregate: a user function returns several rows per group, re-emitted in full on every input row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS, _ACCUMULATOR = "rows", "accumulator"
 
 
 class TableAggregateOperator(KeyedBatchOperator):
-    """Keys, then the function's columns."""
+    """Emits keys, then the function's columns."""
 
     emits_later = True
 
@@ -33,15 +33,15 @@ class TableAggregateOperator(KeyedBatchOperator):
         final_only: bool = False,
         ttl: int = 0,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             keys: the columns to group by.
             call: the function.
             kinds: the Arrow types of the input's columns.
-            takes_back: whether the rows of a group are deleted before it is told anew.
-            final_only: whether only what is there at the end is emitted.
-            ttl: how long a key lives that is not changed, in milliseconds; 0 for ever.
+            takes_back: whether a group's rows are deleted before the new ones are emitted.
+            final_only: whether only the final results are emitted.
+            ttl: state TTL in milliseconds; 0 for none.
         """
         self.keys = tuple(keys)
         self.calls = (call,)
@@ -85,7 +85,7 @@ class TableAggregateOperator(KeyedBatchOperator):
             is_first = not counts[slot]
             if is_first:
                 if weight < 0:
-                    # Of nothing nothing can be taken back.
+                    # A group without rows ignores retractions.
                     continue
                 accumulators[slot] = function.begin()
             elif not self.final_only and self.takes_back:
@@ -105,7 +105,7 @@ class TableAggregateOperator(KeyedBatchOperator):
         return (Batch(columns, said if said.any() else None, len(at)),)
 
     def finish(self) -> None:
-        """In BATCH: emit what is there."""
+        """Emit the final results in batch mode."""
         if not self.final_only:
             return
         function: Any = self.calls[0].user.opened

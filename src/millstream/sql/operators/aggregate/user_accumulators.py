@@ -1,4 +1,4 @@
-"""Aggregate functions of users among the others: what each key has is the user's accumulator."""
+"""Accumulators of user-defined aggregate functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.sql.operators.query_context import Session
 
 
 class SessionAggregate:
-    """A user's aggregate function as an operator has it: opened with its subtask, closed with it."""
+    """A user-defined aggregate function that an operator opens and closes with its subtask."""
 
     def __init__(self, call: AggregateCall, session: Session) -> None:
         self._call = call
@@ -25,34 +25,34 @@ class SessionAggregate:
 
     @property
     def opened(self) -> OpenedAggregate:
-        """The function, once the subtask has begun."""
+        """The function, after the subtask has opened it."""
         assert self._opened is not None
         return self._opened
 
     @property
     def is_open(self) -> bool:
-        """Whether the subtask has begun."""
+        """Whether the subtask has opened the function."""
         return self._opened is not None
 
     def open(self, setup: OperatorSetup) -> None:
-        """The subtask begins."""
+        """Open the function."""
         call = self._call
         context = self._session.context(setup)
         self._opened = call.user.opened(call.function, call.argument_types, call.type, context)
 
     def close(self) -> None:
-        """The subtask has ended."""
+        """Close the function."""
         if self._opened is not None:
             self._opened.close()
 
 
 def in_session(calls: Sequence[AggregateCall], session: Session) -> tuple[AggregateCall, ...]:
-    """Return aggregates with those of users ready to be opened by an operator."""
+    """Return aggregate calls whose user-defined functions an operator can open."""
     return tuple(c if c.user is None else replace(c, user=SessionAggregate(c, session)) for c in calls)
 
 
 class UserAccumulator(ObjectAccumulator):
-    """What the user's accumulator has."""
+    """Wraps the user's accumulator."""
 
     @property
     def _function(self) -> OpenedAggregate:
@@ -60,7 +60,7 @@ class UserAccumulator(ObjectAccumulator):
         return opened
 
     def begin(self) -> Any:
-        # What is read from a file is there before the function is.
+        # State is restored before the function is opened.
         return self._function.begin() if self.call.user.is_open else None
 
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:

@@ -1,0 +1,1 @@
+"""Sources, sinks, calcs, watermarks and checks at the edges of a query."""

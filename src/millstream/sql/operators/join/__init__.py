@@ -1,0 +1,1 @@
+"""Joins, correlates and set operations."""

@@ -1,0 +1,1 @@
+"""OVER aggregates."""

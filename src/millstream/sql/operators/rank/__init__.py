@@ -1,0 +1,1 @@
+"""Sorting, Top-N, deduplication and MATCH_RECOGNIZE."""

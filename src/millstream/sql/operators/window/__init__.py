@@ -1,0 +1,1 @@
+"""Window table functions, window aggregates, window joins and window ranks."""
