@@ -1,4 +1,4 @@
-"""Aggregates of groups in BATCH: one row for each key, when all rows have come."""
+"""Group aggregates in batch mode: one row per key at the end of input."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from millstream.sql.operators.spilling import SpillingOperator
 
 
 class BatchGroupAggregateOperator(SpillingOperator, GroupAggregateOperator):
-    """Keys, then aggregates, over rows that are only inserted; without aggregates, the distinct keys."""
+    """Emits keys, then aggregates, of append-only input; without aggregates, the distinct keys."""
 
     def __init__(self, keys: Sequence[int], calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType]) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             keys: the columns to group by.
@@ -34,7 +34,7 @@ class BatchGroupAggregateOperator(SpillingOperator, GroupAggregateOperator):
         super().prepare(setup)
 
     def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
-        """Return the types of the columns that come, and which of them are the key."""
+        """Return the types of the input columns, and which of them are the key."""
         return self.kinds, self.keys
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -46,7 +46,7 @@ class BatchGroupAggregateOperator(SpillingOperator, GroupAggregateOperator):
 
     def finishing(self) -> Iterator[None]:
         if not self.keys and not self.overflow.is_full:
-            # Of nothing there is a result, too.
+            # A global aggregate has a result without input.
             self._state.find_or_add([], 1)
         for _ in self.overflow.bins(self._later):
             slots = self._state.slots()
@@ -61,7 +61,7 @@ class BatchGroupAggregateOperator(SpillingOperator, GroupAggregateOperator):
 
 
 class BatchGlobalGroupAggregateOperator(BatchGroupAggregateOperator, GlobalGroupAggregateOperator):
-    """The second phase: takes what `LocalGroupAggregateOperator` emits; made with what that was made with."""
+    """The second phase; merges the output of a `LocalGroupAggregateOperator` with the same arguments."""
 
     def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
         nothing = np.zeros(0, np.int64)

@@ -1,8 +1,7 @@
-"""Joins in BATCH: the rows of both sides wait until all have come, and then meet.
+"""Hash joins in batch mode, at the end of both inputs.
 
-A hash join. Rows that do not fit into memory are on disk, in bins by the hash of their key, and bins are joined one
-after the other. Where what is asked of a bin does not fit either, because very many rows have one key or there is no
-key, its rows are read again for each part of the others.
+Rows that do not fit into memory are on disk, in bins by the hash of their key; the bins are joined in turn. If the probe
+side of a bin does not fit into memory (a hot key, or no key), the other side is read again for each part of it.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.specs import JoinKind
 
 _LEFT, _RIGHT = 0, 1
-# So many pairs are looked at, and handed on, at once.
+# Maximum pairs processed and emitted at once.
 _AT_ONCE = 1 << 16
-# So many bytes of rows are asked at once for partners.
+# Maximum bytes of rows that probe at once.
 _CHUNK_BYTES = 4 * SLAB_BYTES
-# Reads rows, as often as it is called.
+# Reads rows; may be called repeatedly.
 Read = Callable[[], Iterable[Batch]]
 
 
 class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
-    """Joins two inputs of rows that are only inserted."""
+    """Joins two append-only inputs."""
 
     inputs = 2
 
@@ -48,14 +47,14 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
         condition: Expression | None,
         session: Session,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            kind: which rows without a partner are kept.
+            kind: the kind of join.
             left, right: the inputs.
             null_safe: for each pair of keys whether nulls are equal.
-            condition: what else must hold of the columns of both; None for nothing.
-            session: what the query was made in.
+            condition: a further condition on the columns of both; None for none.
+            session: the session settings.
         """
         self.kind = kind
         self.sides = (left, right)
@@ -68,7 +67,7 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
         self.rows = [self.waits(name, side) for name, side in zip(("left", "right"), self.sides, strict=True)]
 
     def waits(self, name: str, side: JoinSide) -> SpillableRows:
-        """Return where the rows of a side wait."""
+        """Return the buffer for the rows of a side."""
         return self.spillable_rows(name, side.kinds, side.keys, HashBins(side.keys))
 
     def open(self) -> None:
@@ -82,7 +81,7 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
 
     def _wait(self, batch: Batch, side: int, is_outer: bool) -> Iterable[Batch]:
         if not is_outer:
-            # A row that never has a partner is never asked for.
+            # A row that can never match is not buffered.
             columns = [batch.columns[k] for k in self.sides[side].keys]
             batch = batch.filter(can_match(columns, self.null_safe, len(batch)))
         if len(batch):
@@ -90,10 +89,10 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
         return ()
 
     def add(self, side: int, batch: Batch) -> None:
-        """Have rows of a side wait."""
+        """Buffer rows of a side."""
         self.rows[side].add(batch)
 
-    # --- the end
+    # --- end of input
 
     def finishing(self) -> Iterator[None]:
         left, right = self.rows
@@ -116,7 +115,7 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
         return left < right
 
     def met(self, left: Read, right: Read, left_is_smaller: bool) -> Iterator[None]:
-        """Emit what rows come to, step by step."""
+        """Emit the join of rows, in steps."""
         if self.kind is JoinKind.RIGHT or (self.kind is JoinKind.INNER and left_is_smaller):
             meeting = Meeting(self, _RIGHT, right, left)
         else:
@@ -126,7 +125,7 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
             yield
 
     def pairs(self, asking: int, mine: Batch, places: Ints, theirs: Batch, rows: Ints) -> Batch:
-        """Return pairs of rows, the left ones in front, whichever of them asks."""
+        """Return pairs of rows with the left columns first, whichever side probes."""
         if asking == _LEFT:
             return side_by_side(mine, places, theirs, rows)
         return side_by_side(theirs, rows, mine, places)
@@ -136,12 +135,12 @@ class BatchJoinOperator(EvaluatingOperator, StepwiseFinishOperator):
         return [rows.columns[k] for k in self.sides[side].keys]
 
     def holding(self, pairs: Batch) -> Mask | None:
-        """Tell for which pairs the condition holds; None for all."""
+        """Return which pairs fulfil the condition; None for all."""
         return None if self._holds is None else self._holds(pairs)
 
 
 class Meeting:
-    """Rows of one side ask for their partners among rows of the other, part by part of both."""
+    """Joins probe rows of one side with rows of the other, in parts of both."""
 
     def __init__(self, join: BatchJoinOperator, asking: int, mine: Read, theirs: Read) -> None:
         self._join = join
@@ -151,11 +150,11 @@ class Meeting:
         self._theirs = theirs
         self._is_semi = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
         self._is_outer = join.kind in (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
-        # Which rows have had a partner, in each part of those that ask.
+        # Which rows have matched, for each part of the probe side.
         self._had: list[Mask] = []
 
     def results(self) -> Iterator[Batch]:
-        """Yield what comes of them."""
+        """Yield the joined rows."""
         chunks = slabs(self._theirs(), _CHUNK_BYTES)
         theirs: Batch | None = next(chunks, self._nobody(1 - self._asking))
         while theirs is not None:
@@ -172,7 +171,7 @@ class Meeting:
             theirs = following
 
     def _over(self, mine: Batch, had: Mask) -> Iterator[Batch]:
-        """All that rows can meet they have met."""
+        """Yield the output for probe rows that have seen all rows of the other side."""
         if self._is_semi:
             yield from self._alone(np.flatnonzero(had != (self._kind is JoinKind.ANTI)), mine.take)
         elif self._is_outer:
@@ -200,11 +199,11 @@ class Meeting:
             yield made(rows[start : start + _AT_ONCE])
 
     def _before(self, mine: Batch, rows: Ints) -> Batch:
-        """Return rows that ask and have no partner."""
+        """Return unmatched probe rows."""
         return self._join.pairs(self._asking, mine, rows, self._nobody(1 - self._asking), np.full(len(rows), -1))
 
     def _behind(self, theirs: Batch, rows: Ints) -> Batch:
-        """Return rows that nobody has asked for."""
+        """Return unmatched rows of the other side."""
         return self._join.pairs(self._asking, self._nobody(self._asking), np.full(len(rows), -1), theirs, rows)
 
     def _nobody(self, side: int) -> Batch:

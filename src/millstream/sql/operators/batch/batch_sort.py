@@ -1,4 +1,4 @@
-"""ORDER BY in BATCH: rows wait until all have come, and what does not fit into memory is merged from runs on disk."""
+"""ORDER BY in batch mode: rows that do not fit into memory are merged from sorted runs on disk."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from millstream.sql.columns.row_order import Order, sorted_rows
 from millstream.sql.columns.spillable_rows import Ints, SortedRuns, SpillableRows
 from millstream.sql.operators.base import BATCH_ROWS, StepwiseFinishOperator
 
-# Rows behind the last that is asked for are forgotten when so many have come.
+# Rows after the limit are discarded when this many have arrived.
 _MANY = 1 << 16
-# A run has so many rows in hand at least, before some are merged.
+# Minimum rows of a run in memory before runs are merged.
 _IN_HAND = 1 << 11
 
 
 class BatchSortOperator(StepwiseFinishOperator):
-    """Rows that are only inserted, in an order; equal ones as they have come."""
+    """Sorts append-only rows; the sort is stable."""
 
     def __init__(self, order: Order, kinds: Sequence[pa.DataType], offset: int = 0, limit: int | None = None) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             order: (column, descending, nulls first).
             kinds: the Arrow types of the columns.
-            offset: so many rows are left out at the beginning.
-            limit: so many rows are emitted; None for all.
+            offset: the number of rows to skip.
+            limit: the maximum number of rows to emit; None for all.
         """
         self.order = tuple(order)
         self.kinds = list(kinds)
@@ -66,7 +66,7 @@ class BatchSortOperator(StepwiseFinishOperator):
 
 
 def in_order(rows: SpillableRows, order: Order) -> Iterator[Batch]:
-    """Yield rows that wait in runs in the order of these."""
+    """Yield the rows of sorted runs in order."""
     if rows.is_on_disk:
         rows.spill()
         yield from merged([rows.of(run) for run in sorted(rows.places)], order)
@@ -78,7 +78,7 @@ def in_order(rows: SpillableRows, order: Order) -> Iterator[Batch]:
 
 
 class _Run:
-    """What is left of rows that are in order."""
+    """The unread rows of a sorted run."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self._batches = batches
@@ -86,7 +86,7 @@ class _Run:
         self.is_read = False
 
     def fill(self) -> None:
-        """Have enough rows in hand, if there are more."""
+        """Load rows until there are enough, if there are more."""
         while not self.is_read and (self.head is None or len(self.head) < _IN_HAND):
             more = next(self._batches, None)
             if more is None:
@@ -96,7 +96,7 @@ class _Run:
 
 
 def merged(runs: Sequence[Iterator[Batch]], order: Order) -> Iterator[Batch]:
-    """Yield the rows of runs, each of which is in order, in order; of equal rows those of the first run first."""
+    """Yield the rows of sorted runs in order; ties keep the order of runs."""
     left = [_Run(batches) for batches in runs]
     while True:
         for run in left:
@@ -110,7 +110,7 @@ def merged(runs: Sequence[Iterator[Batch]], order: Order) -> Iterator[Batch]:
         ends = np.cumsum([len(head) for head in heads])
         place = np.empty(len(in_order), np.int64)
         place[in_order] = np.arange(len(in_order))
-        # What comes behind the last row in hand of a run may come behind rows that are not in hand.
+        # Rows after the last loaded row of a run may belong after rows that are not loaded yet.
         last = [int(place[end - 1]) for end, run in zip(ends, left, strict=True) if not run.is_read]
         count = min(last) + 1 if last else len(in_order)
         taken = in_order[:count]

@@ -1,7 +1,6 @@
-"""Top-N in BATCH: rows wait until all have come, those that are behind the last place of their partition no longer.
+"""Top-N in batch mode: rows that cannot enter their partition's top N are discarded early.
 
-Rows that do not fit into memory are on disk, in bins by the hash of their partition, of which one after the other is
-read, part by part.
+Rows that do not fit into memory are on disk, in bins by the hash of their partition, which are read in turn.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from millstream.sql.columns.spillable_rows import SLAB_BYTES, HashBins, Ints, sl
 from millstream.sql.operators.base import StepwiseFinishOperator, split_batches
 from millstream.sql.operators.over.over_frames import starts_of
 
-# Rows behind the last place are forgotten when so many have come at least.
+# Rows beyond the last rank are discarded when at least this many have arrived.
 _MANY = 1 << 16
 
 
 class BatchTopNOperator(StepwiseFinishOperator):
-    """The rows at some places of each partition, of rows that are only inserted; equal ones as they have come."""
+    """Emits a range of ranks of each partition of append-only rows; ties keep the order of arrival."""
 
     def __init__(
         self,
@@ -35,14 +34,14 @@ class BatchTopNOperator(StepwiseFinishOperator):
         last: int | None,
         shows_rank: bool,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             partition: the columns to partition by.
             order: (column, descending, nulls first).
             kinds: the Arrow types of the columns.
-            first, last: the places, from 1; None for all behind the first.
-            shows_rank: whether the place is the last column.
+            first, last: the ranks, from 1; `last` is None for all from the first.
+            shows_rank: whether the rank is the last column.
         """
         self.partition = tuple(partition)
         self.order = tuple(order)
@@ -69,7 +68,7 @@ class BatchTopNOperator(StepwiseFinishOperator):
             yield from self._emitted(batches)
 
     def _emitted(self, batches: Iterable[Batch]) -> Iterator[None]:
-        """Emit what is asked for of rows of which all are there that are in one partition."""
+        """Emit the requested ranks of complete partitions."""
         kept: Batch | None = None
         for slab in slabs(batches, SLAB_BYTES):
             kept = slab if kept is None else Batch.concatenated([kept, slab])
@@ -86,13 +85,13 @@ class BatchTopNOperator(StepwiseFinishOperator):
             yield
 
     def _possible(self, rows: Batch) -> Ints:
-        """Return the rows that are not behind the last place, as they have come."""
+        """Return the rows up to the last rank, in order of arrival."""
         assert self.last is not None
         in_order, places = self._placed(rows)
         return np.sort(in_order[places <= self.last])
 
     def _placed(self, rows: Batch) -> tuple[Ints, Ints]:
-        """Return the rows by partition, in order, and the place of each."""
+        """Return the rows sorted by partition and order, and the rank of each."""
         keys = grouped([rows.columns[k] for k in self.partition], len(rows)).codes
         by_key = [pa.array(keys), *rows.columns]
         in_order = sorted_rows(by_key, [(0, False, True), *((c + 1, d, n) for c, d, n in self.order)], len(rows))

@@ -1,10 +1,9 @@
-"""A sort-merge join in BATCH: both sides in the order of their keys' hashes, gone through beside each other.
+"""Sort-merge joins in batch mode: both sides are sorted by the hash of their keys and read in parallel.
 
-Rows that do not fit into memory lie on disk in runs that are in order, and are merged while they are read. So only the
-rows in hand of each run are in memory, however large both sides are and however uneven their keys. Rows are sorted by
-the hash of their key: keys of every type have one, and among rows whose hashes are equal the keys themselves count.
-Where one hash has more rows than shall be in memory, because very many rows have one key, they go to disk once more,
-and are read again for each part of the others.
+Rows that do not fit into memory are on disk in sorted runs, merged while they are read, so memory is bounded however
+large and skewed the inputs are. Sorting is by hash because keys of every type have one; among equal hashes the keys
+themselves are compared. The rows of a hash with too many rows (a hot key) are spilled once more and read again for
+each part of the other side.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from millstream.sql.operators.batch.batch_sort import in_order
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.state.spill_file import Place, SpillFile
 
-# So many bytes of rows of a side are in hand at least, before those are joined whose keys are complete.
+# Minimum bytes of a side's rows in memory before the complete keys among them are joined.
 _IN_HAND_BYTES = 8 << 20
 _BEHIND_ALL = 1 << 32
 
 
 class SortMergeJoinOperator(BatchJoinOperator):
-    """Joins two inputs of rows that are only inserted, and have keys."""
+    """Joins two append-only inputs with keys."""
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -53,10 +52,10 @@ class SortMergeJoinOperator(BatchJoinOperator):
             rows.clear()
 
     def _rounds(self, left: _Hand, right: _Hand) -> Iterator[tuple[_Aside, _Aside]]:
-        """Yield rows of both sides, each time all those of some keys."""
+        """Yield rows of both sides, in groups of complete keys."""
         hands = (left, right)
         while left.fill() | right.fill():
-            # Of the last hash in hand there may be more rows behind it.
+            # There may be more rows with the last loaded hash.
             bound = min((hand.last for hand in hands if not hand.is_read), default=_BEHIND_ALL)
             is_large = all(hand.first >= bound for hand in hands)
             taken = [hand.all_of(bound) if is_large else hand.before(bound) for hand in hands]
@@ -71,16 +70,16 @@ def _by_last(side: JoinSide) -> list[tuple[int, bool, bool]]:
 
 
 class _Hand:
-    """Rows in the order of their last column, some of them in hand."""
+    """Rows sorted by their last column, some of them loaded."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self._batches = batches
-        # Never without rows.
+        # Never empty.
         self._rows: Batch | None = None
         self.is_read = False
 
     def fill(self) -> bool:
-        """Have enough rows in hand, if there are more; tell whether there are any."""
+        """Load rows until there are enough; return whether there are any."""
         parts = [] if self._rows is None else [self._rows]
         size = sum(part.nbytes for part in parts)
         while not self.is_read and size < _IN_HAND_BYTES:
@@ -95,28 +94,28 @@ class _Hand:
 
     @property
     def first(self) -> int:
-        """The least hash in hand."""
+        """The smallest loaded hash."""
         return _BEHIND_ALL if self._rows is None else self._rows.columns[-1][0].as_py()
 
     @property
     def last(self) -> int:
-        """The greatest hash in hand."""
+        """The greatest loaded hash."""
         assert self._rows is not None
         return self._rows.columns[-1][len(self._rows) - 1].as_py()  # type: ignore[no-any-return]
 
     def before(self, bound: int) -> Iterator[Batch]:
-        """Yield the rows in hand whose hash is less."""
+        """Yield the loaded rows with a smaller hash."""
         yield from self._until(bound, "left")
 
     def all_of(self, bound: int) -> Iterator[Batch]:
-        """Yield all rows with the least hash there is, in hand and behind them."""
+        """Yield all rows with the smallest hash, loaded or not."""
         while self.fill():
             yield from self._until(bound, "right")
             if self._rows is not None:
                 return
 
     def _until(self, bound: int, side: Literal["left", "right"]) -> Iterator[Batch]:
-        """Take rows out of the hand; they are without their hash."""
+        """Remove and yield loaded rows, without their hash."""
         rows = self._rows
         if rows is None:
             return
@@ -127,10 +126,10 @@ class _Hand:
 
 
 class _Aside:
-    """Rows that can be read again and again: many of them from disk.
+    """Rows that can be read repeatedly, from disk if there are many.
 
     Attributes:
-        size: how many bytes they have.
+        size: their size in bytes.
     """
 
     def __init__(self, file: SpillFile, width: int, batches: Iterable[Batch]) -> None:

@@ -1,4 +1,4 @@
-"""Correlate: each row with the rows that a table function makes of it."""
+"""Correlate: joins each row with the rows that a table function returns for it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from millstream.sql.operators.base import EvaluatingOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.types import ArrayType, DataType, MapType, MultisetType, RowType
 
-# How many rows a function makes of each row, and their columns.
+# The number of function rows per input row, and their columns.
 Made = tuple[Any, list[pa.Array]]
 
 
 class CorrelateOperator(EvaluatingOperator):
-    """The input's columns, and behind them the function's."""
+    """Emits the input's columns, then the function's."""
 
     def __init__(
         self,
@@ -35,16 +35,16 @@ class CorrelateOperator(EvaluatingOperator):
         condition: Expression | None = None,
         ordinality: bool = False,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             function: "UNNEST", or the user's table function.
-            arguments: about the input's row.
-            types: of the function's columns, and of the number if that is wanted.
-            session: what the query was made in.
-            keeps_all: whether a row stays for which the function makes none (LEFT).
-            condition: about all columns; None for none.
-            ordinality: whether the last column counts the rows from 1.
+            arguments: expressions over the input row.
+            types: of the function's columns, and of the ordinal if there is one.
+            session: the session settings.
+            is_outer: whether rows without function rows are emitted (LEFT).
+            condition: a condition on all columns; None for none.
+            ordinality: whether the last column numbers the rows from 1.
         """
         self.function = function
         self.arguments = tuple(arguments)
@@ -86,7 +86,7 @@ class CorrelateOperator(EvaluatingOperator):
         return (self._with_all(batch, out, rows) if self.is_outer else out,)
 
     def _with_all(self, batch: Batch, out: Batch, rows: Any) -> Batch:
-        """Return the rows with those that have none, each at its place."""
+        """Return the joined rows with the unmatched rows inserted in input order."""
         alone = np.flatnonzero(np.bincount(rows, minlength=len(batch)) == 0)
         if not len(alone):
             return out
@@ -123,7 +123,7 @@ def _as_list(column: pa.Array) -> pa.Array:
 
 
 def _fields(rows: pa.Array) -> list[pa.Array]:
-    """Return the fields of rows; those of one that is null are."""
+    """Return the fields of rows; fields of null rows are null."""
     return [pc.struct_field(rows, [i]) for i in range(rows.type.num_fields)]
 
 

@@ -1,7 +1,7 @@
-"""Interval joins: rows of two inputs whose times are within bounds of each other; nothing is taken back.
+"""Interval joins: append-only joins of rows whose times are within bounds of each other.
 
-A row is kept as long as one of the other side may come that it belongs to, and then, as in Flink, half as long as both
-bounds are apart: what is late may find it. A row without a partner is told when it is given up.
+A row is retained until no partner can arrive any more, and then, as in Flink, for half the width of the interval, so
+that late rows may match. Unmatched rows of an outer side are emitted when they are discarded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EMITTED = 1
 
 
 class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
-    """Joins two inputs within bounds of time."""
+    """Joins two inputs within time bounds."""
 
     inputs = 2
     emits_later = True
@@ -47,21 +47,21 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         condition: Expression | None,
         session: Session,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            kind: which rows without a partner are kept.
+            kind: the kind of join.
             left, right: the inputs.
-            times: the columns of both sides' rowtimes; None for processing time.
+            times: the rowtime columns of both sides; None for processing time.
             lower, upper: the right time is at least left time + lower, at most left time + upper, in milliseconds.
             null_safe: for each pair of keys whether nulls are equal.
-            condition: what else must hold of the columns of both; None for nothing.
-            session: what the query was made in.
+            condition: a further condition on the columns of both; None for none.
+            session: the session settings.
         """
         self.kind = kind
         self.sides = (left, right)
         self.times = times
-        # How far the other side's time may be from a row's, before and behind it.
+        # Bounds of the other side's time relative to a row's.
         self.bounds = ((lower, upper), (-upper, -lower))
         self.null_safe = tuple(null_safe)
         self.condition = condition
@@ -72,7 +72,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        # Behind the columns of a row its time; its mark is whether it has had a partner.
+        # The time follows a row's columns; the mark is whether it has matched.
         self._rows: list[KeyedRows] = [
             self.state_table(name, KeyedRows([*side.kinds, pa.int64()], side.keys))
             for name, side in zip(("left", "right"), self.sides, strict=True)
@@ -87,7 +87,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
     def starved(self) -> Iterable[tuple[int, int]]:
         counts = [len(rows) for rows in self._rows]
         for side in (_LEFT, _RIGHT):
-            # Rows that come out without a partner, too, wait for time.
+            # Unmatched rows of an outer side also depend on time.
             if counts[1 - side] and not counts[side] and not self.outer[1 - side]:
                 yield side, counts[1 - side]
 
@@ -147,7 +147,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         return Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], None, len(at))
 
     def _keep(self, batch: Batch, side: int, times: Ints, met: np.ndarray) -> Iterator[Batch]:
-        """Keep rows that others may still come for; yield those that nobody came nor can come for."""
+        """Retain rows that may still match; yield unmatched ones that cannot."""
         mine, expected = self._rows[side], times + self.bounds[side][1] > self._now()
         if self.outer[side] and not expected.all():
             yield self._alone(batch.filter(~expected & ~met).columns, side)
@@ -161,7 +161,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         self._next = min(self._next, int(times[expected].min()) + self._reach(side))
 
     def _alone(self, columns: Sequence[pa.Array], side: int) -> Batch:
-        """Return rows with nulls for the other side."""
+        """Return rows padded with nulls for the other side."""
         rows = len(columns[0]) if columns else 0
         nulls = [pa.nulls(rows, kind) for kind in self.sides[1 - side].kinds]
         return Batch([*columns, *nulls] if side == _LEFT else [*nulls, *columns], None, rows)
@@ -169,7 +169,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
     # --- time
 
     def _reach(self, side: int) -> int:
-        """Return how long behind its own time a row is kept."""
+        """Return how long after its own time a row is retained."""
         return self.bounds[side][1] + self.spare + 1
 
     def _schedule_timer(self) -> None:
@@ -198,7 +198,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         if watermark >= self._next:
             self._give_up(watermark)
         self.watermark = watermark
-        # Behind it come pairs of which one row is older, and rows that are given up.
+        # The watermark is held back for pairs with an older row and for discarded unmatched rows.
         delay = max(self.bounds[_LEFT][1], self.bounds[_RIGHT][1], 0) + self.spare
         if watermark in (MAX_WATERMARK, MIN_WATERMARK):
             return watermark

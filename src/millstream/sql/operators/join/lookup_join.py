@@ -1,4 +1,4 @@
-"""Each row with those that another system has for its key now: asked once for each key of a batch."""
+"""Lookup joins: joins rows with an external system's current rows, one lookup per distinct key of a batch."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _Values = tuple[Any, ...]
 
 
 class Retrying(LookupSource):
-    """Asks again for keys that have no rows, some time later.
+    """Retries lookups of keys without rows.
 
     Args:
-        inner: is asked.
-        attempts: how often again.
-        seconds: how much later each time.
-        sleep: waits.
+        inner: the lookup source.
+        attempts: the maximum number of retries.
+        seconds: the delay before each retry.
+        sleep: waits for some seconds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Retrying(LookupSource):
 
 
 def _merged(found: Found, more: Found, places: Rows) -> Found:
-    """Return both, where `more` has what the keys at some places had not."""
+    """Return both results; `more` has rows for the keys at `places`, which had none."""
     owners = np.concatenate([np.repeat(np.arange(len(found.counts)), found.counts), np.repeat(places, more.counts)])
     counts = found.counts.copy()
     counts[places] += more.counts
@@ -79,16 +79,16 @@ def _merged(found: Found, more: Found, places: Rows) -> Found:
 
 
 class LookupJoinOperator(EvaluatingOperator):
-    """The input's columns, and behind them those that are made of what is found.
+    """Emits the input's columns, then expressions over the looked-up columns.
 
     Args:
         lookup: finds rows.
-        keys: the input's columns that are the key, with their types.
-        expressions: made of the columns that are found.
-        filter: about those; None for nothing.
-        condition: about the input's columns and those that are made; None for nothing.
-        keeps_all: whether a row for which nothing is found stays (LEFT).
-        session: what the query was made in.
+        keys: the input's key columns, with their types.
+        expressions: over the looked-up columns.
+        filter: a condition on looked-up columns; None for none.
+        condition: a condition on all output columns; None for none.
+        is_outer: whether unmatched rows are emitted (LEFT).
+        session: the session settings.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class LookupJoinOperator(EvaluatingOperator):
         return (self._pairs(batch, found, left, right),) if len(left) else ()
 
     def matched(self, batch: Batch) -> tuple[list[pa.Array], Rows, Rows]:
-        """Return what is found, and the pairs of a row and one that is found for it; -1 where there is none."""
+        """Return the looked-up columns and the matching pairs of row numbers; -1 for no match."""
         owners, asked = self._keys_of(batch)
         found, key_of = self._found(asked)
         counts = np.bincount(key_of, minlength=len(asked)) if len(asked) else np.zeros(0, np.int64)
@@ -139,7 +139,7 @@ class LookupJoinOperator(EvaluatingOperator):
         return found, left, right
 
     def _keys_of(self, batch: Batch) -> tuple[Rows, list[tuple[Any, ...]]]:
-        """Return of each row which key it has, -1 for one with a null, and all keys there are."""
+        """Return the key number of each row, -1 if it has a null, and the distinct keys."""
         columns = [batch.columns[k] for k, _ in self.keys]
         by_key = grouped(columns, len(batch))
         distinct = [c.take(pa.array(by_key.first)) for c in columns]
@@ -153,7 +153,7 @@ class LookupJoinOperator(EvaluatingOperator):
         return numbers.take(by_key.codes), asked
 
     def _found(self, asked: list[tuple[Any, ...]]) -> tuple[list[pa.Array], Rows]:
-        """Return the columns of what is found, and of each row which key it has."""
+        """Return the looked-up columns, and the key number of each looked-up row."""
         if not asked:
             return [], np.zeros(0, np.int64)
         found = self.lookup.find(asked)
@@ -174,11 +174,11 @@ class LookupJoinOperator(EvaluatingOperator):
 
 
 def _matches(owners: Rows, counts: Rows) -> tuple[Rows, Rows]:
-    """Return rows of the input, each as often as its key has rows, and the rows of its key.
+    """Return input rows, repeated per matching row, and the matching rows.
 
     Args:
-        owners: which key each row of the input has, -1 for none.
-        counts: how many rows each key has; those of a key are next to each other, in the order of keys.
+        owners: the key number of each input row, -1 for none.
+        counts: the number of rows of each key; rows are sorted by key number.
     """
     has_key = owners >= 0
     if has_key.all() and (counts == 1).all():
@@ -193,7 +193,7 @@ def _matches(owners: Rows, counts: Rows) -> tuple[Rows, Rows]:
 
 
 class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
-    """Looks rows up that are added, and retracts with what was found then."""
+    """Looks up added rows, and retracts with the stored result, like Flink's KeyedLookupJoinWrapper."""
 
     def __init__(
         self,
@@ -203,14 +203,14 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
         replaces: bool,
         ttl: int = 0,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             of_join: the arguments of `LookupJoinOperator`.
             kinds: the Arrow types of the input's columns.
-            state_key: the input's columns by which it keeps what was found.
-            replaces: whether a row that is added replaces the last one of its key. Else equal rows are kept apart.
-            ttl: how long a key lives without a row that is added, in milliseconds; 0 for ever.
+            state_key: the input columns by which results are stored.
+            replaces: whether an added row replaces the last one of its key; else results of equal rows accumulate.
+            ttl: state TTL in milliseconds; 0 for none.
         """
         super().__init__(*of_join)
         self.kinds = list(kinds)
@@ -221,7 +221,7 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.state_key]
-        # For each row that was added, the rows that were found for it.
+        # The looked-up rows of each added row.
         columns = KeyedColumns(kinds, [StateColumn("found", object, list), StateColumn(TOUCHED, np.int64)])
         self._state: KeyedColumns = self.state_table("found", columns)
 
@@ -246,7 +246,7 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
             yield self._emitted(batch, adds, rows)
 
     def _found_for(self, batch: Batch, added: Any) -> dict[int, list[_Values]]:
-        """Return for each row that is added those that are found for it now."""
+        """Return the looked-up rows of each added row."""
         if not len(added):
             return {}
         columns, left, right = self.matched(batch.take(added))

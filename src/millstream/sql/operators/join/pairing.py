@@ -1,4 +1,4 @@
-"""Joins of rows that are all there: the rows of two batches that belong together, by vectors."""
+"""Vectorized joins of two complete batches."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from millstream.sql.columns.matches import can_match
 from millstream.sql.plan.specs import JoinKind
 
 Holds = Callable[[Batch], Mask]
-# So many pairs are looked at at once.
+# Maximum pairs processed at once.
 _AT_ONCE = 1 << 18
 
 
 def equal_keys(
     left: Sequence[pa.Array], right: Sequence[pa.Array], null_safe: Sequence[bool], sizes: tuple[int, int]
 ) -> tuple[Ints, Ints]:
-    """Return the pairs of rows whose keys are equal, in the order of the left ones, then of the right ones."""
+    """Return the pairs of rows with equal keys, in order of the left, then the right rows."""
     both = [pa.concat_arrays([a, b]) for a, b in zip(left, right, strict=True)]
     by_key = grouped(both, sum(sizes))
     left_codes, right_codes = by_key.codes[: sizes[0]], by_key.codes[sizes[0] :]
@@ -37,7 +37,7 @@ def equal_keys(
 
 
 def side_by_side(left: Batch, places: Ints, right: Batch, rows: Ints) -> Batch:
-    """Return pairs as rows; where a place is -1 there are nulls."""
+    """Return pairs as rows; position -1 gives nulls."""
     columns = [c.take(_nullable(places)) for c in left.columns] + [c.take(_nullable(rows)) for c in right.columns]
     return Batch(columns, None, len(places))
 
@@ -50,7 +50,7 @@ def joined(
     kind: JoinKind,
     holds: Holds | None,
 ) -> Iterator[Batch]:
-    """Yield what a join makes of two batches of inserted rows."""
+    """Yield the join of two batches of inserted rows."""
     mine, theirs = [left.columns[k] for k in keys[0]], [right.columns[k] for k in keys[1]]
     places, rows = equal_keys(mine, theirs, null_safe, (len(left), len(right)))
     if holds is not None and len(places):

@@ -1,7 +1,7 @@
-"""Regular joins: both sides are kept, and every row of one meets the rows of the other that came before it.
+"""Regular joins: both sides are state, and every row joins the other side's rows.
 
-The changes are those of Flink's operators, in their order. While a batch of one side is processed the other side stays
-as it is but for how many partners its rows have, which is counted by vectors too.
+Changes and their order equal those of Flink's operators. While a batch of one side is processed, the other side's state
+changes only in the number of matches of its rows, which is counted in vectors too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.specs import JoinKind
 
 _LEFT, _RIGHT = 0, 1
-# The output of one batch is handed on in parts of about so many pairs.
+# Approximate pairs per output batch.
 _MOST_PAIRS = 1 << 16
-# More pairs than this are not looked at at once.
+# Maximum pairs processed at once.
 _MOST_AT_ONCE = 1 << 20
 _SIGNS = np.array([1, -1, 1, -1], np.int64)
 
@@ -37,9 +37,9 @@ class JoinSide:
 
     Attributes:
         kinds: the Arrow types of its columns.
-        keys: the columns that must be equal to the other side's.
-        unique: whether there is never more than one row of a key, so that a new one replaces the old.
-        ttl: how long a row lives that is not touched, in milliseconds; None for as the join says.
+        keys: the join key columns.
+        unique: whether a key has at most one row, which a new one replaces.
+        ttl: state TTL in milliseconds; None for the join's.
     """
 
     kinds: tuple[pa.DataType, ...]
@@ -65,16 +65,16 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         waits: bool = False,
         ttl: int = 0,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            kind: which rows without a partner are kept.
+            kind: the kind of join.
             left, right: the inputs.
             null_safe: for each pair of keys whether nulls are equal.
-            condition: what else must hold of the columns of both; None for nothing.
-            session: what the query was made in.
-            waits: whether only what is there at the end is emitted.
-            ttl: how long a row lives that is not touched, in milliseconds, where its side does not say; 0 for ever.
+            condition: a further condition on the columns of both; None for none.
+            session: the session settings.
+            waits: whether only the final result is emitted.
+            ttl: state TTL in milliseconds of sides without their own; 0 for none.
         """
         self.ttls = tuple(ttl if side.ttl is None else side.ttl for side in (left, right))
         self.kind = kind
@@ -85,7 +85,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         self.waits = waits
         self.is_semi = kind in (JoinKind.SEMI, JoinKind.ANTI)
         full = kind is JoinKind.FULL
-        # Whose rows are kept that have no partner; of a semi join, whose partners are counted.
+        # Sides whose unmatched rows are emitted; in a semi join, sides whose matches are counted.
         self.outer = (kind is JoinKind.LEFT or full or self.is_semi, kind is JoinKind.RIGHT or full)
 
     def prepare(self, setup: OperatorSetup) -> None:
@@ -97,13 +97,13 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         ]
 
     def open(self) -> None:
-        # The columns of both sides that the condition looks at, and what tells whether it holds.
+        # The columns of both sides that the condition reads, and the compiled condition.
         self._tested = None if self.condition is None else narrow_condition(self.condition, self.context)
 
     def starved(self) -> Iterable[tuple[int, int]]:
         counts = [len(rows) for rows in self._rows]
         for side, rows in ((_LEFT, counts[_RIGHT]), (_RIGHT, counts[_LEFT])):
-            # Rows that are kept without a partner need not wait for one.
+            # Unmatched rows that are emitted anyway need not wait for the other side.
             is_needed = not self.outer[1 - side] or (self.kind is JoinKind.SEMI and side == _RIGHT)
             if rows and not counts[side] and is_needed:
                 yield side, rows
@@ -140,7 +140,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
             yield from self._joined(batch, side, signs, places, rows)
 
     def _can_match(self, key_columns: list[pa.Array], rows: int) -> Mask:
-        """Tell which rows can have partners: those without a null in their key."""
+        """Return which rows can match: those without null in their key."""
         found = np.ones(rows, np.bool_)
         for column, null_safe in zip(key_columns, self.null_safe, strict=True):
             valid = None if null_safe else valid_of(column)
@@ -149,7 +149,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         return found
 
     def _matches(self, batch: Batch, side: int, keys: Ints) -> tuple[Ints, Ints]:
-        """Return the pairs of rows of a batch and rows of the other side that belong together."""
+        """Return the matching pairs of batch rows and rows of the other side."""
         places, rows = self._rows[1 - side].pairs(keys)
         if self._tested is None or not len(places):
             return places, rows
@@ -167,7 +167,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         kinds: Any = None,
         columns: Sequence[int] | None = None,
     ) -> Iterator[Batch]:
-        """Yield pairs as batches, with all columns or some of them; a place or row that is null has nulls."""
+        """Yield pairs as batches with all or some columns; a null position gives nulls."""
         width = len(self.sides[_LEFT].kinds)
         chosen = range(width + len(self.sides[_RIGHT].kinds)) if columns is None else columns
         wanted = [c for c in chosen if c < width], [c - width for c in chosen if c >= width]
@@ -179,13 +179,13 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
             said = None if kinds is None else kinds[part]
             yield Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], said, len(at))
 
-    # --- what is kept
+    # --- state
 
     def _keep(self, batch: Batch, side: int, can_match: Mask, signs: Ints, partners: Ints | None) -> None:
-        """Add the rows of a batch to what is kept, and remove those that are taken back."""
+        """Add the batch's rows to the state, and remove retracted ones."""
         mine, unique = self._rows[side], self.sides[side].unique
         if not can_match.all() and not self.waits:
-            # A row that never has a partner is never asked for.
+            # A row that can never match is not stored.
             batch, signs = batch.filter(can_match), signs[can_match]
             partners = None if partners is None else partners[can_match]
         if not len(batch):
@@ -205,7 +205,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         mine.remove(gone[gone >= 0])
 
     def _replace(self, batch: Batch, side: int, keys: Ints, signs: Ints, partners: Ints | None) -> None:
-        """Keep the last row of each key, or none if it is taken back."""
+        """Store the last row of each key, or none if it is retracted."""
         mine = self._rows[side]
         distinct, first_of_reversed = np.unique(keys[::-1], return_index=True)
         last = len(keys) - 1 - first_of_reversed
@@ -214,7 +214,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         stays = np.sort(last[signs[last] > 0])
         mine.add(keys[stays], batch.take(stays).columns, None if partners is None else partners[stays])
 
-    # --- what is emitted
+    # --- output
 
     def _joined(self, batch: Batch, side: int, signs: Ints, places: Ints, rows: Ints) -> Iterator[Batch]:
         mine_outer, other_outer = self.outer[side], self.outer[1 - side]
@@ -227,7 +227,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
             kinds = np.where(signs[places] > 0, INSERT, DELETE)
         elif other_outer:
             kinds = np.where(signs[places] > 0, INSERT, kinds)
-        # Of each row: what is before its pairs, its pairs, what is behind them.
+        # For each row: output before its pairs, its pairs, output after them.
         parts = [(places * 3 + 1, places, rows, kinds)]
         if mine_outer:
             alone = np.flatnonzero(np.bincount(places, minlength=len(batch)) == 0)
@@ -245,7 +245,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         )
 
     def _counted(self, side: int, signs: Ints, places: Ints, rows: Ints) -> tuple[Ints, Ints]:
-        """Count the partners of the other side's rows; return the pairs with which the first comes, the last goes."""
+        """Update match counts of the other side's rows; return the pairs that add a first or remove a last match."""
         other = self._rows[1 - side]
         order = np.argsort(rows, kind="stable")
         in_order, weights = rows[order], signs[places[order]]
@@ -278,10 +278,10 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
             kinds = np.where(signs[places[which]] > 0, DELETE, INSERT).astype(np.int8)
         yield Batch(left.batch(there).columns, kinds, len(there))
 
-    # --- the end
+    # --- end of input
 
     def finish(self) -> None:
-        """In BATCH: emit what is there."""
+        """Emit the final result in batch mode."""
         if self.waits:
             self.emit(self._final())
 
@@ -318,6 +318,6 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
 
 def _nullable(rows: Ints) -> pa.Array:
-    """Return places as Arrow takes them, null for -1."""
+    """Return positions as an Arrow array, null for -1."""
     missing = rows < 0
     return pa.array(rows, mask=missing) if missing.any() else pa.array(rows)

@@ -1,4 +1,4 @@
-"""INTERSECT and EXCEPT: how often a row is on both sides says how often it is in the result."""
+"""INTERSECT and EXCEPT, computed from the number of copies of a row on each side."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class SetOperationOperator(KeyedBatchOperator):
     def __init__(
         self, operator: str, all_rows: bool, kinds: Sequence[pa.DataType], final_only: bool = False, ttl: int = 0
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             operator: INTERSECT or EXCEPT.
-            all_rows: whether equal rows count one by one.
+            all_rows: whether duplicates count (ALL).
             kinds: the Arrow types of the columns.
-            final_only: whether only what is there at the end is emitted.
-            ttl: how long a row is known that nothing comes for, in milliseconds; 0 for ever.
+            final_only: whether only the final result is emitted.
+            ttl: state TTL in milliseconds; 0 for none.
         """
         self.ttl = ttl
         self.operator = operator
@@ -93,7 +93,7 @@ class SetOperationOperator(KeyedBatchOperator):
         return Batch(taken.columns, kinds if kinds.any() else None, len(rows))
 
     def _times(self, left: Ints, right: Ints) -> Ints:
-        """Return how often rows are in the result that are so often on both sides."""
+        """Return the number of copies in the result, from those on both sides."""
         left, right = np.maximum(left, 0), np.maximum(right, 0)
         times: Ints
         if self.operator.upper() == "INTERSECT":
@@ -103,7 +103,7 @@ class SetOperationOperator(KeyedBatchOperator):
         return times
 
     def finish(self) -> None:
-        """In BATCH: emit what is there."""
+        """Emit the final result in batch mode."""
         if self.final_only:
             self.emit(self._results())
 
@@ -115,10 +115,10 @@ class SetOperationOperator(KeyedBatchOperator):
 
 
 class BatchSetOperationOperator(SpillingOperator, SetOperationOperator):
-    """The same in BATCH, over rows that are only inserted."""
+    """The same in batch mode, on append-only input."""
 
     def __init__(self, operator: str, all_rows: bool, kinds: Sequence[pa.DataType]) -> None:
-        """Make one; see `SetOperationOperator`."""
+        """Create the operator; see `SetOperationOperator`."""
         SetOperationOperator.__init__(self, operator, all_rows, kinds, final_only=True)
 
     def prepare(self, setup: OperatorSetup) -> None:

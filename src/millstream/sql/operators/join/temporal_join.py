@@ -1,11 +1,11 @@
-"""Temporal joins: each row of the left with the version of the right that was valid at its time.
+"""Event-time temporal joins: each left row joins the right version valid at its time.
 
-Rows of the left wait for the watermark of both sides. A version is valid from its time to that of the next; one that is
-deleted leaves none. Once the watermark has passed a version, those before it are gone: a row that is late finds none of
-them. (Flink forgets them when a timer of the key fires next, so that a late row may find one that is left over.)
+Left rows are pending until the watermark of both sides passes them. A version is valid until the next one; a delete
+leaves none. Once the watermark passes a version, older ones are discarded: a late row does not match them. (Flink
+discards them when the key's next timer fires, so a late row may match a leftover version.)
 
-With a time to live, the versions of a key go that neither side has a row for in that time; rows that wait for the
-watermark stay, and so do the versions that they may find.
+With a state TTL, the versions of a key expire if neither side has a row for the key in that time; pending rows, and
+the versions that they may match, are retained.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.over.over_frames import places_before
 from millstream.sql.operators.query_context import Session
 
-# Versions that are over are removed when there are this many, then when there are twice as many as were left.
+# Obsolete versions are removed when there are this many rows, then when the number has doubled.
 _MANY = 1 << 12
 
 
@@ -50,16 +50,16 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         session: Session,
         ttl: int = 0,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            left, right: the inputs; the right one's key has one row at a time.
-            times: the columns of both sides' rowtimes.
-            keeps_all: whether left rows without a version are kept.
+            left, right: the inputs; the right key has one row at a time.
+            times: the rowtime columns of both sides.
+            is_outer: whether left rows without a version are emitted.
             null_safe: for each pair of keys whether nulls are equal.
-            condition: what else must hold of the columns of both; None for nothing.
-            session: what the query was made in.
-            ttl: how long versions live of a key that nothing comes for, in milliseconds; 0 for ever.
+            condition: a further condition on the columns of both; None for none.
+            session: the session settings.
+            ttl: state TTL of versions in milliseconds; 0 for none.
         """
         self.ttl = ttl
         self.left = left
@@ -72,7 +72,7 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        # Their mark is their time; of rows that wait what they say is a column more, of versions whether they are.
+        # The mark is the time. Pending rows have a row-kind column, versions one that tells deletes apart.
         kinds = [*self.left.kinds, pa.int8()]
         self._pending: KeyedRows = self.state_table("left", KeyedRows(kinds, self.left.keys))
         kinds = [*self.right.kinds, pa.bool_()]
@@ -119,7 +119,7 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         return ()
 
     def _touch(self, columns: list[pa.Array], rows: int) -> None:
-        """Have the versions of some keys live longer."""
+        """Extend the TTL of keys' versions."""
         keys = np.unique(self._versions.find(columns, rows))
         self._versions.changed(self._versions.pairs(keys[keys >= 0])[1])
 
@@ -176,7 +176,7 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         yield from split_batches(list(out.columns), len(out), said if said.any() else None)
 
     def _version_of(self, batch: Batch, times: Ints) -> Ints:
-        """Return the versions that are valid for rows at times; -1 for none."""
+        """Return the versions valid at the given times, or -1."""
         columns = [batch.columns[k] for k in self.left.keys]
         keys = self._versions.find(columns, len(batch))
         keys = np.where(can_match(columns, self.null_safe, len(batch)), keys, -1)
@@ -190,7 +190,7 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         places, versions, at = places[order], versions[order], at[order]
         last = places_before(places, at, which, times, equal=True) - 1
         inside = (last >= 0) & (places[np.maximum(last, 0)] == which)
-        # Which is over, the watermark having passed the next one before this one came.
+        # The version is obsolete: the watermark passed its successor before the row arrived.
         following = np.minimum(last + 1, len(versions) - 1)
         over = (following > last) & (places[following] == which) & (at[following] <= self.watermark)
         inside &= ~over
@@ -200,7 +200,7 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         return found
 
     def _discard(self) -> None:
-        """Remove versions behind which the watermark has passed another."""
+        """Discard versions whose successor the watermark has passed."""
         rows = self._versions.all_rows()
         keys, times = self._versions.keys_of(rows), self._versions.marks[rows]
         order = np.lexsort((times, keys))

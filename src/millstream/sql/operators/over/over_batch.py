@@ -1,4 +1,4 @@
-"""OVER in BATCH: all rows are there, so frames may begin and end anywhere, and order may be by any column."""
+"""OVER in batch mode: partitions are complete, so any frame and any order is possible."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from millstream.sql.operators.over.over_frames import (
 from millstream.sql.operators.over.over_time import lag_of
 from millstream.sql.plan.specs import OverSpec
 
-# So many rows of frames are looked at at once.
+# Maximum frame rows processed at once.
 _AT_ONCE = 1 << 20
 _DAY = 86_400_000
 
 
 class BatchOverOperator(StepwiseFinishOperator):
-    """The input's columns, then the aggregates; rows by partition, in the order of the OVER."""
+    """Emits the input's columns, then the aggregates; rows by partition, in the OVER's order."""
 
     def __init__(self, over: OverSpec, kinds: Sequence[pa.DataType]) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            over: the partition, the order, the frame and the aggregates.
+            over: the partition, order, frame and aggregates.
             kinds: the Arrow types of the input's columns.
         """
         self.over = over
@@ -69,7 +69,7 @@ class BatchOverOperator(StepwiseFinishOperator):
             yield from self._emitted(list(batches))
 
     def _emitted(self, batches: list[Batch]) -> Iterator[None]:
-        """Emit rows of which all are there that are in one partition."""
+        """Emit the results of complete partitions."""
         rows = Batch.concatenated(batches)
         keys = grouped([rows.columns[k] for k in self.over.partition], len(rows)).codes
         by_key = [pa.array(keys), *rows.columns]
@@ -82,7 +82,7 @@ class BatchOverOperator(StepwiseFinishOperator):
 
 
 class Partitions:
-    """Rows by partition, in order, and what is told of their frames."""
+    """Rows sorted by partition and order, with results over their frames."""
 
     def __init__(self, rows: Batch, keys: Ints, over: OverSpec) -> None:
         self._rows = rows
@@ -92,12 +92,12 @@ class Partitions:
         for column, _, _ in over.order:
             values = rows.columns[column]
             changes |= ~equal_values(values.slice(1), values.slice(0, len(values) - 1))
-        # Rows that are equal in key and order have the same number.
+        # Peers, rows equal in partition and order, share a number.
         self._peers = np.cumsum(np.append(0, changes))
         self._first, self._last = starts_of(keys), ends_of(keys)
 
     def results(self, wanted: Ints | None = None) -> list[pa.Array]:
-        """Return the aggregates, each a column, of some rows or of all."""
+        """Return the aggregates, one column each, of some or all rows."""
         frames: tuple[Ints, Ints] | None = None
         found = []
         for call in self._over.calls:
@@ -115,7 +115,7 @@ class Partitions:
     # --- frames
 
     def _frames(self) -> tuple[Ints, Ints]:
-        """Return where the frame of each row begins and ends; one that ends before it begins has no rows."""
+        """Return the frame bounds of each row; an end before the start is an empty frame."""
         over, places = self._over, np.arange(len(self._keys))
         if over.rows:
             low = self._first if over.start is None else np.maximum(places + over.start, self._first)
@@ -132,7 +132,7 @@ class Partitions:
         values, valid = _numbers(self._rows.columns[column])
         sign = -1 if descending else 1
         levels, reach = sign * values, _reach(distance, self._rows.columns[column].type)
-        # Nulls are a group of their own, before or behind all others.
+        # Nulls form a group of their own, before or after all others.
         group = self._keys * 2 + (0 if valid is None else np.where(valid, int(nulls_first), int(not nulls_first)))
         asked = levels if valid is None else np.where(valid, levels, 0)
         moved = asked + reach if valid is None else np.where(valid, asked + reach, 0)
@@ -157,7 +157,7 @@ class Partitions:
         return whole.take(pa.array(by_frames.codes))
 
     def _folded(self, call: AggregateCall, low: Ints, high: Ints) -> pa.Array:
-        """Return an aggregate of frames, each for itself."""
+        """Return an aggregate, computed for each frame separately."""
         sizes = np.maximum(high - low + 1, 0)
         frame = np.repeat(np.arange(len(low)), sizes)
         rows = np.arange(len(frame)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + low[frame]
@@ -172,7 +172,7 @@ class Partitions:
         (found,) = aggregates.results(state, np.arange(len(low)))
         return found
 
-    # --- places in the order
+    # --- positions in the order
 
     def _row_number(self, call: AggregateCall) -> pa.Array:
         return pa.array(np.arange(len(self._keys)) - self._first + 1)
@@ -189,7 +189,7 @@ class Partitions:
         return pa.array(np.where(others > 0, rank / np.maximum(others, 1), 0.0))
 
     def _cume_dist(self, call: AggregateCall) -> pa.Array:
-        # As in Flink, which takes rows that are equal in order one by one.
+        # As in Flink, peers are counted one by one.
         return pa.array((np.arange(len(self._keys)) - self._first + 1) / (self._last - self._first + 1))
 
     def _ntile(self, call: AggregateCall) -> pa.Array:
@@ -198,7 +198,7 @@ class Partitions:
             raise TableException("NTILE divides into at least one part.")
         size, rest = np.divmod(self._last - self._first + 1, parts)
         place = np.arange(len(self._keys)) - self._first
-        # The first parts have one row more, if rows are left over.
+        # The first buckets have one row more if the rows do not divide evenly.
         larger = rest * (size + 1)
         behind = np.where(size > 0, (place - larger) // np.maximum(size, 1), 0) + rest
         return pa.array(np.where(place < larger, place // (size + 1), behind) + 1)
@@ -220,12 +220,12 @@ _OF_PARTITION = {
     "LAG": Partitions._shifted,
     "LEAD": Partitions._shifted,
 }
-# What looks at the partition, not at a frame.
+# Functions of the whole partition, not of a frame.
 OF_PARTITION = frozenset(_OF_PARTITION)
 
 
 def _split(rows: Ints, sizes: Ints) -> Iterator[Ints]:
-    """Yield rows in parts whose sizes are not too much together."""
+    """Yield rows in groups of bounded total size."""
     part = np.cumsum(np.maximum(sizes, 0)) // _AT_ONCE
     for places in np.split(rows, np.flatnonzero(np.diff(part)) + 1):
         if len(places):
@@ -233,7 +233,7 @@ def _split(rows: Ints, sizes: Ints) -> Iterator[Ints]:
 
 
 def _numbers(column: pa.Array) -> tuple[NDArray[Any], Mask | None]:
-    """Return what a RANGE measures distances in."""
+    """Return the numbers in which a RANGE measures distances."""
     if pa.types.is_decimal(column.type):
         return unscaled(column), valid_of(column)
     if not is_number_like(column.type):
@@ -243,7 +243,7 @@ def _numbers(column: pa.Array) -> tuple[NDArray[Any], Mask | None]:
 
 
 def _reach(distance: int, kind: pa.DataType) -> int:
-    """Return a distance, of times in milliseconds, in the numbers of a type."""
+    """Return a distance (milliseconds for times) in the units of a type."""
     if pa.types.is_decimal(kind):
         return int(distance * 10**kind.scale)
     if pa.types.is_timestamp(kind):

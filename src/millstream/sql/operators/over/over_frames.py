@@ -1,6 +1,6 @@
-"""Frames of OVER by vectors: rows in order of their keys, and for each of some rows the rows around it that count.
+"""Vectorized OVER frames: for rows sorted by key, the range of rows in each row's frame.
 
-A frame is a range of places, from `low` up to and with `high`. Pure.
+A frame is a range of positions from `low` to `high`, both inclusive. Pure.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from millstream.sql.operators.aggregate.accumulators import VARIANCES, WITH_INTS
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-# What is told of a frame by its edges or its extremes: no sums need to be kept for it.
+# Aggregates computed from the frame's edges or extremes, without running state.
 BY_FRAME = frozenset(["MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"])
 
 
 def as_over(call: AggregateCall, kinds: Sequence[pa.DataType]) -> AggregateCall:
-    """Return an aggregate as it is computed in OVER, of columns of some types."""
+    """Return an aggregate as OVER computes it, for columns of some types."""
     if call.function in VARIANCES and pa.types.is_integer(kinds[call.arguments[0]]):
         return replace(call, function=WITH_INTS + call.function)
     return call
 
 
 def starts_of(groups: Ints) -> Ints:
-    """Return for each row, of rows in order of their groups, where its group begins."""
+    """Return the first position of each row's group; rows are sorted by group."""
     begins = np.append(True, groups[1:] != groups[:-1]) if len(groups) else np.zeros(0, np.bool_)
     return np.maximum.accumulate(np.where(begins, np.arange(len(groups)), 0))
 
 
 def ends_of(groups: Ints) -> Ints:
-    """Return for each row, of rows in order of their groups, the last of its group."""
+    """Return the last position of each row's group; rows are sorted by group."""
     count = len(groups)
     ends = np.append(groups[1:] != groups[:-1], True) if count else np.zeros(0, np.bool_)
     return np.minimum.accumulate(np.where(ends, np.arange(count), count)[::-1])[::-1]
 
 
 def places_before(keys: Ints, values: NDArray[Any], of_keys: Ints, of_values: NDArray[Any], equal: bool) -> Ints:
-    """Return how many rows stand before each of some keys with values.
+    """Return the number of rows before each given key and value.
 
     Args:
-        keys, values: of the rows, which are in order of key, then value.
-        of_keys, of_values: what is looked for.
-        equal: whether rows that are equal to it stand before it, too.
+        keys, values: of the rows, sorted by key, then value.
+        of_keys, of_values: the searched keys and values.
+        equal: whether equal rows count as before.
     """
     count, asked = len(keys), len(of_keys)
     is_row = np.concatenate([np.ones(count, np.int8), np.zeros(asked, np.int8)])
@@ -66,12 +66,12 @@ def places_before(keys: Ints, values: NDArray[Any], of_keys: Ints, of_values: ND
 
 @record
 class Frames:
-    """Frames of the new rows among rows that are in order of key.
+    """Frames of new rows among rows sorted by key.
 
     Attributes:
-        low, high: of each new row.
-        events: the rows in the order in which running aggregates take them, `~row` where one is taken back.
-        shown: of each new row, the event after which its aggregates are what it is emitted with.
+        low, high: the frame of each new row.
+        events: rows in the order in which running aggregates process them, `~row` for a retraction.
+        shown: the event after which each new row's aggregates are emitted.
     """
 
     low: Ints
@@ -81,16 +81,16 @@ class Frames:
 
     @staticmethod
     def sliding(keys: Ints, new: Ints, low: Ints, high: Ints) -> Frames:
-        """Return frames that move on with the rows, so that sums can be kept.
+        """Return frames that only move forward, so that running sums apply.
 
         Args:
             keys: of all rows.
-            new: the places of new rows; all before the first new one of a key are in its sums.
-            low: where the frame of each begins.
-            high: where it ends: all up to there are new or were before, none of it stands behind a later frame's.
+            new: positions of new rows; the sums of a key hold all rows before its first new one.
+            low: the start of each frame.
+            high: the end of each frame, not decreasing within a key.
         """
         last = np.append(high[1:] != high[:-1], True) if len(new) else np.zeros(0, np.bool_)
-        # One step of the sums for all rows with the same frame: what falls out of it goes first, then come new ones.
+        # One step per distinct frame: first retract the rows that leave, then add the new ones.
         step_low, step_high, step_key = low[last], high[last], keys[new[last]]
         first = np.append(True, step_key[1:] != step_key[:-1]) if len(step_key) else last
         before_low = np.append(0, step_low[:-1])
@@ -110,12 +110,12 @@ class Frames:
 
 
 def unbounded(keys: Ints, high: Ints) -> Frames:
-    """Return frames of new rows alone that begin with all that came before."""
+    """Return frames without a lower bound."""
     places = np.arange(len(keys))
     return Frames(starts_of(keys), high, places, high)
 
 
-# --- what is told by the frame alone
+# --- aggregates of the frame alone
 
 
 def by_frame(call: AggregateCall, columns: list[pa.Array], counted: Mask | None, frames: Frames) -> pa.Array:
@@ -124,7 +124,7 @@ def by_frame(call: AggregateCall, columns: list[pa.Array], counted: Mask | None,
     Args:
         call: MIN, MAX, FIRST_VALUE or LAST_VALUE.
         columns: its arguments, of all rows.
-        counted: which rows count; None for all.
+        counted: mask of the rows that count; None for all.
         frames: the frames.
     """
     values = columns[0]
@@ -144,7 +144,7 @@ def by_frame(call: AggregateCall, columns: list[pa.Array], counted: Mask | None,
 
 
 def shifted(values: pa.Array, keys: Ints, rows: Ints, by: int, default: pa.Array | None) -> pa.Array:
-    """Return the values so many rows before (or behind, if negative) others of the same key, else a default."""
+    """Return the values `by` rows before (after, if negative) each row in its key, else a default."""
     at = rows - by
     inside = (at >= 0) & (at < len(keys))
     inside[inside] = keys[at[inside]] == keys[rows[inside]]
@@ -157,23 +157,23 @@ def shifted(values: pa.Array, keys: Ints, rows: Ints, by: int, default: pa.Array
 
 
 def is_true(column: pa.Array) -> Mask:
-    """Tell which values are true; null is not."""
+    """Return which values are true; null is not."""
     return column.fill_null(False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _next_true(there: Mask) -> Ints:
-    """Return for each place the next one from it on that is true; a number behind all if there is none."""
+    """Return the next true position at or after each position, or the length if there is none."""
     count = len(there)
     return np.minimum.accumulate(np.where(there, np.arange(count), count)[::-1])[::-1]
 
 
 def _last_true(there: Mask) -> Ints:
-    """Return for each place the last one up to it that is true; -1 if there is none."""
+    """Return the last true position at or before each position, or -1."""
     return np.maximum.accumulate(np.where(there, np.arange(len(there)), -1))
 
 
 def _extremes(values: pa.Array, there: Mask, low: Ints, high: Ints, least: bool) -> Ints:
-    """Return the place of the least or greatest value of each frame; -1 if there is none."""
+    """Return the position of the smallest or greatest value of each frame, or -1."""
     count = len(values)
     order = sorted_rows([values], [(0, False, True)], count)
     rank = np.empty(count, np.int64)
@@ -182,7 +182,7 @@ def _extremes(values: pa.Array, there: Mask, low: Ints, high: Ints, least: bool)
     pick = np.minimum if least else np.maximum
     level = np.where(there, rank, nothing)
     width = np.maximum(high - low + 1, 1)
-    # Of each power of two, the extremes of so many values from each place on: a frame is two of them.
+    # Sparse table: extremes of 2^k values from each position; a frame is covered by two of them.
     power = np.floor(np.log2(width)).astype(np.int64)
     best = np.full(len(low), nothing, np.int64)
     for p in range(int(power.max(initial=-1)) + 1):

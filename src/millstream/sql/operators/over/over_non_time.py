@@ -1,4 +1,4 @@
-"""OVER by columns that are no time: a row that comes in somewhere changes those around it, which is told of each."""
+"""OVER ordered by a non-time column: a new row updates the results of the rows around it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from millstream.sql.types import DataTypes
 _COUNTS = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK"])
 # Flink computes these from a sum and a count, and compares those.
 _OF_SUMS = VARIANCES | {"SUM", "AVG"}
-# So many rows are laid out at once.
+# Maximum rows laid out at once.
 _AT_ONCE = 1 << 18
 
 
 def streamed(over: OverSpec) -> OverSpec:
-    """Return an OVER of a stream as Flink takes it: all ranks count the rows of the frame."""
+    """Return an OVER as Flink runs it on streams: all ranks count the rows of the frame."""
     calls = tuple(AggregateCall("COUNT", (), c.type) if c.function in _COUNTS else c for c in over.calls)
     return replace(over, calls=calls)
 
@@ -38,7 +38,7 @@ def streamed(over: OverSpec) -> OverSpec:
 def with_counts(over: OverSpec) -> OverSpec:
     """Return an OVER with the counts that Flink compares beside its results.
 
-    An update whose result is the same is emitted, as Flink's accumulators differ, where a count does.
+    An update with the same result is emitted if a count differs, since Flink compares accumulators.
     """
     summed = (c for c in over.calls if c.function in _OF_SUMS and c.user is None)
     counts = [
@@ -49,19 +49,19 @@ def with_counts(over: OverSpec) -> OverSpec:
 
 
 class ColumnOverOperator(KeyedBatchOperator):
-    """The input's columns, then the aggregates of the rows of its partition that are in the frame of each row.
+    """Emits the input's columns, then the aggregates over each row's frame.
 
-    A batch is taken as one: the rows around each one that comes or goes are laid out for all of them, with it and
-    without it, and the aggregates of all that are there computed by vectors. What differs is told.
+    A batch is processed as a whole: the rows around each added or removed row are laid out with it and without it, and
+    the aggregates of all are computed in vectors. Rows whose results differ are emitted.
     """
 
     def __init__(self, over: OverSpec, kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            over: the partition, the order, the frame and the aggregates.
+            over: the partition, order, frame and aggregates.
             kinds: the Arrow types of the input's columns.
-            ttl: how long a partition lives that nothing comes for, in milliseconds; 0 for ever.
+            ttl: state TTL of a partition in milliseconds; 0 for none.
         """
         self.over = over
         self.ttl = ttl
@@ -84,15 +84,15 @@ class ColumnOverOperator(KeyedBatchOperator):
         distinct = np.unique(keys)
         places, there = rows.pairs(distinct)
         if self.ttl:
-            # A partition lives and goes as one.
+            # A partition expires as a whole.
             rows.changed(there)
         adds = np.isin(batch.all_kinds(), (INSERT, UPDATE_AFTER))
-        # What goes is deleted, also where something comes in its stead.
+        # A removed row is deleted, even if another replaces it.
         kinds = np.where(adds, batch.all_kinds(), DELETE).astype(np.int64)
         added = np.flatnonzero(adds)
         new = batch.take(added).columns
         numbers = np.concatenate([there, rows.add(keys[added], new)])
-        # All rows that are there before or at some time in between.
+        # All rows that exist before or during the batch.
         every = Batch(
             [pa.concat_arrays([o, n]) for o, n in zip(rows.batch(there).columns, new, strict=True)], None, len(numbers)
         )
@@ -105,13 +105,13 @@ class ColumnOverOperator(KeyedBatchOperator):
 
 
 def _touched(every: Batch, before: int, batch: Batch, adds: Mask) -> Ints:
-    """Return which row each change is about: one that goes is the last that is equal; -1 where there is none.
+    """Return the row that each change is about; a retraction takes the last equal row, -1 if there is none.
 
     Args:
-        every: all rows: those from before, then those that come in a batch.
-        before: how many were there before.
+        every: all rows: the stored ones, then those of the batch.
+        before: the number of stored rows.
         batch: the changes.
-        adds: which of them are rows that come.
+        adds: which changes add rows.
     """
     found = np.full(len(batch), -1, np.int64)
     found[adds] = np.arange(before, len(every))
@@ -122,7 +122,7 @@ def _touched(every: Batch, before: int, batch: Batch, adds: Mask) -> Ints:
     columns = [pa.concat_arrays([a, b]) for a, b in zip(every.columns, gone.columns, strict=True)]
     codes = grouped(columns, len(every) + len(goes)).codes
     of_gone = codes[len(every) :]
-    # Of rows that are equal to one that goes: those that are there, the last one last.
+    # The existing rows equal to each retracted one, the last one last.
     equal: dict[int, list[int]] = {code: [] for code in of_gone.tolist()}
     for row in np.flatnonzero(np.isin(codes[:before], of_gone)).tolist():
         equal[int(codes[row])].append(row)
@@ -138,13 +138,13 @@ def _touched(every: Batch, before: int, batch: Batch, adds: Mask) -> Ints:
 
 
 class _Changes:
-    """What rows that come and go, one after the other, change around them.
+    """The effect of consecutive changes on the rows around them.
 
     Args:
-        every: all rows: those from before, then those that come.
-        keys: the partition of each.
-        before: how many were there before.
-        over: the OVER, with what is only compared behind the aggregates.
+        every: all rows: the stored ones, then the added ones.
+        keys: the partition of each row.
+        before: the number of stored rows.
+        over: the OVER, with columns that are only compared after the aggregates.
         shown: the number of aggregates.
     """
 
@@ -157,7 +157,7 @@ class _Changes:
         self._before = np.sort(self._place[:before])
 
     def told(self, touched: Ints, kinds: Ints) -> Iterator[Batch]:
-        """Yield what is told of each change, in order; `touched` is the row that it is about."""
+        """Yield the output of each change, in order; `touched` is the row that each is about."""
         for one in affected_ranges(self._before, self._keys, self._place[touched], kinds != DELETE, self._over):
             yield self._emitted(one, kinds[one.first : one.last])
 
@@ -168,7 +168,7 @@ class _Changes:
         keys = np.concatenate([change, change[beside] + len(kinds)])
         wanted = np.flatnonzero(np.concatenate([around.wanted, around.wanted[beside]]))
         results = Partitions(self._rows.take(layout), keys, self._over).results(wanted)
-        # Those with the row stand before those without it; the row itself has only the former.
+        # Results with the row precede those without it; the row itself has only the former.
         mine = np.flatnonzero(around.wanted)
         rows, is_it, change = rows[mine], is_it[mine], change[mine]
         with_it = np.arange(len(mine))
@@ -189,14 +189,14 @@ class _Changes:
 
 @record
 class Surrounded:
-    """Changes, each with the rows around the one that it is about, and that one, in order.
+    """Changes, each with the affected rows and the rows of their frames, in order.
 
     Attributes:
-        first, last: which changes they are, up to the last and without it.
-        rows: the rows, those of the first change first.
-        change: of each row which change it is laid out for, from 0 for the first.
-        is_it: whether a row is the one that comes or goes.
-        wanted: which rows may have another result for it, and itself; the others are in the frames of those.
+        first, last: the range of changes, `last` exclusive.
+        rows: the rows, by change.
+        change: the change that each row is laid out for, from 0.
+        is_it: whether a row is the added or removed one.
+        wanted: the changed row and those whose results it may change; the others are only in their frames.
     """
 
     first: int
@@ -209,11 +209,11 @@ class Surrounded:
 
 @record
 class _Reach:
-    """How far from a row its coming and going is felt, and how far around that frames reach; None for everywhere.
+    """The distance at which a change affects results, and the extent of the frames there; None for unlimited.
 
     Attributes:
-        before, behind: where rows may have another result, so many before and so many behind it.
-        around: what stands in their frames, so many before and behind it.
+        before, behind: the number of affected rows before and after the changed one.
+        around: the number of rows in their frames before and after it.
     """
 
     before: int | None
@@ -224,13 +224,13 @@ class _Reach:
     def of(over: OverSpec) -> _Reach:
         if not over.rows or any(c.function in OF_PARTITION for c in over.calls):
             return _Reach(None, None, None)
-        # A row is in the frames of those behind it that look back to it, and of those before it that look ahead.
+        # A row is in the frames of later rows that look back to it, and of earlier ones that look ahead.
         behind = None if over.start is None else max(-over.start, 0)
         before = None if over.end is None else max(over.end, 0)
         return _Reach(before, behind, None if before is None or behind is None else before + behind)
 
     def ranges(self, place: int, count: int) -> tuple[int, int, int, int]:
-        """Return from where to where, of so many rows around a place, they are laid out, and are wanted."""
+        """Return the ranges, of `count` rows around a position, that are laid out and that are affected."""
         low = 0 if self.around is None else max(place - self.around, 0)
         high = count if self.around is None else min(place + self.around + 1, count)
         first = 0 if self.before is None else max(place - self.before, 0)
@@ -239,13 +239,13 @@ class _Reach:
 
 
 def affected_ranges(before: Ints, keys: Ints, changed: Ints, adds: Mask, over: OverSpec) -> Iterator[Surrounded]:
-    """Yield changes with what is around them, as it is when their turn comes.
+    """Yield changes with the rows around them at the time of the change.
 
     Args:
-        before: the rows that are there first, ascending: rows are numbered in order, those of a partition together.
-        keys: of each row its partition.
+        before: the stored rows, ascending: rows are numbered in order, by partition.
+        keys: the partition of each row.
         changed: the row that each change is about.
-        adds: which of the changes are rows that come.
+        adds: which changes add rows.
         over: the OVER.
     """
     reach = _Reach.of(over)

@@ -1,8 +1,8 @@
-"""OVER by time: each row with aggregates over the rows of its partition that came before it, once those are known.
+"""OVER ordered by time: each row with aggregates over the earlier rows of its partition.
 
-By rowtime rows wait for the watermark and are taken in the order of time; by processing time in that of arrival. What
-frames that begin somewhere take back when they move on is taken back from running sums, as in Flink, so that sums of
-floats are Flink's to the last digit.
+In event time, rows are pending until the watermark passes them and are processed in time order; in processing time, in
+order of arrival. Rows that leave a sliding frame are retracted from running sums, as in Flink, so float sums equal
+Flink's to the last digit.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from millstream.sql.operators.over.over_frames import (
     unbounded,
 )
 
-# The time up to which a key's rows have been emitted, as Flink begins it.
+# The time up to which a key's rows were emitted, with Flink's initial value.
 _LAST = "last"
 
 
 class OverOperator(KeyedBatchOperator):
-    """The input's columns, then the aggregates."""
+    """Emits the input's columns, then the aggregates."""
 
     emits_later = True
 
@@ -56,16 +56,16 @@ class OverOperator(KeyedBatchOperator):
         kinds: Sequence[pa.DataType],
         ttl: int = 0,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             partition: the columns to partition by.
-            rowtime: the column of time; None for processing time.
-            rows: whether a frame counts rows, and so rows of the same time are told one by one.
-            preceding: how many rows, or milliseconds, before the row its frame begins; None for all before.
-            calls: the aggregates; of LAG an option says by how many rows.
+            rowtime: the time column; None for processing time.
+            rows: whether the frame counts rows; rows of equal time then have different frames.
+            preceding: the number of rows or milliseconds before the row where its frame begins; None for unbounded.
+            calls: the aggregates; LAG has its offset as an option.
             kinds: the Arrow types of the input's columns.
-            ttl: how long a partition lives without a row, in milliseconds; 0 for ever.
+            ttl: state TTL of a partition in milliseconds; 0 for none.
         """
         self.partition = tuple(partition)
         self.rowtime = rowtime
@@ -74,12 +74,12 @@ class OverOperator(KeyedBatchOperator):
         self.calls = list(calls)
         self.kinds = list(kinds)
         self.ttl = ttl
-        # By processing time, rows of a range wait until no other can come at the same time; others do not wait.
+        # In processing time, rows of a RANGE frame are pending until their millisecond ends; others are not.
         self.waits = rowtime is not None or (not rows and preceding is not None)
         self._shifts = max((lag_of(c) for c in calls if c.function == "LAG"), default=0)
         by_sums = [as_over(c, kinds) for c in calls if not self._is_by_frame(c)]
         self.aggregates = AggregateHandler(by_sums, kinds, retracts=preceding is not None)
-        # Which columns are needed of rows that were emitted, while they are in frames.
+        # Columns needed of emitted rows while they are in frames.
         used = {c for call in calls for c in (*call.arguments, call.condition) if c is not None}
         self._framed = sorted({*used, *self.partition})
 
@@ -135,7 +135,7 @@ class OverOperator(KeyedBatchOperator):
         """Return for each row the time up to which rows of its partition are late."""
         if self.preceding is None:
             return np.full(len(batch), self.watermark, np.int64)
-        # As in Flink: behind the last one of the partition that was emitted, which at first is 1970.
+        # As in Flink: up to the last emitted row of the partition, initially 1970.
         slots = self._state.find([batch.columns[k] for k in self.partition], len(batch))
         last = np.zeros(len(batch), np.int64)
         last[slots >= 0] = self._state.column(_LAST)[slots[slots >= 0]]
@@ -180,7 +180,7 @@ class OverOperator(KeyedBatchOperator):
             self._emit_due(MAX_WATERMARK)
 
     def _emit_due(self, time: int) -> None:
-        """Emit what waits and is not behind a time."""
+        """Emit pending rows up to a time."""
         rows = self._pending.all_rows()
         times = self._pending.marks[rows]
         due = np.flatnonzero(times <= time)
@@ -194,7 +194,7 @@ class OverOperator(KeyedBatchOperator):
         self._schedule_timer()
 
     def _discard(self, watermark: int) -> None:
-        """Forget partitions of whose rows none can be in a frame any more, as early as Flink does."""
+        """Discard partitions without rows in any future frame, as early as Flink does."""
         if self.rows or self.preceding is None or not len(self._state):
             return
         state, reach = self._state, self.preceding + self.preceding // 2 + 1
@@ -205,7 +205,7 @@ class OverOperator(KeyedBatchOperator):
             state.compact()
 
     def _remove(self, slots: Ints) -> None:
-        """Forget partitions, and what is in their frames."""
+        """Discard partitions and their frame rows."""
         if self._keeps_frames:
             keys = self._frames.find(self._state.keys_at(slots), len(slots))
             places, rows = self._frames.pairs(keys)
@@ -214,7 +214,7 @@ class OverOperator(KeyedBatchOperator):
         self._state.remove(slots)
 
     def _take_back(self, slots: Ints, rows: Ints) -> None:
-        """Take rows back from aggregates: of distinct values it is known only so that they are gone."""
+        """Retract rows from aggregates, so that distinct values are removed."""
         if len(rows) and any(c.distinct for c in self.aggregates.calls):
             columns = [pa.nulls(len(rows))] * len(self.kinds)
             for place, c in enumerate(self._framed):
@@ -229,10 +229,10 @@ class OverOperator(KeyedBatchOperator):
             self._remove(over)
         self.aggregates.expire(now, self.ttl)
 
-    # --- what is told
+    # --- output
 
     def _taken(self, batch: Batch, times: Ints) -> Iterator[Batch]:
-        """Yield rows, in the order of their times, with their aggregates."""
+        """Yield rows in time order, with their aggregates."""
         if self.ttl:
             self._expire()
         self._state.compact()
@@ -254,7 +254,7 @@ class OverOperator(KeyedBatchOperator):
         yield from split_batches([*batch.columns, *(c.take(at) for c in columns)], len(batch))
 
     def _with_frames(self, batch: Batch, slots: Ints, times: Ints) -> tuple[Batch, Ints, Ints, Ints]:
-        """Return rows that come with those before them, in order of partitions; and which of them are new."""
+        """Return new rows together with the frame rows, by partition, and which of them are new."""
         if not self._keeps_frames:
             return batch, slots, times, np.arange(len(batch))
         framed = self._frames
@@ -297,7 +297,7 @@ class OverOperator(KeyedBatchOperator):
         return frames
 
     def _drop_frames(self, slots: Ints, new: Ints, low: Ints) -> None:
-        """Remove rows that stand before the last frame of their partition."""
+        """Discard rows before the last frame of their partition."""
         last = np.append(slots[new[1:]] != slots[new[:-1]], True)
         begins = np.repeat(
             low[last], np.diff(np.flatnonzero(np.append(True, slots[1:] != slots[:-1])), append=len(slots))
@@ -313,7 +313,7 @@ class OverOperator(KeyedBatchOperator):
             elif call.function == "LAG":
                 values = every.columns[call.arguments[0]]
                 default = every.columns[call.arguments[2]] if len(call.arguments) > 2 else None
-                # As in Flink rows of the same time look from the last of them.
+                # As in Flink, rows of equal time look from the last of them.
                 found.append(shifted(values, slots, frames.high, lag_of(call), default))
             else:
                 counted = None if call.condition is None else is_true(every.columns[call.condition])
@@ -337,11 +337,11 @@ class OverOperator(KeyedBatchOperator):
 
 
 def _numbered(keys: Ints, values: Ints) -> Ints:
-    """Return numbers that are the same for neighbours with the same key and value."""
+    """Return numbers that are equal for neighbours with equal key and value."""
     changes = (keys[1:] != keys[:-1]) | (values[1:] != values[:-1])
     return np.cumsum(np.append(0, changes)) if len(keys) else keys
 
 
 def lag_of(call: AggregateCall) -> int:
-    """Return by how many rows LAG or LEAD looks away."""
+    """Return the offset of LAG or LEAD."""
     return next((o for o in call.options if isinstance(o, int)), 1)
