@@ -47,20 +47,20 @@ test-upgrade: $(STAMP)
 # Clusters: Spark's, YARN, Kubernetes; machines that are killed, frozen, cut off and added.
 test-cluster: $(STAMP)
 	$(BIN)/python -c "import sys; sys.path.append('bench'); from venvs import venv; sys.exit(venv('kubernetes-validate') is None)"
-	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/unit/test_manifests.py tests/spark/test_cluster.py tests/spark/test_yarn.py \
+	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/integration/project/test_manifests.py tests/spark/test_cluster.py tests/spark/test_yarn.py \
 		tests/spark/test_kubernetes.py
 	$(BIN)/python -m tests.machines --rounds 1
 
 # The tests against apache-flink, which is installed into a venv of its own first, and PyFlink's own tests.
 test-pyflink: $(STAMP)
-	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/test_parity.py tests/unit/test_flink_cli.py \
-		tests/unit/test_flink_sql_client.py tests/spark/test_pyflink_examples.py
+	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/project/test_parity.py tests/integration/cli/test_flink_cli.py \
+		tests/integration/gateway/test_flink_sql_client.py tests/spark/test_pyflink_examples.py
 	$(BIN)/python tests/pyflink/suite/run.py
 
 # Every answer over REST against Flink's OpenAPI file, with schemathesis, which is installed into a venv of its own first.
 test-openapi: $(STAMP)
 	$(BIN)/python -c "import sys; sys.path.append('bench'); from venvs import venv; sys.exit(venv('schemathesis') is None)"
-	$(BIN)/python -m pytest tests/unit/test_openapi.py
+	$(BIN)/python -m pytest tests/integration/service/test_openapi.py
 
 # docs/parity.md from docs/parity.yaml.
 parity: $(STAMP)
@@ -107,7 +107,7 @@ simulate: $(STAMP)
 
 # SQL's stateful operators with epochs cut anywhere, restarts, failures and rescaling; one seed of it is among the tests.
 proof: $(STAMP)
-	MILLSTREAM_TEST_SEEDS=20 $(BIN)/python -m pytest tests/unit/test_sql_proof.py
+	MILLSTREAM_TEST_SEEDS=20 $(BIN)/python -m pytest tests/properties/sql/test_exactly_once.py
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py

@@ -12,7 +12,7 @@ from tests.support import sql_runs
 from tests.support.sql_planned import QUERIES
 from tests.support.sql_transcript import shown
 from tests.support.transcripts_runner import FOLDER, Case, FileClock, build, cases
-from tests.unit.test_sql_transcripts import in_jobs, written
+from tests.unit.sql.operators.test_transcripts import in_jobs, written
 
 pytestmark = pytest.mark.spark
 FILES = sorted(p.stem for p in FOLDER.glob("*.yaml"))

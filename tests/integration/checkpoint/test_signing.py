@@ -33,7 +33,7 @@ from millstream.operators.runtime.runtime_snapshot import encode as encode_carri
 from millstream.state.changelog import FileHeader, Section, decode, encode
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalEnvironment
-from tests.unit.test_local_environment import expected, last, sums, wait_until
+from tests.integration.testing.test_local_environment import expected, last, sums, wait_until
 
 RECOVERY = "execution.state-recovery"
 

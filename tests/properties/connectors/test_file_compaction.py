@@ -28,8 +28,7 @@ from millstream.datastream.connectors.file_system import (
 )
 from millstream.testing import LocalJob
 from millstream.testing.savepoints import save_savepoint
-from tests.support.chaos import OPERATOR, ChaoticJob, Crash, travelled
-from tests.unit.test_file_sink import (
+from tests.integration.connectors.test_file_sink import (
     BASE_PATH,
     UTF8,
     ByDigit,
@@ -42,6 +41,7 @@ from tests.unit.test_file_sink import (
     lines,
     writer_of,
 )
+from tests.support.chaos import OPERATOR, ChaoticJob, Crash, travelled
 
 CONCAT = FileCompactor.concat_file_compactor()
 Committables = list[tuple[int, Any]]

@@ -14,7 +14,7 @@ from millstream.common import Types, WatermarkStrategy
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
 from millstream.table import Schema, StreamTableEnvironment
-from tests.unit.test_why import Splits, environment
+from tests.integration.service.test_window_diagnosis import Splits, environment
 
 
 def tables(**rows: list[int]) -> StreamTableEnvironment:

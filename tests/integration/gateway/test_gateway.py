@@ -33,8 +33,8 @@ from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes
 from millstream.table.table_result import OkResult
+from tests.integration.checkpoint.test_signing import foreign_savepoint
 from tests.sql import gateway as flinks
-from tests.unit.test_signed_state import foreign_savepoint
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
 ENDLESS = "CREATE TABLE endless (n BIGINT) WITH ('connector'='datagen','rows-per-second'='1000')"

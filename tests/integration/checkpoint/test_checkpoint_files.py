@@ -28,7 +28,7 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.state import changelog
 from millstream.testing import CollectSink, LocalJob
-from tests.unit.test_restore import environment, process
+from tests.properties.checkpoint.test_restore import environment, process
 
 
 class Written:

@@ -22,8 +22,8 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import SinkWriter
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from millstream.testing import LocalJob
+from tests.integration.connectors.test_sql_sink import run_sql
 from tests.support.chaos import runtime_context
-from tests.unit.test_sql_sink import run_sql
 
 WORDS = Types.ROW([Types.STRING(), Types.INT()])
 INSERT = "INSERT INTO words (word, number) VALUES (?, ?)"
