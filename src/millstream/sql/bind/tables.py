@@ -131,7 +131,7 @@ def watermarked(binder: Binder, node: Node, column: str, strategy: str) -> Node:
     return Watermark(fields, node, place, bound)
 
 
-_HINTS = frozenset(
+_LOOKUP_OPTIONS = frozenset(
     [
         "table",
         "async",
@@ -149,7 +149,7 @@ _HINTS = frozenset(
 
 def check_hint(hint: Mapping[str, str]) -> None:
     """Refuse a LOOKUP hint that says what no connector can do."""
-    unknown = sorted(set(hint) - _HINTS)
+    unknown = sorted(set(hint) - _LOOKUP_OPTIONS)
     if unknown:
         raise ValidationException(f"Invalid LOOKUP hint: unsupported option '{unknown[0]}'.")
     if "table" not in hint:
