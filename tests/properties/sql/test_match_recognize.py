@@ -11,7 +11,7 @@ import pytest
 from millstream.sql.operators.query_context import Session
 from millstream.sql.operators.rank.match_recognize import MatchOperator
 from millstream.sql.plan import nodes
-from millstream.sql.translate import kinds_of
+from millstream.sql.translate import arrow_types
 from tests.support.sql_planning import Session as Planning
 from tests.support.sql_runs import Bare, batch_of
 
@@ -33,8 +33,8 @@ def _operator(order: str = "ts", skip: str = "PAST LAST ROW", within: str = "") 
     match = planned
     while not isinstance(match.node, nodes.Match):
         (match,) = match.inputs
-    kinds = kinds_of(match.inputs[0])
-    operator = MatchOperator(match.node.spec, kinds, kinds_of(match), Session())
+    kinds = arrow_types(match.inputs[0])
+    operator = MatchOperator(match.node.spec, kinds, arrow_types(match), Session())
     return operator, dict(zip(match.node.input.fields.names, kinds, strict=True))
 
 

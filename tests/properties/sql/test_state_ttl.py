@@ -14,7 +14,7 @@ from sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, declare, told
 
 from millstream.common import Row, Types
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.sql.columns.ttl_index import Expiring
+from millstream.sql.columns.ttl_index import TtlIndex
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import LocalJob
 
@@ -94,7 +94,7 @@ def test_the_first_of_a_partition_go_together(name: str, found: dict[str, list[s
 
 def test_what_is_over_is_what_looking_at_everything_finds() -> None:
     for seed in range(40):
-        rng, expiring, now = np.random.default_rng(seed), Expiring(), 0
+        rng, expiring, now = np.random.default_rng(seed), TtlIndex(), 0
         touched, live = np.zeros(0, np.int64), np.zeros(0, np.bool_)
         for _ in range(60):
             now += int(rng.integers(1, 2500))
@@ -122,7 +122,7 @@ class _Counted(np.ndarray):
 
 def test_what_is_not_due_is_not_looked_at() -> None:
     """Of a thousand batches each row lives for half: it is looked at a few times, not with each batch."""
-    expiring, batches, each = Expiring(), 1000, 10
+    expiring, batches, each = TtlIndex(), 1000, 10
     touched = (np.arange(batches * each) // each * 1024).astype(np.int64)
     live = np.ones(len(touched), np.bool_)
     for batch in range(1, batches):

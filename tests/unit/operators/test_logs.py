@@ -12,8 +12,8 @@ import pytest
 from millstream.common.configuration import Configuration
 from millstream.common.log_format import JsonLines, write_log
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.operators.diagnostics import logs
 from millstream.operators.diagnostics.logs import Logged, levels, pass_on
-from millstream.operators.diagnostics.subtask_diagnostics import logs
 from millstream.operators.runtime.messages import LogLine
 from millstream.testing import CollectSink, LocalEnvironment
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.sql.columns import appendable_column
+from millstream.sql.columns import append_buffer
 from millstream.sql.columns.append_buffer import GrowingColumn
 from millstream.state.changelog import LEAST_FILE, MAX_CHAIN, Chain, FileRef
 
@@ -50,8 +50,8 @@ def test_a_column_has_what_was_added(kind: pa.DataType, data: st.DataObject) -> 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.list_(pa.int64())], ids=str)
 def test_a_column_has_parts_no_larger_than_arrow_can_have(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appendable_column, "_LARGEST", 100)
-    monkeypatch.setattr(appendable_column, "_SMALL", 1)
+    monkeypatch.setattr(append_buffer, "_LARGEST", 100)
+    monkeypatch.setattr(append_buffer, "_SMALL", 1)
     values = [None if i % 7 == 3 else [i] if pa.types.is_list(kind) else i for i in range(300)]
     column = GrowingColumn(kind)
     for start in range(0, 300, 5):
