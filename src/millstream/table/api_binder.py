@@ -20,7 +20,7 @@ _AMBIGUOUS = re.compile(r"join relations with ambiguous names: \[(.*?)[,\]]")
 
 
 class ApiBinder:
-    """Makes relations step by step."""
+    """Builds relations step by step."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
@@ -36,11 +36,11 @@ class ApiBinder:
         return self._told(lambda: self._binder.query(query, text=text))
 
     def insert(self, statement: Any, text: str = "") -> Sink:
-        """Return what writes an INSERT's query to its table."""
+        """Return the sink of an INSERT."""
         return self._told(lambda: self._binder.insert(statement, text))
 
     def written_to(self, node: Node, path: Sequence[str], overwrite: bool = False) -> Sink:
-        """Return what writes a relation to a table."""
+        """Return a sink that writes a relation to a table."""
         return self._told(lambda: self._binder.written_to(node, path, overwrite), node)
 
     def filter(self, node: Node, condition: syntax.Expression) -> Node:
@@ -58,7 +58,7 @@ class ApiBinder:
     def table_aggregate(
         self, node: Node, keys: Sequence[syntax.SelectItem], call: syntax.Call, names: Sequence[str]
     ) -> Node:
-        """Return the rows that a function makes of each group, behind the group's keys."""
+        """Return the grouping keys and the rows of a table aggregate function for each group."""
         return self._told(lambda: self._binder.table_aggregate(node, keys, call, names), node)
 
     def join(self, left: Node, right: Node, condition: syntax.Expression | None, kind: JoinKind) -> Node:

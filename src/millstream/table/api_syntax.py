@@ -1,4 +1,4 @@
-"""What expressions of the Table API are made of: trees of SQL's syntax, and a few that only the Table API has."""
+"""Syntax trees of Table API expressions: SQL's, and a few nodes of the Table API alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MILLIS_A_SECOND = 1000
 
 @record
 class InlineCall(syntax.Expression):
-    """A function that is called without having been given a name in a catalog."""
+    """A call of a function that is not registered in a catalog."""
 
     function: UserDefinedFunctionWrapper
     arguments: tuple[syntax.Expression, ...] = ()
@@ -44,14 +44,14 @@ class Chosen(syntax.Expression):
 
 @record
 class RowInterval(syntax.Expression):
-    """So many rows."""
+    """A number of rows."""
 
     rows: int
 
 
 @record
 class TimeMark(syntax.Expression):
-    """A column as a time attribute: ROWTIME or PROCTIME; of a window, its own."""
+    """A time attribute, ROWTIME or PROCTIME, of a column or window."""
 
     value: syntax.Expression
     kind: str
@@ -82,7 +82,7 @@ class FieldAt(syntax.Expression):
 
 
 def literal(value: Any) -> syntax.Expression:
-    """Return a Python value as it is written in SQL."""
+    """Return a Python value as a SQL literal."""
     if value is None:
         return syntax.Literal("NULL", "NULL")
     if isinstance(value, bool):
@@ -146,7 +146,7 @@ _LITERALS: list[tuple[type, Any]] = [
     (dict, lambda v: syntax.Call("MAP", tuple(literal(x) for pair in v.items() for x in pair))),
 ]
 
-# What a unit of the Table API is in SQL: so many of that one.
+# The SQL unit and factor of each Table API unit.
 _UNITS = {
     "YEAR": (1, "YEAR"),
     "QUARTER": (3, "MONTH"),
@@ -181,7 +181,7 @@ def interval(value: syntax.Expression, unit: str) -> syntax.Expression:
 
 
 def millis_interval(millis: int) -> syntax.Interval:
-    """Return so many milliseconds as an interval."""
+    """Return milliseconds as an interval."""
     seconds, rest = divmod(abs(millis), MILLIS_A_SECOND)
     text = f"{seconds}.{rest:03}" if rest else str(seconds)
     return syntax.Interval(text, millis < 0, "SECOND", "SECOND", len(str(seconds)), 3)

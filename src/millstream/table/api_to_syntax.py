@@ -1,4 +1,4 @@
-"""From expressions of the Table API to syntax that the binder takes: names, windows, functions without a name."""
+"""Translates Table API expressions to syntax for the binder: names, windows and inline functions."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from millstream.table.table_environment import TableEnvironment
 
 _Fields = Sequence[Expression[Any]]
-# What `call()` finds under the names of the Table API that SQL has no function of.
+# Functions of `call()` under Table API names that SQL lacks.
 _BUILT_IN = {called: name for name, called in OPERATORS.items() if called != name} | {"sum0": "$SUM0"}
 
 
 def rewritten(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a tree with parts of it changed, inner ones first; None leaves a part as it is."""
+    """Rewrite a tree bottom-up; None from the callback leaves a node unchanged."""
     if isinstance(tree, tuple):
         return tuple(rewritten(part, change) for part in tree)
     if not isinstance(tree, syntax.Node):
@@ -51,7 +51,7 @@ def rewritten(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def tables_columns(fields: _Fields, method: str) -> list[str]:
-    """Return the columns that expressions name, which must be nothing else."""
+    """Return the names of expressions that must be plain columns."""
     found = []
     for field in fields:
         tree = tree_of(field) if isinstance(field, Expression) else syntax.Name((str(field),))
@@ -62,7 +62,7 @@ def tables_columns(fields: _Fields, method: str) -> list[str]:
 
 
 class Selection:
-    """Makes relations of one relation and expressions.
+    """Derives relations from one relation and expressions.
 
     Attributes:
         window: the group window that expressions may name.
@@ -85,7 +85,7 @@ class Selection:
     # --- trees
 
     def tree(self, expression: Any) -> syntax.Expression:
-        """Return an expression as syntax that the binder takes."""
+        """Return an expression as syntax for the binder."""
         found: syntax.Expression = rewritten(tree_of(expression), self._changed)
         return found
 
@@ -118,14 +118,14 @@ class Selection:
         return None
 
     def _is_redefined(self, operator: str) -> bool:
-        """Tell whether a temporary system function takes the place of an operator, such as `plus` of `+`."""
+        """Return whether a temporary system function overrides an operator, such as `plus` for `+`."""
         return operator in OPERATORS and self._is_system_function(OPERATORS[operator])
 
     def _is_system_function(self, name: str) -> bool:
         return self._t_env._has_system_function(name)
 
     def _with_names(self, row: syntax.Call, members: tuple[syntax.Expression, ...]) -> syntax.Expression | None:
-        """Return a row whose fields are called f0, f1, .. as the Table API does."""
+        """Return a row with the Table API's field names f0, f1, .."""
         kinds = [self._type(m) for m in members]
         fields = [RowField(f"f{i}", k) for i, k in enumerate(kinds) if k is not None]
         return syntax.Cast(row, RowType(fields, False)) if len(fields) == len(members) else None
@@ -140,7 +140,7 @@ class Selection:
         return self._window
 
     def _type(self, tree: syntax.Expression) -> DataType | None:
-        """Return the type of an expression, None where it cannot be told yet."""
+        """Return the type of an expression, or None if it is unknown yet."""
         if isinstance(tree, syntax.Cast):
             return tree.type
         try:
@@ -165,7 +165,7 @@ class Selection:
     # --- columns
 
     def _columns(self, tree: syntax.Expression) -> list[syntax.Expression]:
-        """Return the columns that an expression stands for; itself where it is one value."""
+        """Expand an expression to the columns that it selects."""
         names = self._node.fields.names
         if isinstance(tree, syntax.Star) and not tree.parts:
             return [syntax.Name((n,)) for n in names]
@@ -201,7 +201,7 @@ class Selection:
         return names.index(given)
 
     def _items(self, fields: _Fields) -> list[syntax.SelectItem]:
-        """Return the columns of a select, with the names that the Table API gives."""
+        """Return the columns of a select under the Table API's names."""
         spread = [
             (tree, field._names if isinstance(field, Expression) else ())
             for field in fields
@@ -255,7 +255,7 @@ class Selection:
         return node if self._window is None else _with_nullable_times(node, items, self._window)
 
     def added(self, fields: _Fields, replaces: bool = False) -> Node:
-        """Return the columns with more behind them, or in the place of those with the same names."""
+        """Return the columns with others appended, or replaced by name."""
         names = self._node.fields.names
         items = {n: syntax.SelectItem(syntax.Name((n,)), n) for n in names}
         namer = _Namer(self._t_env, None)
@@ -282,7 +282,7 @@ class Selection:
     # --- functions of users
 
     def _called(self, func: Any) -> tuple[syntax.Call, tuple[str, ...]]:
-        """Return the call of a function, of the whole row where it is given without arguments."""
+        """Return a function call, with the row as argument if it has none."""
         if isinstance(func, UserDefinedFunctionWrapper):
             names = self._node.fields.names
             taking = func.taking_rows(names)
@@ -297,7 +297,7 @@ class Selection:
         return found
 
     def mapped(self, func: Any) -> Node:
-        """Return the row that a function makes of each row."""
+        """Return a relation that maps each row with a function."""
         call, names = self._called(func)
         binder = self._t_env._binder()
         node = binder.select(self._node, [syntax.SelectItem(call, "_c0")])
@@ -310,7 +310,7 @@ class Selection:
         return binder.select(node, items)
 
     def window_aggregated(self, keys: _Fields, func: Any, fields: _Fields) -> Node:
-        """Return columns of the keys of each group, of what a function makes of its rows, and of the window."""
+        """Return the grouping keys, the aggregates and the window properties of each group."""
         trees = [tree_of(f) for f in fields]
         if any(isinstance(t, syntax.Star) for t in trees):
             raise ValidationException("Can not use * for window aggregate!")
@@ -332,7 +332,7 @@ class Selection:
         )
 
     def aggregated(self, keys: _Fields, func: Any, bounds: Sequence[syntax.SelectItem] = ()) -> Node:
-        """Return the keys of each group, and behind them what an aggregate function makes of its rows."""
+        """Return the grouping keys and the result of an aggregate function for each group."""
         call, names = self._called(func)
         binder = self._t_env._binder()
         trees, items = self._group_keys(keys)
@@ -348,13 +348,13 @@ class Selection:
         return binder.select(node, [*kept, *made, *ends])
 
     def flat_aggregated(self, keys: _Fields, func: Any) -> Node:
-        """Return the keys of each group, and behind them the rows that a function makes of its rows."""
+        """Return the grouping keys and the rows of a table aggregate function for each group."""
         call, names = self._called(func)
         _, items = self._group_keys(keys)
         return self._t_env._binder().table_aggregate(self._node, items, call, names)
 
     def _group_keys(self, keys: _Fields) -> tuple[list[syntax.Expression], list[syntax.SelectItem]]:
-        """Return what is grouped by, and the keys as columns; a window is none."""
+        """Return the grouping expressions and the keys as columns; a window is not a column."""
         trees: list[syntax.Expression] = []
         items: list[syntax.SelectItem] = []
         for key in keys:
@@ -368,7 +368,7 @@ class Selection:
         return trees, items
 
     def lateral(self, func: Any, predicate: Expression[bool] | None, kind: str) -> Node:
-        """Return each row with the rows that a table function makes of it."""
+        """Join each row with the rows that a table function returns for it."""
         call, names = self._called(func)
         condition = None if predicate is None else self.tree(predicate)
         if condition is None and kind == "LEFT":
@@ -380,9 +380,9 @@ class Selection:
         return self._t_env._binder().query(syntax.Select((syntax.SelectItem(syntax.Star()),), joined))
 
     def flat_mapped(self, func: Any) -> Node:
-        """Return the rows that a table function makes of each row."""
+        """Return the rows that a table function returns for each row."""
         before = len(self._node.fields)
-        # Its columns may be called as those of the table are.
+        # The function's columns may have the same names as the table's.
         hidden = self._t_env._binder().rename(self._node, [f"{n}$" for n in self._node.fields.names])
         call, names = self._called(func)
         moved = rewritten(call, lambda t: syntax.Name((f"{t.parts[0]}$",)) if isinstance(t, syntax.Name) else None)
@@ -397,11 +397,11 @@ class _Namer:
     def __init__(self, t_env: TableEnvironment, window: GroupWindow | None) -> None:
         self._t_env = t_env
         self._window = window
-        # Aggregates and properties of windows, in the order in which they come.
+        # Aggregates and window properties, in order of appearance.
         self._extracted: list[syntax.Expression] = []
 
     def name(self, tree: syntax.Expression, place: int) -> str:
-        """Return the name of a column that was given none."""
+        """Return the default name of an unnamed column."""
         for part in self._aggregates(tree):
             if part not in self._extracted:
                 self._extracted.append(part)
@@ -428,7 +428,7 @@ class _Namer:
 
 
 def _with_nullable_times(node: Node, items: Sequence[syntax.SelectItem | None], window: GroupWindow) -> Node:
-    """Return a relation whose bounds of windows may be null, as the Table API has it; those of SQL may not."""
+    """Return a relation with nullable window bounds, as in the Table API; SQL's are not null."""
     bounds = [window.part(f"_{kind}") for kind in ("START", "END", "ROWTIME")]
     fields = [
         replace(f, type=f.type.nullable()) if i is not None and i.value in bounds else f

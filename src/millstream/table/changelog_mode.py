@@ -1,4 +1,4 @@
-"""ChangelogMode: what the rows of a changelog can say."""
+"""ChangelogMode: the row kinds of a changelog."""
 
 from __future__ import annotations
 

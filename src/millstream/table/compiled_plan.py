@@ -1,4 +1,4 @@
-"""CompiledPlan: what the planner made of statements, to be kept and run as it is."""
+"""CompiledPlan: a plan that can be stored and executed unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CompiledPlan:
     """
 
     def __init__(self, runner: Runner, plans: Sequence[Planned], known: KnownByName) -> None:
-        # Loaded with the first plan: all queries have the name of this class.
+        # Imported with the first plan, to save start-up time.
         from millstream.sql.plan.compiled import as_json
 
         self._runner = runner
@@ -55,7 +55,7 @@ class CompiledPlan:
         return self._text.encode()
 
     def write_to_file(self, file: str | Path, ignore_if_exists: bool = False) -> None:
-        """Write the plan to a file; one that is there is left as it is, or refused."""
+        """Write the plan to a file; an existing one is left unchanged or is an error."""
         path = Path(file)
         if path.exists():
             if not ignore_if_exists:
@@ -67,7 +67,7 @@ class CompiledPlan:
         path.write_text(self._text)
 
     def get_flink_version(self) -> str:
-        """Return the version of Flink whose language it is in."""
+        """Return the Flink version of the SQL dialect."""
         return str(json.loads(self._text)["flinkVersion"])
 
     def print_json_string(self) -> None:
@@ -79,13 +79,13 @@ class CompiledPlan:
         return self._runner.run_planned(self._plans)
 
     def explain(self, *extra_details: int) -> str:
-        """Return how it is run."""
+        """Return the plan as text."""
         from millstream.sql.optimizer.explain import execution_text
 
         return execution_text(self._plans)
 
     def print_explain(self, *extra_details: int) -> None:
-        """Print how it is run."""
+        """Print the plan as text."""
         print(self.explain(*extra_details))
 
 
@@ -132,7 +132,7 @@ class KnownByName:
 
 
 def compiled(catalogs: CatalogManager, runner: Runner, plans: Sequence[Planned]) -> CompiledPlan:
-    """Return what was planned as a plan to be kept."""
+    """Return a CompiledPlan of an optimized plan."""
     return CompiledPlan(runner, plans, KnownByName(catalogs, runner))
 
 

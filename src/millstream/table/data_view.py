@@ -20,7 +20,7 @@ class DataView(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all elements."""
 
 
 def _read_list(elements: list[Any]) -> ListView[Any]:
@@ -49,7 +49,7 @@ class ListView(DataView, Generic[T]):
         self._list.extend(values)
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all elements."""
         self._list = []
 
     def __eq__(self, other: Any) -> bool:
@@ -66,7 +66,7 @@ class ListView(DataView, Generic[T]):
 
 
 class RemovingIterator(Iterator[T]):
-    """Goes through a map, from which it can remove what it has returned last.
+    """Iterates over a map; remove() deletes the entry returned last.
 
     Example:
         >>> view = MapView()
@@ -148,11 +148,11 @@ class MapView(Generic[K, V]):
         self._dict.update(dict_value)
 
     def remove(self, key: K) -> None:
-        """Take a key out."""
+        """Remove a key."""
         del self._dict[key]
 
     def contains(self, key: K) -> bool:
-        """Tell whether there is a key."""
+        """Return whether a key exists."""
         return key in self._dict
 
     def items(self) -> Iterable[tuple[K, V]]:
@@ -168,11 +168,11 @@ class MapView(Generic[K, V]):
         return _Entries(self._dict, self._dict.__getitem__)
 
     def is_empty(self) -> bool:
-        """Tell whether there is nothing."""
+        """Return whether the map is empty."""
         return not self._dict
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all entries."""
         self._dict.clear()
 
     def __eq__(self, other: Any) -> bool:

@@ -48,7 +48,7 @@ _SOURCE_WATERMARK = "SOURCE_WATERMARK()"
 
 
 class Streams:
-    """Makes tables of streams and streams of tables."""
+    """Converts streams to tables and tables to streams."""
 
     def __init__(self, t_env: TableEnvironment, bridge: Bridge, runner: Runner) -> None:
         self._t_env = t_env
@@ -58,7 +58,7 @@ class Streams:
     # --- from streams
 
     def table(self, stream: DataStream[Any], fields: Sequence[Any]) -> Table:
-        """Return a table of a stream's records: by a schema, by fields, or as its type says."""
+        """Return a table of a stream's records, with columns from a schema, expressions or the stream's type."""
         if fields and isinstance(fields[0], Schema):
             return self._of_schema(stream, fields[0], changelog=False)
         if fields:
@@ -80,7 +80,7 @@ class Streams:
         return StreamInput(tuple(ends_of(stream)), names)
 
     def _physical(self, stream: DataStream[Any]) -> tuple[list[tuple[str, DataType]], bool]:
-        """Return the columns that a stream has by its type, and whether its records have fields."""
+        """Return the columns of a stream's type, and whether its records have fields."""
         kind = stream.get_type()
         fields = row_fields(kind)
         if fields is None:
@@ -119,7 +119,7 @@ class Streams:
                 raise ValidationException(
                     f"Invalid metadata key '{column.metadata_key or column.name}': a stream has '{_ROWTIME}' alone."
                 )
-        # What is not declared can still be computed with.
+        # Computed columns may use undeclared fields.
         declared_types = {c.name: c.type for c in physical}
         read = [TableColumn(n, declared_types.get(n, k)) for n, k in own] if is_row else physical
         scan = self._scan(stream, read, stamps[:1], is_row, changelog, schema)
@@ -360,15 +360,15 @@ def _streamed(kind: t.DataType) -> TypeInformation:
         return Types.PICKLED_BYTE_ARRAY()
 
 
-# Types whose values are the same whatever their length or precision.
+# Types whose values do not depend on length or precision.
 _ALIKE: tuple[tuple[type[t.DataType], ...], ...] = ((t.CharType, t.VarCharType), (t.BinaryType, t.VarBinaryType))
 
 
 def check_type_info(fields: Fields, kind: Any, method: str) -> None:
-    """Refuse a type for the records of a table's stream that the table's columns do not have, as Flink does.
+    """Raise an error, as Flink does, if a stream's type does not match the table's columns.
 
     Raises:
-        ValidationException: there are not as many fields as columns, or a field's type is another than its column's.
+        ValidationException: the number of fields or the type of a field differs.
     """
     if not isinstance(kind, TypeInformation):
         raise TypeError(f"{method} takes the type of its records, such as Types.ROW([Types.LONG()]), not {kind!r}.")
@@ -392,7 +392,7 @@ def _is_alike(column: t.DataType, asked: t.DataType) -> bool:
 
 
 def record_maker(kind: TypeInformation) -> Callable[[Row], Any]:
-    """Return what makes a record of a type of a table's row: a Row with that type's names, a tuple, or one value."""
+    """Return a function that converts a table's row to a type: a Row with its names, a tuple, or one value."""
     if isinstance(kind, TupleTypeInfo):
         return tuple
     if isinstance(kind, RowTypeInfo):

@@ -1,4 +1,4 @@
-"""Gone in Flink 2: what `connect()` took."""
+"""Descriptors of `connect()`, removed in Flink 2."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ DATABASE = "table.builtin-database-name"
 
 
 class EnvironmentSettings:
-    """What a TableEnvironment is made with.
+    """The settings of a new TableEnvironment.
 
     Example:
         >>> EnvironmentSettings.in_batch_mode().is_streaming_mode()
@@ -20,7 +20,7 @@ class EnvironmentSettings:
     """
 
     class Builder:
-        """Takes setting after setting."""
+        """Builds settings."""
 
         def __init__(self) -> None:
             self._configuration = Configuration()
@@ -31,22 +31,22 @@ class EnvironmentSettings:
             return self
 
         def in_batch_mode(self) -> EnvironmentSettings.Builder:
-            """Give final results of bounded input."""
+            """Run in batch mode: final results of bounded input."""
             self._configuration.set_string(MODE, "BATCH")
             return self
 
         def in_streaming_mode(self) -> EnvironmentSettings.Builder:
-            """Give every change."""
+            """Run in streaming mode: every change."""
             self._configuration.set_string(MODE, "STREAMING")
             return self
 
         def with_built_in_catalog_name(self, built_in_catalog_name: str) -> EnvironmentSettings.Builder:
-            """Name the catalog that is there from the beginning."""
+            """Name the default catalog."""
             self._configuration.set_string(CATALOG, built_in_catalog_name)
             return self
 
         def with_built_in_database_name(self, built_in_database_name: str) -> EnvironmentSettings.Builder:
-            """Name the database that is there from the beginning."""
+            """Name the default database."""
             self._configuration.set_string(DATABASE, built_in_database_name)
             return self
 
@@ -58,15 +58,15 @@ class EnvironmentSettings:
         self._configuration = Configuration(configuration)
 
     def get_built_in_catalog_name(self) -> str:
-        """Return the name of the catalog that is there from the beginning."""
+        """Return the name of the default catalog."""
         return self._configuration.get_string(CATALOG, "default_catalog")
 
     def get_built_in_database_name(self) -> str:
-        """Return the name of the database that is there from the beginning."""
+        """Return the name of the default database."""
         return self._configuration.get_string(DATABASE, "default_database")
 
     def is_streaming_mode(self) -> bool:
-        """Tell whether every change is given, not only final results."""
+        """Return whether the mode is streaming."""
         return str(self._configuration.get_string(MODE, "STREAMING")).upper() != "BATCH"
 
     def get_configuration(self) -> Configuration:

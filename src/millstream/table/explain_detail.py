@@ -1,4 +1,4 @@
-"""ExplainDetail: what EXPLAIN tells beyond the plan."""
+"""ExplainDetail: additional output of EXPLAIN."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class ExplainDetail:
 
     # The cost of a node as the planner sees it.
     ESTIMATED_COST = 0
-    # What the rows of each node can say.
+    # The row kinds of each node.
     CHANGELOG_MODE = 1
     # The job's plan as JSON.
     JSON_EXECUTION_PLAN = 2
-    # What could be better.
+    # Advice to improve the plan.
     PLAN_ADVICE = 3

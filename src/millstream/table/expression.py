@@ -1,4 +1,4 @@
-"""Expression: a value for every row of a table, made of columns, values and functions."""
+"""Expression: a value per row, built from columns, literals and functions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OBJECTS = "structured types are not there yet"
 class Expression(
     MathExpression[T], AggregateExpression[T], TextExpression[T], CollectionExpression[T], TimeExpression[T]
 ):
-    """A value for every row: a column, a literal, or a function of such.
+    """A value per row: a column, a literal, or a function call.
 
     Example:
         >>> from millstream.table.expressions import col, lit
@@ -47,7 +47,7 @@ class Expression(
     """
 
     def alias(self, name: str, *extra_names: str) -> Expression[T]:
-        """Name the column; a table function's columns take a name each."""
+        """Name the column, or the columns of a table function."""
         return Expression(self._tree, (name, *extra_names), self._descending)
 
     def cast(self, data_type: DataType) -> Expression[T]:
@@ -55,21 +55,21 @@ class Expression(
         return Expression(syntax.Cast(self._tree, data_type))
 
     def try_cast(self, data_type: DataType) -> Expression[T]:
-        """Return it as another type; null where a value cannot be one."""
+        """Cast to another type; a value that cannot be cast becomes null."""
         return Expression(syntax.Cast(self._tree, data_type, lenient=True))
 
     @property
     def asc(self) -> Expression[T]:
-        """The order from the least to the greatest."""
+        """Ascending order."""
         return Expression(self._tree, self._names, False)
 
     @property
     def desc(self) -> Expression[T]:
-        """The order from the greatest to the least."""
+        """Descending order."""
         return Expression(self._tree, self._names, True)
 
     def as_argument(self, name: str) -> Expression[T]:
-        """Give it to a function by the name of the argument: to `Table.to_changelog` and `from_changelog`."""
+        """Pass as a named argument, to `Table.to_changelog` and `from_changelog`."""
         return Expression(syntax.Argument(name, self._tree))
 
     object_update = missing_function("object_update", _OBJECTS)

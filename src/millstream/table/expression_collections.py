@@ -1,4 +1,4 @@
-"""What expressions can do with arrays, maps and rows."""
+"""Expression methods for arrays, maps and rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CollectionExpression(ExpressionBase[T]):
 
     @property
     def cardinality(self) -> Self:
-        """How many elements it has."""
+        """The number of elements."""
         return self._call("CARDINALITY")
 
     @property
@@ -48,7 +48,7 @@ class CollectionExpression(ExpressionBase[T]):
         return self._call("ARRAY_APPEND", addition)
 
     def array_contains(self, needle: Any) -> Self:
-        """Tell whether an element is there."""
+        """Return whether the array contains an element."""
         return self._call("ARRAY_CONTAINS", needle)
 
     def array_distinct(self) -> Self:
@@ -56,7 +56,7 @@ class CollectionExpression(ExpressionBase[T]):
         return self._call("ARRAY_DISTINCT")
 
     def array_position(self, needle: Any) -> Self:
-        """Return where an element is first, from 1; 0 where it is not."""
+        """Return the first position of an element, from 1; 0 if absent."""
         return self._call("ARRAY_POSITION", needle)
 
     def array_prepend(self, addition: Any) -> Self:
@@ -64,7 +64,7 @@ class CollectionExpression(ExpressionBase[T]):
         return self._call("ARRAY_PREPEND", addition)
 
     def array_remove(self, needle: Any) -> Self:
-        """Take all elements out that are equal to a value."""
+        """Remove all elements equal to a value."""
         return self._call("ARRAY_REMOVE", needle)
 
     def array_reverse(self) -> Self:
@@ -84,11 +84,11 @@ class CollectionExpression(ExpressionBase[T]):
         return self._call("ARRAY_UNION", array)
 
     def array_concat(self, *arrays: Any) -> Self:
-        """Return the elements of all, one array behind the other."""
+        """Concatenate arrays."""
         return self._call("ARRAY_CONCAT", *arrays)
 
     def array_max(self) -> Self:
-        """Return the greatest element."""
+        """Return the maximum element."""
         return self._call("ARRAY_MAX")
 
     def array_join(self, delimiter: Any, null_replacement: Any = None) -> Self:
@@ -96,7 +96,7 @@ class CollectionExpression(ExpressionBase[T]):
         return self._call("ARRAY_JOIN", delimiter, null_replacement)
 
     def array_min(self) -> Self:
-        """Return the least element."""
+        """Return the minimum element."""
         return self._call("ARRAY_MIN")
 
     def array_except(self, array: Any) -> Self:

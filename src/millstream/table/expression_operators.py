@@ -1,4 +1,4 @@
-"""What every expression of the Table API can do: operators, and how methods make trees of SQL's syntax."""
+"""Expression operators: arithmetic, comparisons, logic and aggregates, as trees of SQL syntax."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ExpressionBase(Generic[T]):
-    """A tree, the names that were given to it, and how rows are ordered by it."""
+    """A syntax tree with aliases and a sort direction."""
 
     def __init__(self, tree: syntax.Expression, names: tuple[str, ...] = (), descending: bool | None = None) -> None:
         self._tree = tree
@@ -24,7 +24,7 @@ class ExpressionBase(Generic[T]):
         return type(self)(tree)
 
     def _call(self, function: str, *arguments: Any) -> Self:
-        """Return a function of this and of more, leaving out what was not given at the end."""
+        """Return a function call with this as first argument, without trailing Nones."""
         given = [self, *arguments]
         while given[-1] is None:
             given.pop()
@@ -132,7 +132,7 @@ def _given(other: Any) -> syntax.Expression:
 
 
 class MathExpression(ExpressionBase[T]):
-    """Numbers, conditions and what compares."""
+    """Numeric and logical functions."""
 
     @property
     def exp(self) -> Self:
@@ -234,11 +234,11 @@ class MathExpression(ExpressionBase[T]):
         return self._call("SIGN")
 
     def round(self, places: Any) -> Self:
-        """Round to so many digits behind the point."""
+        """Round to a number of decimal places."""
         return self._call("ROUND", places)
 
     def truncate(self, n: Any = 0) -> Self:
-        """Cut to so many digits behind the point."""
+        """Truncate to a number of decimal places."""
         return self._call("TRUNCATE", n)
 
     @property
@@ -253,25 +253,25 @@ class MathExpression(ExpressionBase[T]):
 
     @property
     def unhex(self) -> Self:
-        """The bytes that hexadecimal text stands for."""
+        """The bytes of hexadecimal text."""
         return self._call("UNHEX")
 
     # --- conditions
 
     def between(self, lower_bound: Any, upper_bound: Any) -> Self:
-        """Tell whether it is at least one value and at most another."""
+        """Return whether the value is between two bounds, inclusive."""
         return self._call("BETWEEN", lower_bound, upper_bound)
 
     def not_between(self, lower_bound: Any, upper_bound: Any) -> Self:
-        """Tell whether it is less than one value or more than another."""
+        """Return whether the value is outside of two bounds."""
         return self.between(lower_bound, upper_bound)._call("NOT")
 
     def then(self, if_true: Any, if_false: Any) -> Self:
-        """Return one value where this is true, else another."""
+        """Return one value if this is true, else another."""
         return self._as(syntax.Case(None, ((self._tree, tree_of(if_true)),), tree_of(if_false)))
 
     def if_null(self, null_replacement: Any) -> Self:
-        """Return it, or another value where it is null."""
+        """Return this value, or another if it is null."""
         return self._call("IFNULL", null_replacement)
 
     @property
@@ -305,7 +305,7 @@ class MathExpression(ExpressionBase[T]):
         return self._call("IS NOT FALSE")
 
     def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Self:
-        """Tell whether it is one of some values, or of the rows of a table with one column."""
+        """Return whether the value is in a list of values, or in a table of one column."""
         from millstream.table.table import Table
 
         if isinstance(first_element_or_table, Table):
@@ -327,27 +327,27 @@ class AggregateExpression(ExpressionBase[T]):
 
     @property
     def sum(self) -> Self:
-        """The sum; null when there is no value."""
+        """The sum; null without values."""
         return self._call("SUM")
 
     @property
     def sum0(self) -> Self:
-        """The sum; 0 when there is no value."""
+        """The sum; 0 without values."""
         return self._call("$SUM0")
 
     @property
     def min(self) -> Self:
-        """The least value."""
+        """The minimum."""
         return self._call("MIN")
 
     @property
     def max(self) -> Self:
-        """The greatest value."""
+        """The maximum."""
         return self._call("MAX")
 
     @property
     def count(self) -> Self:
-        """How many values there are that are not null."""
+        """The number of non-null values."""
         return self._call("COUNT")
 
     @property
@@ -357,12 +357,12 @@ class AggregateExpression(ExpressionBase[T]):
 
     @property
     def first_value(self) -> Self:
-        """The first value that came."""
+        """The first value in arrival order."""
         return self._call("FIRST_VALUE")
 
     @property
     def last_value(self) -> Self:
-        """The last value that came."""
+        """The last value in arrival order."""
         return self._call("LAST_VALUE")
 
     def list_agg(self, separator: Any = None) -> Self:
@@ -400,7 +400,7 @@ class AggregateExpression(ExpressionBase[T]):
         return self._call("ARRAY_AGG")
 
     def percentile(self, percentage: Any, frequency: Any = None) -> Self:
-        """Return the value below which a share of all values is; values may have frequencies."""
+        """Return a percentile of the values; values may have frequencies."""
         return self._call("PERCENTILE", percentage, frequency)
 
     def over(self, alias: Any) -> Self:

@@ -1,4 +1,4 @@
-"""What expressions can do with text, bytes and JSON."""
+"""Expression methods for text, bytes and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STRING = DataTypes.STRING()
 
 
 class JsonType(Enum):
-    """What a JSON text can be asked to be."""
+    """The kinds of JSON that IS JSON tests for."""
 
     VALUE = 0
     SCALAR = 1
@@ -22,7 +22,7 @@ class JsonType(Enum):
 
 
 class JsonExistsOnError(Enum):
-    """What JSON_EXISTS says when the path is wrong."""
+    """The result of JSON_EXISTS on an error."""
 
     TRUE = 0
     FALSE = 1
@@ -31,7 +31,7 @@ class JsonExistsOnError(Enum):
 
 
 class JsonValueOnEmptyOrError(Enum):
-    """What JSON_VALUE gives when there is nothing, or something is wrong."""
+    """The result of JSON_VALUE on an empty path or an error."""
 
     NULL = 0
     ERROR = 1
@@ -39,7 +39,7 @@ class JsonValueOnEmptyOrError(Enum):
 
 
 class JsonQueryWrapper(Enum):
-    """When JSON_QUERY puts what it finds into an array."""
+    """When JSON_QUERY wraps its result in an array."""
 
     WITHOUT_ARRAY = 0
     CONDITIONAL_ARRAY = 1
@@ -47,7 +47,7 @@ class JsonQueryWrapper(Enum):
 
 
 class JsonQueryOnEmptyOrError(Enum):
-    """What JSON_QUERY gives when there is nothing, or something is wrong."""
+    """The result of JSON_QUERY on an empty path or an error."""
 
     NULL = 0
     EMPTY_ARRAY = 1
@@ -66,15 +66,15 @@ class TextExpression(ExpressionBase[T]):
     """Text, bytes and JSON."""
 
     def concat(self, other: Any) -> Self:
-        """Return this text and another behind it."""
+        """Append another text."""
         return self._call("CONCAT", other)
 
     def starts_with(self, start_expr: Any) -> Self:
-        """Tell whether it begins with another."""
+        """Return whether the text starts with another."""
         return self._call("STARTSWITH", start_expr)
 
     def ends_with(self, end_expr: Any) -> Self:
-        """Tell whether it ends with another."""
+        """Return whether the text ends with another."""
         return self._call("ENDSWITH", end_expr)
 
     def substring(self, begin_index: Any, length: Any = None) -> Self:
@@ -90,19 +90,19 @@ class TextExpression(ExpressionBase[T]):
         return self._as(syntax.Call("TRIM", (syntax.Symbol(side), tree_of(what), self._tree)))
 
     def trim_leading(self, character: Any = None) -> Self:
-        """Take blanks, or something else, off the front."""
+        """Trim blanks, or another text, from the start."""
         return self._trimmed("LEADING", character)
 
     def trim_trailing(self, character: Any = None) -> Self:
-        """Take blanks, or something else, off the end."""
+        """Trim blanks, or another text, from the end."""
         return self._trimmed("TRAILING", character)
 
     def trim(self, character: Any = None) -> Self:
-        """Take blanks, or something else, off both ends."""
+        """Trim blanks, or another text, from both ends."""
         return self._trimmed("BOTH", character)
 
     def replace(self, search: Any = None, replacement: Any = None) -> Self:
-        """Replace a text wherever it stands in this one."""
+        """Replace all occurrences of a text."""
         return self._call("REPLACE", search, replacement)
 
     def translate(self, from_str: Any, to_str: Any) -> Self:
@@ -111,7 +111,7 @@ class TextExpression(ExpressionBase[T]):
 
     @property
     def char_length(self) -> Self:
-        """How many characters it has."""
+        """The number of characters."""
         return self._call("CHAR_LENGTH")
 
     @property
@@ -130,15 +130,15 @@ class TextExpression(ExpressionBase[T]):
         return self._call("INITCAP")
 
     def like(self, pattern: Any = None, escape: Any = None) -> Self:
-        """Tell whether it fits a pattern of `%` and `_`."""
+        """Return whether the text matches a LIKE pattern."""
         return self._call("LIKE", pattern, escape)
 
     def similar(self, pattern: Any = None) -> Self:
-        """Tell whether it fits SQL's own kind of regular expression."""
+        """Return whether the text matches a SQL regular expression."""
         return self._call("SIMILAR TO", pattern)
 
     def position(self, haystack: Any = None) -> Self:
-        """Return where it stands in another text, from 1; 0 where it does not."""
+        """Return the position in another text, from 1; 0 if absent."""
         return self._call("POSITION", haystack)
 
     def lpad(self, length: Any, pad: Any) -> Self:
@@ -154,19 +154,19 @@ class TextExpression(ExpressionBase[T]):
         return self._call("OVERLAY", new_string, starting, length)
 
     def regexp(self, regex: Any) -> Self:
-        """Tell whether a regular expression is found in it."""
+        """Return whether a regular expression matches a part of the text."""
         return self._call("REGEXP", regex)
 
     def regexp_count(self, regex: Any) -> Self:
-        """Count how often a regular expression is found."""
+        """Count the matches of a regular expression."""
         return self._call("REGEXP_COUNT", regex)
 
     def regexp_replace(self, regex: Any, replacement: Any) -> Self:
-        """Replace what a regular expression finds."""
+        """Replace the matches of a regular expression."""
         return self._call("REGEXP_REPLACE", regex, replacement)
 
     def regexp_extract(self, regex: Any, extract_index: Any = None) -> Self:
-        """Return what a regular expression, or a group of it, finds."""
+        """Return the first match of a regular expression, or of a group."""
         return self._call("REGEXP_EXTRACT", regex, extract_index)
 
     def regexp_extract_all(self, regex: Any, extract_index: Any = None) -> Self:
@@ -174,16 +174,16 @@ class TextExpression(ExpressionBase[T]):
         return self._call("REGEXP_EXTRACT_ALL", regex, extract_index)
 
     def regexp_instr(self, regex: Any) -> Self:
-        """Return where a regular expression is found first, from 1."""
+        """Return the position of the first match of a regular expression, from 1."""
         return self._call("REGEXP_INSTR", regex)
 
     def regexp_substr(self, regex: Any) -> Self:
-        """Return what a regular expression finds first."""
+        """Return the first match of a regular expression."""
         return self._call("REGEXP_SUBSTR", regex)
 
     @property
     def from_base64(self) -> Self:
-        """The text that Base64 stands for."""
+        """The text decoded from Base64."""
         return self._call("FROM_BASE64")
 
     @property
@@ -218,15 +218,15 @@ class TextExpression(ExpressionBase[T]):
         return self._call("RIGHT", length)
 
     def instr(self, s: Any) -> Self:
-        """Return where another text stands in it, from 1."""
+        """Return the position of another text, from 1."""
         return self._call("INSTR", s)
 
     def locate(self, s: Any, pos: Any = None) -> Self:
-        """Return where it stands in another text, from 1, from a place on."""
+        """Return the position in another text, from 1, searching from a position."""
         return self._call("LOCATE", s, pos)
 
     def url_decode(self) -> Self:
-        """Read what a URL writes with `%`."""
+        """Decode URL escapes."""
         return self._call("URL_DECODE")
 
     def url_encode(self) -> Self:
@@ -250,19 +250,19 @@ class TextExpression(ExpressionBase[T]):
         return self._call("PRINTF", *obj)
 
     def ltrim(self, trim_str: Any = None) -> Self:
-        """Take blanks, or some characters, off the front."""
+        """Trim blanks, or some characters, from the start."""
         return self._call("LTRIM", trim_str)
 
     def rtrim(self, trim_str: Any = None) -> Self:
-        """Take blanks, or some characters, off the end."""
+        """Trim blanks, or some characters, from the end."""
         return self._call("RTRIM", trim_str)
 
     def btrim(self, trim_str: Any = None) -> Self:
-        """Take blanks, or some characters, off both ends."""
+        """Trim blanks, or some characters, from both ends."""
         return self._call("BTRIM", trim_str)
 
     def repeat(self, n: Any) -> Self:
-        """Return it so many times."""
+        """Repeat the text."""
         return self._call("REPEAT", n)
 
     @property
@@ -275,7 +275,7 @@ class TextExpression(ExpressionBase[T]):
         return self._call("SPLIT_INDEX", separator, index)
 
     def str_to_map(self, list_delimiter: Any = None, key_value_delimiter: Any = None) -> Self:
-        """Return the map that text such as `a=1,b=2` says."""
+        """Parse text such as `a=1,b=2` to a map."""
         if list_delimiter is None or key_value_delimiter is None:
             return self._call("STR_TO_MAP")
         return self._call("STR_TO_MAP", list_delimiter, key_value_delimiter)
@@ -321,17 +321,17 @@ class TextExpression(ExpressionBase[T]):
         return self._call("SHA512")
 
     def sha2(self, hash_length: Any) -> Self:
-        """Return its SHA-2 hash of so many bits, in hexadecimal."""
+        """Return the SHA-2 hash of a bit length, in hexadecimal."""
         return self._call("SHA2", hash_length)
 
     # --- JSON
 
     def is_json(self, json_type: JsonType | None = None) -> Self:
-        """Tell whether it is JSON, or JSON of a kind."""
+        """Return whether the text is JSON, or JSON of a kind."""
         return self._call(f"IS JSON {(json_type or JsonType.VALUE).name}")
 
     def json_exists(self, path: str, on_error: JsonExistsOnError | None = None) -> Self:
-        """Tell whether a path leads to something."""
+        """Return whether a path exists."""
         error = None if on_error is None else on_error.name
         return self._as(syntax.Json("JSON_EXISTS", (self._tree, tree_of(path)), error=error))
 

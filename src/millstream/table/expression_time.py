@@ -1,4 +1,4 @@
-"""What expressions can do with time: intervals, units, time attributes."""
+"""Expression methods for time: intervals, units and time attributes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TimeExpression(ExpressionBase[T]):
         return self._as(syntax.Cast(self._tree, DataTypes.TIMESTAMP(3)))
 
     def extract(self, time_interval_unit: TimeIntervalUnit) -> Self:
-        """Return a part of a time, such as its hour."""
+        """Extract a unit of a time, such as its hour."""
         return self._as(syntax.Call("EXTRACT", (syntax.Symbol(time_interval_unit.name), self._tree)))
 
     def floor(self, time_interval_unit: TimeIntervalUnit | None = None) -> Self:
@@ -101,90 +101,90 @@ class TimeExpression(ExpressionBase[T]):
 
     @property
     def year(self) -> Self:
-        """So many years, as an interval."""
+        """An interval of this number of years."""
         return self._as(interval(self._tree, "YEAR"))
 
     @property
     def years(self) -> Self:
-        """So many years, as an interval."""
+        """An interval of this number of years."""
         return self._as(interval(self._tree, "YEAR"))
 
     @property
     def quarter(self) -> Self:
-        """So many quarters, as an interval."""
+        """An interval of this number of quarters."""
         return self._as(interval(self._tree, "QUARTER"))
 
     @property
     def quarters(self) -> Self:
-        """So many quarters, as an interval."""
+        """An interval of this number of quarters."""
         return self._as(interval(self._tree, "QUARTER"))
 
     @property
     def month(self) -> Self:
-        """So many months, as an interval."""
+        """An interval of this number of months."""
         return self._as(interval(self._tree, "MONTH"))
 
     @property
     def months(self) -> Self:
-        """So many months, as an interval."""
+        """An interval of this number of months."""
         return self._as(interval(self._tree, "MONTH"))
 
     @property
     def week(self) -> Self:
-        """So many weeks, as an interval."""
+        """An interval of this number of weeks."""
         return self._as(interval(self._tree, "WEEK"))
 
     @property
     def weeks(self) -> Self:
-        """So many weeks, as an interval."""
+        """An interval of this number of weeks."""
         return self._as(interval(self._tree, "WEEK"))
 
     @property
     def day(self) -> Self:
-        """So many days, as an interval."""
+        """An interval of this number of days."""
         return self._as(interval(self._tree, "DAY"))
 
     @property
     def days(self) -> Self:
-        """So many days, as an interval."""
+        """An interval of this number of days."""
         return self._as(interval(self._tree, "DAY"))
 
     @property
     def hour(self) -> Self:
-        """So many hours, as an interval."""
+        """An interval of this number of hours."""
         return self._as(interval(self._tree, "HOUR"))
 
     @property
     def hours(self) -> Self:
-        """So many hours, as an interval."""
+        """An interval of this number of hours."""
         return self._as(interval(self._tree, "HOUR"))
 
     @property
     def minute(self) -> Self:
-        """So many minutes, as an interval."""
+        """An interval of this number of minutes."""
         return self._as(interval(self._tree, "MINUTE"))
 
     @property
     def minutes(self) -> Self:
-        """So many minutes, as an interval."""
+        """An interval of this number of minutes."""
         return self._as(interval(self._tree, "MINUTE"))
 
     @property
     def second(self) -> Self:
-        """So many seconds, as an interval."""
+        """An interval of this number of seconds."""
         return self._as(interval(self._tree, "SECOND"))
 
     @property
     def seconds(self) -> Self:
-        """So many seconds, as an interval."""
+        """An interval of this number of seconds."""
         return self._as(interval(self._tree, "SECOND"))
 
     @property
     def milli(self) -> Self:
-        """So many milliseconds, as an interval."""
+        """An interval of this number of milliseconds."""
         return self._as(interval(self._tree, "MILLI"))
 
     @property
     def millis(self) -> Self:
-        """So many milliseconds, as an interval."""
+        """An interval of this number of milliseconds."""
         return self._as(interval(self._tree, "MILLI"))

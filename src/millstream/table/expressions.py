@@ -1,4 +1,4 @@
-"""Where expressions of the Table API begin: columns, values, and functions that belong to no value."""
+"""Entry points of Table API expressions: columns, literals and functions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ CURRENT_RANGE: Expression[Any] = Expression(syntax.Symbol("CURRENT_RANGE"))
 
 
 def _call(function: str, *arguments: Any) -> Expression[Any]:
-    """Return a function of values, leaving out what was not given at the end."""
+    """Return a function call, without trailing Nones."""
     given = list(arguments)
     while given and given[-1] is None:
         given.pop()
@@ -96,7 +96,7 @@ def col(name: str) -> Expression[Any]:
 
 
 def lit(v: Any, data_type: DataType | None = None) -> Expression[Any]:
-    """Return a value that is the same in every row; its type follows from its class, or is given.
+    """Return a literal; its type is inferred from the value unless specified.
 
     Example:
         >>> str(lit(12)), str(lit("abc"))
@@ -111,12 +111,12 @@ def range_(start: str | int, end: str | int) -> Expression[Any]:
 
 
 def and_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
-    """Tell whether all conditions are true."""
+    """Return whether all conditions are true."""
     return _joined("AND", (predicate0, predicate1, *predicates))
 
 
 def or_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
-    """Tell whether one of the conditions is true."""
+    """Return whether any condition is true."""
     return _joined("OR", (predicate0, predicate1, *predicates))
 
 
@@ -153,7 +153,7 @@ def current_timestamp() -> Expression[Any]:
 
 
 def current_watermark(rowtimeAttribute: Any) -> Expression[Any]:
-    """Return how far event time has come, null before the first watermark."""
+    """Return the current watermark, null before the first."""
     return _call("CURRENT_WATERMARK", rowtimeAttribute)
 
 
@@ -185,7 +185,7 @@ def to_timestamp_ltz(*args: Any) -> Expression[Any]:
 def temporal_overlaps(
     left_time_point: Any, left_temporal: Any, right_time_point: Any, right_temporal: Any
 ) -> Expression[Any]:
-    """Tell whether two stretches of time have a moment in common."""
+    """Return whether two time ranges overlap."""
     return _call("TEMPORAL_OVERLAPS", left_time_point, left_temporal, right_time_point, right_temporal)
 
 
@@ -195,7 +195,7 @@ def date_format(timestamp: Any, format: Any) -> Expression[Any]:
 
 
 def timestamp_diff(time_point_unit: TimePointUnit, time_point1: Any, time_point2: Any) -> Expression[Any]:
-    """Return how many units lie between two times."""
+    """Return the number of units between two times."""
     return _call("TIMESTAMPDIFF", syntax.Symbol(time_point_unit.name), time_point1, time_point2)
 
 
@@ -243,7 +243,7 @@ object_of = missing_function("object_of", "structured types are not there yet")
 
 
 def row_interval(rows: int) -> Expression[Any]:
-    """Return so many rows, as the size of a window."""
+    """Return a number of rows, as the size of a window."""
     return Expression(RowInterval(rows))
 
 
@@ -263,7 +263,7 @@ def rand(seed: Any = None) -> Expression[Any]:
 
 
 def rand_integer(bound: Any, seed: Any = None) -> Expression[Any]:
-    """Return a random whole number from 0 to below a bound."""
+    """Return a random integer from 0 to a bound, exclusive."""
     return _call("RAND_INTEGER", bound) if seed is None else _call("RAND_INTEGER", seed, bound)
 
 
@@ -278,7 +278,7 @@ def negative(v: Any) -> Expression[Any]:
 
 
 def concat(first: Any, *others: Any) -> Expression[Any]:
-    """Return texts one behind the other."""
+    """Concatenate texts."""
     return Expression(syntax.Call("CONCAT", tuple(map(tree_of, (first, *others)))))
 
 
@@ -308,7 +308,7 @@ def source_watermark() -> Expression[Any]:
 
 
 def if_then_else(condition: Any, if_true: Any, if_false: Any) -> Expression[Any]:
-    """Return one value where a condition is true, else another."""
+    """Return one value if a condition is true, else another."""
     return Expression(syntax.Case(None, ((tree_of(condition), tree_of(if_true)),), tree_of(if_false)))
 
 
@@ -368,7 +368,7 @@ def lag(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
 
 
 def lead(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
-    """Return the value of a row behind this one, in a window of OVER."""
+    """Return the value of a later row, in an OVER window."""
     return _call("LEAD", expr, offset, default)
 
 

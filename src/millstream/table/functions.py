@@ -1,4 +1,4 @@
-"""PyFlink's own aggregate functions in Python, which have no use here: SQL's are made by vectors."""
+"""PyFlink's aggregate functions in Python, which are names only: SQL aggregates are vectorized here."""
 
 from __future__ import annotations
 

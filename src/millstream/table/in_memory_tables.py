@@ -21,7 +21,7 @@ from millstream.sql.schema import Field, Fields
 
 
 def scan_of(names: Sequence[str], types: Sequence[t.DataType], batch: Batch, called: str, subtasks: int = 1) -> Scan:
-    """Return a relation of rows that are there."""
+    """Return a scan of rows in memory."""
     fields = Fields(tuple(Field(n, k) for n, k in zip(names, types, strict=True)))
     table = CatalogTable(tuple(TableColumn(f.name, f.type) for f in fields.fields))
     source = RowsTable(names, cut(batch), subtasks=subtasks)
@@ -29,7 +29,7 @@ def scan_of(names: Sequence[str], types: Sequence[t.DataType], batch: Batch, cal
 
 
 def row_type_of(elements: Sequence[Any], schema: Any) -> t.RowType:
-    """Return the type of rows: as the schema says, or as the elements look."""
+    """Return the type of rows, from the schema or inferred from the elements."""
     if isinstance(schema, t.RowType):
         return schema
     if isinstance(schema, t.DataType):
@@ -58,7 +58,7 @@ def _as_row(element: Any) -> Any:
 
 
 def batch_of(elements: Iterable[Any], kind: t.RowType, is_single: bool, zone: str) -> Batch:
-    """Return elements as columns; they are inserted, whatever kind a Row says it is of."""
+    """Return elements as columns; all are inserts, whatever their RowKind."""
     rows = [(e,) for e in elements] if is_single else [_members(e, kind) for e in elements]
     columns = zip(*rows, strict=True) if rows else [()] * len(kind)
     arrays = [to_column(list(c), f.data_type, zone) for c, f in zip(columns, kind.fields, strict=True)]
@@ -138,7 +138,7 @@ def _composite(kind: pa.DataType) -> t.DataType:
 
 
 def from_frame(frame: Any, schema: Any) -> tuple[t.RowType, Batch]:
-    """Return the columns of a pandas.DataFrame, with the types that a schema gives or that they have.
+    """Return the columns of a pandas.DataFrame, with the types of a schema or their own.
 
     Raises:
         TypeMismatchError: a column has values that are not of its type.
@@ -169,7 +169,7 @@ def _typed_column(series: Any, column: pa.ChunkedArray, field: t.RowField) -> An
     kind = arrow_type(field.data_type)
     if not isinstance(field.data_type, t.AtomicType) or isinstance(field.data_type, t.LocalZonedTimestampType):
         return column.cast(kind, safe=False)
-    # A cast would read numbers from text, and let numbers that are too large wrap around.
+    # A cast would parse numbers from text and wrap overflowing ones.
     try:
         return pa.Array.from_pandas(series, mask=series.isnull(), type=kind)
     except (pa.ArrowException, TypeError, ValueError) as e:
@@ -191,7 +191,7 @@ def arrow_table(fields: Fields, batches: Iterator[Batch], zone: str) -> pa.Table
 
 
 def _kept(changes: Batch) -> Any:
-    """Return the places of rows that nobody has taken back."""
+    """Return the indexes of rows that are not retracted."""
     rows = list(zip(*(c.to_pylist() for c in changes.columns), strict=True))
     kept: dict[int, None] = {}
     places: dict[Any, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Runs what was bound: plans it, adds its operators to the program, and starts a job."""
+"""Plans bound statements, adds their operators to the program, and starts jobs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Runner:
                 transformation.parallelism = width
 
     def collect(self, node: Node) -> TableResult:
-        """Run a query whose rows come back."""
+        """Run a query that returns its rows."""
         end = Collected(node.fields, node)
         with self._bridge.added():
             (last,) = self.translated([end])
@@ -111,11 +111,11 @@ class Runner:
             return self._bridge.execution_plan(self.translated(ends))
 
     def attach(self, sinks: Sequence[Sink]) -> None:
-        """Have statements run by the program's own `execute()`."""
+        """Add statements to the program's next `execute()`."""
         self._bridge.attach(self.translated(sinks))
 
     def stream(self, end: ToStream) -> UpstreamEdge:
-        """Add a query to the program, as a stream of rows; those that change each other stay in order."""
+        """Add a query to the program as a stream of rows; changes of a row stay in order."""
         (plan,) = self.planned([end])
         (last,) = self._added([plan])
         return UpstreamEdge(last, None if plan.traits.changes == INSERTS else ForwardElse(OrderedPartitioner()))

@@ -10,7 +10,7 @@ __all__ = ["ModelDescriptor"]
 
 
 class ModelDescriptor:
-    """Describes a model: what goes in, what comes out, its provider and the provider's options.
+    """Describes a model: input and output schema, provider and options.
 
     Example:
         >>> ModelDescriptor.for_provider("openai").option("task", "chat").build().get_options()
@@ -35,15 +35,15 @@ class ModelDescriptor:
         return dict(self._options)
 
     def get_input_schema(self) -> Schema | None:
-        """Return what goes in, None where it was not said."""
+        """Return the input schema, or None."""
         return self._inputs
 
     def get_output_schema(self) -> Schema | None:
-        """Return what comes out, None where it was not said."""
+        """Return the output schema, or None."""
         return self._outputs
 
     def get_comment(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self._comment
 
     def as_model(self) -> CatalogModel:
@@ -65,7 +65,7 @@ class ModelDescriptor:
         return hash(self._parts())
 
     class Builder:
-        """Takes part after part."""
+        """Builds a model descriptor."""
 
         def __init__(self) -> None:
             self._inputs: Schema | None = None
@@ -74,12 +74,12 @@ class ModelDescriptor:
             self._comment: str | None = None
 
         def input_schema(self, input_schema: Schema) -> ModelDescriptor.Builder:
-            """Say what goes in."""
+            """Set the input schema."""
             self._inputs = input_schema
             return self
 
         def output_schema(self, output_schema: Schema) -> ModelDescriptor.Builder:
-            """Say what comes out."""
+            """Set the output schema."""
             self._outputs = output_schema
             return self
 
@@ -89,7 +89,7 @@ class ModelDescriptor:
             return self
 
         def comment(self, comment: str) -> ModelDescriptor.Builder:
-            """Say something of the model."""
+            """Set the comment."""
             self._comment = comment
             return self
 

@@ -1,4 +1,4 @@
-"""Modules: sets of functions that come with the system."""
+"""Modules: sets of system functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["HiveModule", "Module", "ModuleEntry"]
 
 
 class Module:
-    """A set of functions; `core` has all there are."""
+    """A set of functions; `core` has all of them."""
 
     def __init__(self, name: str = "core") -> None:
         self.name = name
@@ -21,7 +21,7 @@ HiveModule = missing_class(__name__, "HiveModule", "Hive's functions are Java's"
 
 @dataclass(frozen=True, order=True)
 class ModuleEntry:
-    """A module that is loaded, and whether it is used."""
+    """A loaded module, and whether it is in use."""
 
     _name: str
     _used: bool
@@ -35,7 +35,7 @@ class ModuleEntry:
         return self._name
 
     def used(self) -> bool:
-        """Tell whether it is used."""
+        """Return whether it is in use."""
         return self._used
 
     def __repr__(self) -> str:

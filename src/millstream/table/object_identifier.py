@@ -1,4 +1,4 @@
-"""Names of what is in catalogs."""
+"""Identifiers of catalog objects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ObjectPath:
         return f"{self._database}.{self._name}"
 
     def compare_to(self, other: ObjectPath) -> int:
-        """Return -1, 0 or 1: whether it is before, at or behind another in the order of full names."""
+        """Return -1, 0 or 1: compare with another identifier by full name."""
         mine, theirs = self.get_full_name(), other.get_full_name()
         return (mine > theirs) - (mine < theirs)
 

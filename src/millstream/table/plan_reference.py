@@ -1,4 +1,4 @@
-"""PlanReference: where a plan is."""
+"""PlanReference: the location of a compiled plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BytesContentPlanReference", "FilePlanReference", "JsonContentPlanRef
 
 
 class PlanReference:
-    """Where a plan is that was compiled: `t_env.load_plan(PlanReference.from_file(path))`."""
+    """The location of a compiled plan: `t_env.load_plan(PlanReference.from_file(path))`."""
 
     @staticmethod
     def from_file(path: str | Path) -> FilePlanReference:
@@ -25,7 +25,7 @@ class PlanReference:
 
     @staticmethod
     def from_smile_bytes(smile_bytes: bytes) -> BytesContentPlanReference:
-        """Return a plan in bytes, as `CompiledPlan.as_smile_bytes` gives them."""
+        """Return a plan in bytes, as `CompiledPlan.as_smile_bytes` returns them."""
         return BytesContentPlanReference(smile_bytes)
 
     def _text(self) -> str:

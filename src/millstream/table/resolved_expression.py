@@ -1,4 +1,4 @@
-"""ResolvedExpression: an expression whose type is known."""
+"""ResolvedExpression: an expression with a type."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ResolvedExpression(Expression[object]):
         return self._type
 
     def get_resolved_children(self) -> list[ResolvedExpression]:
-        """Return what it is made of; of one that is known as text, nothing."""
+        """Return the children: empty, as the expression is SQL text."""
         return []
 
     def as_serializable_string(self) -> str:

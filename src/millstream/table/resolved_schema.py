@@ -1,4 +1,4 @@
-"""ResolvedSchema: the columns of a table as they are known once names and types are found."""
+"""ResolvedSchema: the columns of a table with resolved names and types."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ class Column:
         return type(self)(replace(self._column, **changes), self._time)  # type: ignore[arg-type]
 
     def with_comment(self, comment: str | None) -> Column:
-        """Return the column with something said of it."""
+        """Return the column with a comment."""
         return self._with(comment=comment)
 
     def is_physical(self) -> bool:
-        """Tell whether the table itself has it."""
+        """Return whether the column is physical."""
         return self._column.kind is ColumnKind.PHYSICAL
 
     def is_persisted(self) -> bool:
-        """Tell whether it is written to the table."""
+        """Return whether the column is persisted."""
         return self._column.is_persisted
 
     def get_data_type(self) -> DataType:
@@ -73,7 +73,7 @@ class Column:
         return self._column.name
 
     def get_comment(self) -> str | None:
-        """Return what is said of it."""
+        """Return the comment."""
         return self._column.comment
 
     def as_summary_string(self) -> str:
@@ -84,7 +84,7 @@ class Column:
         return f"{name_as_sql(self._column.name)} {self._column.type}{time}{f' {extras}' if extras else ''}{comment}"
 
     def explain_extras(self) -> str | None:
-        """Return what DESCRIBE shows of it beside its type."""
+        """Return the additional text of DESCRIBE."""
         return None
 
     def copy(self, new_type: DataType) -> Column:
@@ -112,7 +112,7 @@ class ComputedColumn(Column):
         return self._with(type=new_data_type)
 
     def get_expression(self) -> str | None:
-        """Return how it is computed, as SQL."""
+        """Return the expression as SQL."""
         return self._column.expression
 
     def explain_extras(self) -> str | None:
@@ -127,11 +127,11 @@ class MetadataColumn(Column):
         return self._with(type=new_data_type)
 
     def is_virtual(self) -> bool:
-        """Tell whether it is only read."""
+        """Return whether the column is read-only."""
         return self._column.virtual
 
     def get_metadata_key(self) -> str | None:
-        """Return its name in the connector, None if it is the column's own."""
+        """Return the metadata key, or None if it is the column's name."""
         return self._column.metadata_key
 
     def explain_extras(self) -> str | None:
@@ -148,7 +148,7 @@ _CLASSES = {
 
 @record
 class WatermarkSpec:
-    """Which column is event time, and how far behind it the watermark is."""
+    """The event-time column and its watermark expression."""
 
     rowtime_attribute: str
     watermark_expression: ResolvedExpression
@@ -177,7 +177,7 @@ class WatermarkSpec:
 
 
 class Constraint:
-    """What must hold of all rows."""
+    """A constraint on all rows."""
 
     class ConstraintType:
         """The kinds of constraints."""
@@ -193,7 +193,7 @@ class Constraint:
         return self._name
 
     def is_enforced(self) -> bool:
-        """Tell whether anybody checks it: nobody does."""
+        """Return whether the constraint is enforced: always False."""
         return False
 
     def get_type(self) -> int:
@@ -291,7 +291,7 @@ class ResolvedSchema:
 
     @staticmethod
     def of_table(table: CatalogTable, fields: Fields | None = None) -> ResolvedSchema:
-        """Return the schema of a declared table; of its rows come types and time attributes, where they are known."""
+        """Return the schema of a declared table, with types and time attributes of its rows where known."""
         known = {} if fields is None else {f.name: f for f in fields.fields}
         columns = []
         for column in table.columns:
@@ -327,7 +327,7 @@ class ResolvedSchema:
         return Schema.of_table(table)
 
     def get_column_count(self) -> int:
-        """Return how many columns there are."""
+        """Return the number of columns."""
         return len(self._columns)
 
     def get_columns(self) -> list[Column]:
@@ -343,14 +343,14 @@ class ResolvedSchema:
         return [c.get_data_type() for c in self._columns]
 
     def get_column(self, column_index_or_name: int | str) -> Column | None:
-        """Return a column by place or name; None where there is none."""
+        """Return a column by index or name, or None."""
         if isinstance(column_index_or_name, int):
             known = 0 <= column_index_or_name < len(self._columns)
             return self._columns[column_index_or_name] if known else None
         return next((c for c in self._columns if c.get_name() == column_index_or_name), None)
 
     def get_watermark_specs(self) -> list[WatermarkSpec]:
-        """Return the watermarks, of which there is at most one."""
+        """Return the watermarks, at most one."""
         return list(self._watermarks)
 
     def get_primary_key(self) -> UniqueConstraint | None:

@@ -48,7 +48,7 @@ def _with_fraction(width: int, kind: t.DataType) -> int:
 
 
 def display_width(text: str) -> int:
-    """Return how many places a text takes; wide characters take two.
+    """Return the display width of a text; wide characters count twice.
 
     Example:
         >>> display_width("ab"), display_width("漢字")
@@ -97,11 +97,11 @@ def texts_of(column: pa.Array, kind: t.DataType, zone: str) -> list[str]:
 
 
 class Tableau:
-    """Lays out rows whose columns are as wide as their types say, so that they can be printed as they come.
+    """Formats rows with column widths from their types, so that rows can be printed while the job runs.
 
     Args:
         fields: the columns.
-        shows_kinds: whether the first column says what each row does.
+        shows_kinds: whether the first column is the row kind.
         longest: how wide columns of other types are.
         zone: in which points in time are shown.
     """
@@ -119,7 +119,7 @@ class Tableau:
         return max(width, display_width(name), len(NULL))
 
     def head(self) -> Iterator[str]:
-        """Yield the lines above the rows."""
+        """Yield the header lines."""
         yield self.line()
         yield self.row(_KIND_COLUMN, self._names)
         yield self.line()
@@ -130,7 +130,7 @@ class Tableau:
         return "+" + "+".join("-" * (w + 2) for w in widths) + "+"
 
     def rows(self, batch: Batch) -> Iterator[str]:
-        """Yield a line for each row."""
+        """Yield a line per row."""
         columns = [texts_of(c, k, self._zone) for c, k in zip(batch.columns, self._types, strict=True)]
         for kind, row in zip(batch.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
             yield self.row(_KINDS[kind], row)
@@ -147,7 +147,7 @@ def footer(rows: int) -> str:
 
 
 def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """Yield the lines of rows that are all known: columns are as wide as what is in them."""
+    """Yield the lines of a complete result: columns are as wide as their content."""
     widths = [max(map(display_width, column)) for column in zip(names, *rows, strict=True)]
     line = "+" + "+".join("-" * (w + 2) for w in widths) + "+"
     yield line
@@ -159,7 +159,7 @@ def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[
     yield footer(len(rows))
 
 
-# So many rows are shown, and so long is waited for them.
+# Maximum rows shown, and the timeout for them.
 ROWS = 20
 SECONDS = 30.0
 _ENDLESS = "This table does not end, so it is not run to be shown. See rows as they come with <code>{}</code>."
@@ -173,7 +173,7 @@ def as_html(table: Table, fields: Fields, seconds: float = SECONDS) -> str:
     Args:
         table: the table.
         fields: its columns.
-        seconds: how long to wait for rows.
+        seconds: the timeout for rows.
     """
     if not ends(table._node):
         return _columns(fields) + f"<p>{_ENDLESS.format(_TAKE)}</p>"
@@ -195,7 +195,7 @@ def _body(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _first_rows(table: Table, fields: Fields, seconds: float) -> list[tuple[str, ...]] | None:
-    """Return some more rows than are shown, as they are in the end; None when they do not come in time."""
+    """Return up to one more than the displayed rows, after all changes; None on timeout."""
     zone = table._t_env.get_config().get_local_timezone()
     result = table.fetch(ROWS + 1).execute()
     found: dict[tuple[str, ...], int] = {}

@@ -1,4 +1,4 @@
-"""ResultKind: what came of a statement."""
+"""ResultKind: whether a statement's result has rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyFlink's serializers of tables, which have no use here."""
+"""PyFlink's table serializers, which are names only."""
 
 from __future__ import annotations
 

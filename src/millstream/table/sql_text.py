@@ -1,4 +1,4 @@
-"""Writes an expression of the Table API as SQL, for declarations that a catalog keeps as text."""
+"""SQL text of Table API expressions and declarations: written for catalogs and plans, and parsed from arguments."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _call(tree: syntax.Call) -> str:
     return f"{name}({distinct}{', '.join(arguments)})"
 
 
-# What the Table API calls the operators of SQL.
+# The Table API's names of SQL operators.
 OPERATORS = {
     "+": "plus",
     "-": "minus",
@@ -150,7 +150,7 @@ def summary(tree: syntax.Expression, names: tuple[str, ...] = ()) -> str:
         case syntax.Symbol(word):
             return word
         case syntax.Cast(syntax.Literal() as value, type_) if not type_.is_nullable:
-            # What lit() makes of a value and its type.
+            # A literal of lit() with a type.
             return summary(value)
         case syntax.Cast(value, type_, lenient):
             return f"{'try_cast' if lenient else 'cast'}({summary(value)}, {type_})"
@@ -171,7 +171,7 @@ def summary(tree: syntax.Expression, names: tuple[str, ...] = ()) -> str:
     return _special(tree)
 
 
-# How many months, or milliseconds, a unit has.
+# The months or milliseconds of a unit.
 _LENGTHS = {"YEAR": 12, "MONTH": 1, "DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
 
 
@@ -234,7 +234,7 @@ def read_data_type(text: str) -> DataType:
 
 
 def read_path(text: str) -> tuple[str, ...]:
-    """Return the parts of a name such as `db.t`, with or without backquotes; words of the language are names, too."""
+    """Return the parts of a name such as `db.t`, with or without backquotes; keywords are names, too."""
     *tokens, _ = tokens_of(text)
     names, dots = tokens[::2], tokens[1::2]
     words = all(t.kind in (Kind.WORD, Kind.QUOTED) for t in names)
@@ -244,7 +244,7 @@ def read_path(text: str) -> tuple[str, ...]:
 
 
 def as_data_type(given: DataType | str) -> DataType:
-    """Return a type that is given as one or as text."""
+    """Return a type that may be specified as text."""
     return read_data_type(given) if isinstance(given, str) else given
 
 

@@ -20,7 +20,7 @@ __all__ = ["StatementSet"]
 
 
 class StatementSet:
-    """Statements that run as one job, which reads what they share once."""
+    """Statements that run as one job, which reads shared inputs once."""
 
     def __init__(self, t_env: TableEnvironment) -> None:
         self._t_env = t_env
@@ -40,25 +40,25 @@ class StatementSet:
         return self
 
     def attach_as_datastream(self) -> None:
-        """Have the statements run with the DataStream program, by its `env.execute()`."""
+        """Add the statements to the DataStream program's next `env.execute()`."""
         self._t_env._attach(self._taken())
 
     def add_insert(
         self, target_path_or_descriptor: str | TableDescriptor, table: Table, overwrite: bool = False
     ) -> StatementSet:
-        """Add the rows of a table, which go into another."""
+        """Add an INSERT of a table's rows into another table."""
         return self.add(table.insert_into(target_path_or_descriptor, overwrite))
 
     def explain(self, *extra_details: int) -> str:
-        """Return how it is run."""
+        """Return the plan as text."""
         return self._t_env._explained(self._sinks, extra_details)
 
     def print_explain(self, *extra_details: int) -> None:
-        """Print how it is run."""
+        """Print the plan as text."""
         print(self.explain(*extra_details))
 
     def execute(self) -> TableResult:
-        """Start one job for all statements, and forget them."""
+        """Start one job for all statements, and clear the set."""
         return self._t_env._run(self._taken())
 
     def _taken(self) -> list[Any]:
@@ -68,5 +68,5 @@ class StatementSet:
         return sinks
 
     def compile_plan(self) -> CompiledPlan:
-        """Return what the planner makes of the statements, to be kept and run as it is; and forget them."""
+        """Compile the statements to a plan that can be stored and executed unchanged, and clear the set."""
         return self._t_env._compiled(self._taken())

@@ -1,4 +1,4 @@
-"""ANALYZE TABLE: counts what is in a table, and has its catalog keep it."""
+"""ANALYZE TABLE: computes statistics of a table and stores them in its catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NESTED = (ArrayType, MapType, MultisetType, RowType)
 def analyze(
     statement: AnalyzeTable, catalogs: CatalogManager, batch: bool, ask: Callable[[str], Sequence[Any]]
 ) -> None:
-    """Count, and keep; `ask` runs a query and returns its one row."""
+    """Compute and store statistics; `ask` runs a query and returns its single row."""
     path = catalogs.full_path(statement.table)
     table = catalogs.permanent(path)
     if table is None:
@@ -35,7 +35,7 @@ def analyze(
     where = f" WHERE {' AND '.join(f'{name_as_sql(k)} = {quoted(v)}' for k, v in fixed)}" if fixed else ""
     rows, *found = ask(f"SELECT {', '.join(wanted)} FROM {'.'.join(map(name_as_sql, path))}{where}")
     notes = catalogs.catalog(path[0]).notes(path[1], path[2])
-    # What is known of a whole table stands under no key.
+    # Statistics of the whole table have an empty key.
     key = tuple(fixed)
     notes.statistics[key] = CatalogTableStatistics(rows, -1, -1, -1)
     if statement.columns is not None:

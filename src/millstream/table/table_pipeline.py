@@ -1,4 +1,4 @@
-"""TablePipeline: a query and the table that it goes into."""
+"""TablePipeline: a query and its target table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TablePipeline"]
 
 
 class TablePipeline:
-    """A query and the table that it goes into: what `Table.insert_into` gives."""
+    """A query and its target table, as `Table.insert_into` returns it."""
 
     def __init__(self, t_env: TableEnvironment, sink: Sink) -> None:
         self._t_env = t_env
@@ -30,11 +30,11 @@ class TablePipeline:
         return self._t_env._run([self._sink])
 
     def explain(self, *extra_details: int) -> str:
-        """Return how it is run."""
+        """Return the plan as text."""
         return self._t_env._explained([self._sink], extra_details)
 
     def print_explain(self, *extra_details: int) -> None:
-        """Print how it is run."""
+        """Print the plan as text."""
         print(self.explain(*extra_details))
 
     def get_sink_identifier(self) -> ObjectIdentifier | None:
@@ -43,5 +43,5 @@ class TablePipeline:
         return None if name.startswith("*anonymous") else ObjectIdentifier.of(catalog, database, name)
 
     def compile_plan(self) -> CompiledPlan:
-        """Return what the planner makes of it, to be kept and run as it is."""
+        """Compile to a plan that can be stored and executed unchanged."""
         return self._t_env._compiled([self._sink])

@@ -29,14 +29,14 @@ class TableSchema:
         return list(self._types)
 
     def get_field_data_type(self, field: int | str) -> DataType | None:
-        """Return the type of a column, by place or name; None where there is none."""
+        """Return the type of a column by index or name, or None."""
         if not isinstance(field, (int, str)):
             raise TypeError(f"Expected field index or field name, got {field!r}")
         index = field if isinstance(field, int) else self._names.index(field) if field in self._names else -1
         return self._types[index] if 0 <= index < len(self._types) else None
 
     def get_field_count(self) -> int:
-        """Return how many columns there are."""
+        """Return the number of columns."""
         return len(self._names)
 
     def get_field_names(self) -> list[str]:
@@ -44,7 +44,7 @@ class TableSchema:
         return list(self._names)
 
     def get_field_name(self, field_index: int) -> str | None:
-        """Return the name of a column; None where there is none."""
+        """Return the name of a column, or None."""
         return self._names[field_index] if 0 <= field_index < len(self._names) else None
 
     def to_row_data_type(self) -> RowType:
@@ -71,7 +71,7 @@ class TableSchema:
         return TableSchema.Builder()
 
     class Builder:
-        """Takes column after column."""
+        """Builds a schema."""
 
         def __init__(self) -> None:
             self._names: list[str] = []

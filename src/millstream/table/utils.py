@@ -1,4 +1,4 @@
-"""PyFlink's helpers of tables, which have no use here."""
+"""PyFlink's table helpers, which are names only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Verifies values before they are columns: what a conversion would lose or let pass, as PyFlink's verify_schema does.
+"""Verifies values before conversion to columns, as PyFlink's verify_schema does: rejects lossy conversions.
 
-Values that lose nothing are taken where PyFlink refuses them: an int for a DOUBLE or a DECIMAL.
+Lossless conversions that PyFlink rejects are accepted: an int for a DOUBLE or a DECIMAL.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _TAKEN: dict[type[t.DataType], tuple[type, ...]] = {
 
 
 def verifier(kind: t.DataType, name: str | None = None) -> Verify:
-    """Return what raises where a value is not one of a type.
+    """Return a function that raises an error for values that do not match a type.
 
     Raises:
-        ValueError: it is null, too large or too long.
-        TypeMismatchError: it is of another type.
+        ValueError: the value is null, too large or too long.
+        TypeMismatchError: the value has another type.
 
     Example:
         >>> verifier(t.DataTypes.INT(), "a")(1.5)
@@ -57,7 +57,7 @@ def verifier(kind: t.DataType, name: str | None = None) -> Verify:
             if not kind.is_nullable:
                 raise ValueError(f"The value None{field} is not one of type {kind}.")
             return
-        # Numbers of numpy are taken as Python's own.
+        # numpy scalars count as Python numbers.
         plain = value.tolist() if type(value).__module__ == "numpy" else value
         taken = _TAKEN.get(type(kind))
         if taken is not None and (not isinstance(plain, taken) or (isinstance(plain, bool) and bool not in taken)):
@@ -114,7 +114,7 @@ def _row(kind: t.RowType) -> Verify:
             missing = [n for n, _ in members if n not in given] if len(given) < len(members) else []
             if missing:
                 raise ValueError(f"The row {value!r} has no field {missing[0]}")
-            # Fields of other names are taken by place.
+            # Fields with other names match by position.
             values = [given[n] for n, _ in members] if all(n in given for n, _ in members) else list(value)
         elif isinstance(value, (Row, tuple, list)):
             values = list(value)

@@ -26,13 +26,13 @@ _STRATEGY, _ATTEMPTS = f"{_KEYS}retry-strategy", f"{_KEYS}max-attempts"
 
 @record
 class AsyncPolicy:
-    """How a function is asked.
+    """Settings of asynchronous calls.
 
     Attributes:
-        capacity: so many requests are made at once.
-        timeout: so many seconds a row waits, all attempts taken together.
-        retries: how often a request that has failed is made again.
-        delay: so many seconds later.
+        capacity: the maximum number of requests in flight.
+        timeout: the maximum seconds for a row, over all attempts.
+        retries: the maximum number of retries of a failed request.
+        delay: the seconds between attempts.
     """
 
     capacity: int
@@ -42,7 +42,7 @@ class AsyncPolicy:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> AsyncPolicy:
-        """Return what the settings say."""
+        """Return the configured settings."""
         retries = _option(options, _ATTEMPTS, "3", int)
         again = options.get(_STRATEGY, "FIXED_DELAY").strip().upper() != "NO_RETRY"
         return cls(
@@ -64,7 +64,7 @@ def _option(options: Mapping[str, str], key: str, default: str, parse: Callable[
 class AsyncScalarCall(ScalarCall):
     """Awaits a function for each row, some rows at a time.
 
-    Its event loop lives from `open()` of the function to its `close()`, and with it the clients that were made there.
+    Its event loop lives from `open()` to `close()` of the function, so that clients created in `open()` stay usable.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class AsyncScalarCall(ScalarCall):
         self._policy = AsyncPolicy.of(context.options)
         # Before the function is opened, so that its clients find the loop they will run in.
         self._requests = Requests(self._policy.capacity)
-        # Of the next request. None is used again, so that a late answer is known for what it is.
+        # Request numbers are never reused, so that late answers are recognized.
         self._number = 0
         super().__init__(function, types, result, context)
 
@@ -117,7 +117,7 @@ class AsyncScalarCall(ScalarCall):
             try:
                 return await self._call(*arguments)
             except Exception:
-                # What fails the last time is told.
+                # The error of the last attempt is raised.
                 await self._requests.sleep(self._policy.delay)
         return await self._call(*arguments)
 

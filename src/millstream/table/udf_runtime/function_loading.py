@@ -1,4 +1,4 @@
-"""Functions of users by what they are given as: decorated, as an object of a class, or by the name of one."""
+"""Resolves user-defined functions from decorated functions, objects and names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.table.udf import AggregateFunction, TableAggregateFunction, User
 
 
 def as_function(given: Any) -> UserDefinedFunctionWrapper:
-    """Return a function of the user's as the binder takes it."""
+    """Return a user-defined function as the binder's wrapper."""
     if isinstance(given, UserDefinedFunctionWrapper):
         return given
     if isinstance(given, TableAggregateFunction):

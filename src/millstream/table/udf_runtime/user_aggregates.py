@@ -18,7 +18,7 @@ from millstream.sql.types import DataType, RowType
 from millstream.table.udf import UserDefinedAggregateFunctionWrapper
 from millstream.table.udf_runtime.user_calls import UserCallable, result_column
 
-# What is the same whoever holds it.
+# Immutable types, which need no copy.
 _PLAIN = (int, float, str, bytes, bool, type(None))
 
 
@@ -49,7 +49,7 @@ class AggregateCall(UserCallable):
         return self._step(self._user.accumulate, accumulator, values)
 
     def take_back(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
-        """Take a row back; return the accumulator."""
+        """Retract a row; return the accumulator."""
         return self._step(self._user.retract, accumulator, values)
 
     def _step(self, call: Callable[..., None], accumulator: Any, values: tuple[Any, ...]) -> Any:
@@ -61,7 +61,7 @@ class AggregateCall(UserCallable):
         return accumulator
 
     def value(self, accumulator: Any) -> Any:
-        """Return the result, which the accumulator does not change any more."""
+        """Return the result, independent of later changes of the accumulator."""
         found = self._user.get_value(accumulator)
         return found if isinstance(found, _PLAIN) else deepcopy(found)
 
@@ -76,7 +76,7 @@ class AggregateCall(UserCallable):
 
 
 class PandasAggregateCall(AggregateCall):
-    """An aggregate function on pandas in a subtask: rows are kept, and given to it together."""
+    """A pandas aggregate function in a subtask: buffers rows and passes them together."""
 
     @staticmethod
     def _called(user: Any) -> Callable[..., Any]:
@@ -113,13 +113,13 @@ class PandasAggregateCall(AggregateCall):
         return self._user(*given)
 
     def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
-        # A DataFrame of whole rows is made when all of them are there.
+        # A DataFrame of rows is built when all rows are buffered.
         values = self._values(columns)
         return list(zip(*values, strict=True)) if values else [()] * count
 
 
 def _of_pandas(value: Any) -> Any:
-    """Return a value of pandas as Python has it; what is no number is null, as in columns of pandas."""
+    """Return a pandas value as a Python value; NaN becomes null, as in pandas columns."""
     found = value.item() if hasattr(value, "item") and not hasattr(value, "index") else value
     return None if isinstance(found, float) and math.isnan(found) else found
 

@@ -1,4 +1,4 @@
-"""How functions of users are called: a column at a time for those on pandas, a row at a time for others."""
+"""Calls of user-defined functions: vectorized for pandas functions, row by row for others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class UserCallable:
 
     @staticmethod
     def _called(user: Any) -> Callable[..., Any]:
-        """Return what is called for each row."""
+        """Return the function to call per row."""
         found: Callable[..., Any] = getattr(user, "eval", user)
         return found
 
@@ -60,7 +60,7 @@ class UserCallable:
         return [to_python(c, t, self._zone) for c, t in zip(columns, self._types, strict=True)]
 
     def _pandas(self, columns: Sequence[pa.Array]) -> list[Any]:
-        """Return what a function on pandas is called with: what stands for each column, or one DataFrame of the rows.
+        """Return the arguments of a pandas function: a Series per column, or one DataFrame of the rows.
 
         As in PyFlink the fields of a ROW are columns of that DataFrame themselves.
         """
@@ -73,7 +73,7 @@ class UserCallable:
         return [pandas.concat(named, axis=1)]
 
     def _told(self, error: BaseException, columns: Sequence[list[Any]], row: int) -> None:
-        """Say which row an error is about; the user's own traceback comes first."""
+        """Add the failing row to an error; the user's traceback comes first."""
         values = ", ".join(repr(c[row]) for c in columns) if columns and row < len(columns[0]) else ""
         error.add_note(f"in the function {self.name}, for the row ({values})")
 
@@ -101,14 +101,14 @@ class ScalarCall(UserCallable):
             else:
                 found.extend(self._call() for _ in range(rows))
         except Exception as e:
-            # What was appended before it failed says which row it is.
+            # The number of results so far is the index of the failing row.
             self._told(e, given, len(found))
             raise
         return result_column(self.name, found, self._result, self._zone)
 
 
 class PandasCall(ScalarCall):
-    """Calls a function on whole columns, as pandas.Series."""
+    """Calls a function with columns as pandas.Series."""
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
         try:
@@ -157,7 +157,7 @@ def _of_pandas(name: str, found: Any, kind: DataType, rows: int) -> pa.Array:
 
 
 def result_column(name: str, values: list[Any], kind: DataType, zone: str) -> pa.Array:
-    """Return what a function has returned as a column."""
+    """Return a function's result as a column."""
     try:
         return to_column(values, kind, zone)
     except TypeMismatchError as e:
@@ -178,7 +178,7 @@ class TableCall(UserCallable):
         self._results = list(results)
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> tuple[list[int], list[pa.Array]]:
-        """Return how many rows each row gives, and the columns of all of them."""
+        """Return the number of result rows per row, and their columns."""
         given = self._python(columns)
         counts: list[int] = []
         found: list[tuple[Any, ...]] = []
