@@ -187,7 +187,7 @@ def carried(saved: Path) -> list[Any]:
     """Return what all subtasks carry, as plain data."""
     snapshot = open_checkpoint(location(saved)).manifest.snapshot
     found = [
-        [v.operators[0].uid, i, _shown(decode(subtask.carried))]
+        [v.operators[0].uid, i, _shown(decode(subtask.runtime_snapshot))]
         for v in snapshot.vertices.values()
         for i, subtask in enumerate(v.subtasks)
     ]

@@ -241,7 +241,7 @@ def test_an_end_that_was_not_there_counts_when_a_job_goes_on_and_one_that_was_no
         """Return what is dealt out, whether that is all, and the position behind it."""
         enumerator = source.build().create_enumerator(1, restored)
         try:
-            shares = enumerator.poll(1000, 0.0).shares.get(0, [])
+            shares = enumerator.poll(1000, 0.0).split_ranges.get(0, [])
             return [(s[1:4]) for s in shares if s[2] < s[3]], enumerator.is_finished(), enumerator.snapshot()
         finally:
             enumerator.close()
@@ -539,7 +539,7 @@ def test_partitions_that_come_later_are_read_from_their_beginning(kafka: KafkaBr
         enumerator.poll(100, 0.0)
         kafka.add_partitions(topic, 4)
         kafka.send(topic, ["a", "b"], partition=3)
-        assert (topic, 3, 0, 2, False) in enumerator.poll(100, 1000.0).shares[0]
+        assert (topic, 3, 0, 2, False) in enumerator.poll(100, 1000.0).split_ranges[0]
 
 
 def test_source_reads_a_topic_from_its_beginning_that_came_after_an_empty_checkpoint(kafka: KafkaBroker) -> None:
@@ -553,7 +553,7 @@ def test_source_reads_a_topic_from_its_beginning_that_came_after_an_empty_checkp
     kafka.create_topic(name, 1)
     kafka.send(name, ["a", "b"], partition=0)
     with closing(source.create_enumerator(1, checkpoint)) as enumerator:
-        assert enumerator.poll(100, 0.0).shares[0] == [(name, 0, 0, 2, False)]
+        assert enumerator.poll(100, 0.0).split_ranges[0] == [(name, 0, 0, 2, False)]
 
 
 def test_what_an_epoch_has_written_that_failed_does_not_count(kafka: KafkaBroker, topic: str) -> None:

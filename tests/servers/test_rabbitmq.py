@@ -111,7 +111,7 @@ def polled(enumerator: Any, count: int) -> list[bytes]:
     found: list[bytes] = []
 
     def deal() -> bool:
-        for shares in enumerator.poll(100, 0.0).shares.values():
+        for shares in enumerator.poll(100, 0.0).split_ranges.values():
             found.extend(message for _, messages in shares for message in messages)
         return len(found) >= count
 

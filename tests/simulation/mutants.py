@@ -407,9 +407,9 @@ def slots_taken_to_stay(real: Real, self: JobMachine, event: e.SlotsOpened) -> l
 def _with_unread(report: SubtaskReport, change: Callable[[list[PendingRange]], list[PendingRange]]) -> SubtaskReport:
     if not report.has_pending_input:
         return report
-    left = decode(report.carried)
+    left = decode(report.runtime_snapshot)
     about = {f.name: getattr(left, f.name) for f in fields(left)}
-    return replace(report, carried=encode(**{**about, "unread": change(list(left.unread))}))
+    return replace(report, runtime_snapshot=encode(**{**about, "pending_ranges": change(list(left.pending_ranges))}))
 
 
 @_instead_of(Execution, "_keep")
@@ -539,9 +539,9 @@ MUTANTS["state-of-subtasks-left-out"] = Mutant(
 def _with_waiting(report: SubtaskReport, change: Callable[[list[PendingBlocks]], list[PendingBlocks]]) -> SubtaskReport:
     if not report.has_pending_input:
         return report
-    left = decode(report.carried)
+    left = decode(report.runtime_snapshot)
     about = {f.name: getattr(left, f.name) for f in fields(left)}
-    return replace(report, carried=encode(**{**about, "waiting": change(list(left.waiting))}))
+    return replace(report, runtime_snapshot=encode(**{**about, "pending_blocks": change(list(left.pending_blocks))}))
 
 
 @_instead_of(Execution, "_keep")

@@ -27,7 +27,7 @@ class Receiver:
         self._channels = {(edge.id, sender): Channel(edge, sender) for sender in range(senders)}
         self._inbox, self._earlier = InputGate(self._channels), RecoveredInput(vertex, subtask)
         self._watermark = -1
-        before = task.carried.get((vertex.id, subtask))
+        before = task.runtime_snapshots.get((vertex.id, subtask))
         if not before:
             return
         left = decode(before)
@@ -38,12 +38,12 @@ class Receiver:
             else:
                 channel.ended = edge.id in left.ended_edges
                 channel.watermark = task.epoch if channel.ended else left.watermark
-        self._inbox.restore(left.waiting)
-        self._earlier.restore(left.earlier)
+        self._inbox.restore(left.pending_blocks)
+        self._earlier.restore(left.recovered_blocks)
 
     @property
     def has_ended(self) -> bool:
-        return all(c.ended for c in self._channels.values()) and not self._earlier.waiting
+        return all(c.ended for c in self._channels.values()) and not self._earlier.pending
 
     def take(self, frames: list[Frame]) -> list[Record]:
         """Process what was left and what has come, or a part of it; return the records."""
@@ -88,7 +88,7 @@ class Receiver:
             channel.watermark = max(channel.watermark, value)
         self._watermark = max(self._watermark, min(c.watermark for c in self._channels.values()))
 
-    def carried(self) -> bytes:
+    def runtime_snapshot(self) -> bytes:
         return encode(
             watermark=self._watermark,
             idle=False,
@@ -96,6 +96,6 @@ class Receiver:
             channels=self._channels,
             operators={},
             watermarks={},
-            waiting=self._inbox.waiting,
-            earlier=self._earlier.waiting,
+            pending_blocks=self._inbox.pending,
+            recovered_blocks=self._earlier.pending,
         )

@@ -138,9 +138,9 @@ class SimulatedTasks:
             for target, block in enumerate(_blocks(edge.layout, records, tasks[0].epoch, ends, counter.parallelism)):
                 frames[target].append(Frame(1, target, edge.id, subtask, 0, block))
             staged = [r.id for r in records]
-            carried = _carried(ended=ends, watermark=tasks[0].epoch, unread=unread, requests=asking > 0)
+            carried = _carried(ended=ends, watermark=tasks[0].epoch, pending_ranges=unread, requests=asking > 0)
             work = self._work(tasks[0].epoch, vertex, subtask, names.records, staged, asked, carried, ends)
-            about = {"holds": ends and not tasks[0].keep, **self._about(asking)}
+            about = {"holds_state": ends and not tasks[0].writes_state, **self._about(asking)}
             works.append(replace(work, report=replace(work.report, **about)))
         for subtask, arrived in enumerate(frames):
             if _has_ended(tasks[1], vertex + 1, subtask):
@@ -156,11 +156,11 @@ class SimulatedTasks:
                 names.counts,
                 counted,
                 {names.counter: file},
-                receiver.carried(),
+                receiver.runtime_snapshot(),
                 receiver.has_ended,
             )
-            holds = receiver.has_ended and not tasks[1].keep
-            works.append(replace(work, report=replace(work.report, holds=holds)))
+            holds = receiver.has_ended and not tasks[1].writes_state
+            works.append(replace(work, report=replace(work.report, holds_state=holds)))
         counters = [w.report for w in works if w.report.vertex == vertex + 1]
         if counters and all(r.ended for r in counters):
             self._check_state(vertex, tasks[1])
@@ -168,12 +168,12 @@ class SimulatedTasks:
 
     def _read(self, task: LevelTask, vertex: int, subtask: int) -> tuple[list[Record], list[PendingRange]]:
         """Read what a source's subtask was left and is dealt out, or a part of it; return also what is left."""
-        before = task.carried.get((vertex, subtask))
-        todo = list(decode(before).unread) if before else []
-        todo += [(s[0].id[1], s, 0) for s in task.shares.get(vertex, {}).get(subtask, [])]
+        before = task.runtime_snapshots.get((vertex, subtask))
+        todo = list(decode(before).pending_ranges) if before else []
+        todo += [(s[0].id[1], s, 0) for s in task.split_ranges.get(vertex, {}).get(subtask, [])]
         records = [(place, r) for place, (_, share, read) in enumerate(todo) for r in share[read:]]
         count = len(records)
-        may_read = task.reads and vertex not in task.held
+        may_read = task.reads and vertex not in task.paused_sources
         if not may_read:
             count = 0
         elif task.slice < math.inf and count and self._world.random.random() < 0.5:
@@ -205,7 +205,7 @@ class SimulatedTasks:
 
     def _save(self, state: KeyedState, task: LevelTask) -> Version:
         """Write what has changed, or hold it; return the file that holds the state, or did last."""
-        if task.keep or not state.can_hold:
+        if task.writes_state or not state.can_hold:
             return state.write_delta(task.epoch, str(self._attempt), task.whole_state)
         return state.hold(task.epoch)
 
@@ -219,21 +219,28 @@ class SimulatedTasks:
         if held is None:
             states[vertex, subtask] = KeyedState(state_id, subtask, self._storage, lambda: 0)
         state = states[vertex, subtask]
-        self._prepare(state, state_id, vertex, subtask, replace(task, in_memory=held))
+        self._prepare(state, state_id, vertex, subtask, replace(task, held_epoch=held))
         state.begin()
         file = state.write_delta(task.epoch, str(self._attempt), task.whole_state)
-        return [self._work(task.epoch, vertex, subtask, "", [], {state_id: file}, task.carried[vertex, subtask], True)]
+        return [
+            self._work(
+                task.epoch, vertex, subtask, "", [], {state_id: file}, task.runtime_snapshots[vertex, subtask], True
+            )
+        ]
 
     def _about(self, waiting: int) -> dict[str, Any]:
         """Return what a subtask says of its requests."""
         if not waiting:
             return {}
-        return {"poll_after_seconds": self._world.random.random() / 10, "is_full": self._world.random.random() < 0.5}
+        return {
+            "poll_after_seconds": self._world.random.random() / 10,
+            "at_capacity": self._world.random.random() < 0.5,
+        }
 
     def _prepare(self, state: KeyedState, state_id: str, vertex: int, subtask: int, task: LevelTask) -> None:
         """Bring a state to where it was before an epoch."""
         try:
-            state.prepare(task.state_files.get((vertex, subtask), {}).get(state_id), task.in_memory)
+            state.prepare(task.state_files.get((vertex, subtask), {}).get(state_id), task.held_epoch)
         except (DamagedStateError, StateLostError) as e:
             self._world.violate(str(e))
 
@@ -298,7 +305,7 @@ class SimulatedTasks:
             committables=committables,
             watermark=0,
             metrics={},
-            carried=carried,
+            runtime_snapshot=carried,
             next_wake=None,
             aligned={},
             ended=ends,
@@ -323,5 +330,5 @@ def _blocks(layout: Layout, records: list[Record], epoch: int, ends: bool, paral
 
 
 def _has_ended(task: LevelTask, vertex: int, subtask: int) -> bool:
-    carried = task.carried.get((vertex, subtask))
+    carried = task.runtime_snapshots.get((vertex, subtask))
     return bool(carried) and decode(carried).ended

@@ -106,7 +106,7 @@ def dealt(enumerator: Any, count: int) -> list[Any]:
     end = time.monotonic() + 60
     while len(found) < count:
         assert time.monotonic() < end
-        for share in enumerator.poll(1000, time.monotonic()).shares.get(0, []):
+        for share in enumerator.poll(1000, time.monotonic()).split_ranges.get(0, []):
             found += share.changes()
         time.sleep(0.01)
     return found

@@ -152,7 +152,7 @@ def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:
             {
                 "states": s.states,
                 "parts": {i: [p.file, p.checksum] for i, p in s.parts.items()},
-                "runtime_snapshot": _base64(s.carried),
+                "runtime_snapshot": _base64(s.runtime_snapshot),
                 "checksums": s.checksums,
             }
             for s in vertex.subtasks

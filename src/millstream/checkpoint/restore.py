@@ -47,7 +47,7 @@ class InitialState:
     """What an execution starts from.
 
     Attributes:
-        state_files, carried: by (vertex, subtask), as in LevelTask.
+        state_files, runtime_snapshots: by (vertex, subtask), as in LevelTask.
         chains: the files behind each state that is gone on with: (vertex, subtask, state) -> names.
         checksums: of the last file of each of them, if known.
         sources: how far each source was dealt out, by operator id; pickled.
@@ -59,7 +59,7 @@ class InitialState:
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     chains: dict[tuple[int, int, str], list[str]] = field(default_factory=dict)
     checksums: dict[tuple[int, int, str], Checksum] = field(default_factory=dict)
-    carried: dict[Address, bytes] = field(default_factory=dict)
+    runtime_snapshots: dict[Address, bytes] = field(default_factory=dict)
     sources: dict[str, bytes] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
     # Files of the job's own that are read once more and then are not the job's state any longer.
@@ -109,11 +109,11 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
         for subtask in range(vertex.parallelism):
             address = vertex.id, subtask
             if same:
-                start.carried[address] = snapshot.vertices[vertex.head.id].subtasks[subtask].carried
+                start.runtime_snapshots[address] = snapshot.vertices[vertex.head.id].subtasks[subtask].runtime_snapshot
             else:
                 taken = _taken_over(vertex, subtask, owners, start.ended, plan, earlier)
                 if taken is not None:
-                    start.carried[address] = taken
+                    start.runtime_snapshots[address] = taken
             files = start.state_files[address] = {}
             for node in vertex.nodes:
                 before = owners.get(node.id)
@@ -223,7 +223,7 @@ def _taken_over(
         before = owners.get(node.id)
         if before is None:
             continue
-        left = [decode(s.carried) for s in before.subtasks if s.carried]
+        left = [decode(s.runtime_snapshot) for s in before.subtasks if s.runtime_snapshot]
         carried = [one.operators.get(node.id) for one in left]
         found = [c for c in carried if c is not None]
         # What has ended and is run once more has all that said: only those behind it have not heard it.
@@ -241,10 +241,14 @@ def _taken_over(
         operators=operators,
         watermarks=watermarks,
         ended_edges=frozenset(e.id for e in vertex.in_edges if e.source in over),
-        unread=unread,
+        pending_ranges=unread,
         # Whoever is dealt some of them makes them in its first epoch.
-        requests=any(has_requests(s.carried) for n in vertex.nodes if n.id in owners for s in owners[n.id].subtasks),
-        earlier=[one for place in range(len(vertex.nodes)) for one in _taken_input(vertex, place, subtask, earlier)],
+        requests=any(
+            has_requests(s.runtime_snapshot) for n in vertex.nodes if n.id in owners for s in owners[n.id].subtasks
+        ),
+        recovered_blocks=[
+            one for place in range(len(vertex.nodes)) for one in _taken_input(vertex, place, subtask, earlier)
+        ],
     )
 
 
@@ -252,12 +256,12 @@ def _earlier_input(snapshot: Snapshot) -> RecoveredInput:
     """Return what had come to the operators of a snapshot and was not processed."""
     found: RecoveredInput = {}
     for head, vertex in snapshot.vertices.items():
-        for subtask, carried in enumerate(s.carried for s in vertex.subtasks):
+        for subtask, carried in enumerate(s.runtime_snapshot for s in vertex.subtasks):
             if not has_pending_input(carried):
                 continue
             left = decode(carried)
             # What came earlier still is to be processed first.
-            inputs = [*left.earlier, *((head, number, blocks) for _, number, blocks in left.waiting)]
+            inputs = [*left.recovered_blocks, *((head, number, blocks) for _, number, blocks in left.pending_blocks)]
             for one in inputs:
                 found.setdefault(one[0], []).append((subtask, one))
     return found
@@ -292,8 +296,8 @@ def _unread(
     return [
         one
         for i, found in enumerate(before.subtasks)
-        if has_pending_input(found.carried)
-        for one in decode(found.carried).unread
+        if has_pending_input(found.runtime_snapshot)
+        for one in decode(found.runtime_snapshot).pending_ranges
         if (i % parallelism == subtask if one[0] is None else reads(one[0]))
     ]
 
@@ -344,7 +348,7 @@ def _changed_query(snapshot: Snapshot, plan: JobPlan, lost: list[OperatorSnapsho
 
 def _has_input(vertex: VertexSnapshot, operator_id: str) -> bool:
     """Tell whether input of an operator was not processed; it is not read, since its classes may not be here."""
-    inputs = {i for s in vertex.subtasks for i in pending_inputs(s.carried)} - {SPLIT_RANGES}
+    inputs = {i for s in vertex.subtasks for i in pending_inputs(s.runtime_snapshot)} - {SPLIT_RANGES}
     # Channels lead to the first operator of a chain.
     return RECOVERED in inputs or (vertex.operators[0].id == operator_id and bool(inputs))
 

@@ -238,7 +238,7 @@ class SavepointEditor:
                 part = self._part(vertex, state_id, place, f"{new_id}-{subtask}.parquet", storage)
                 if part is not None:
                     parts[new_id] = part
-        return SubtaskSnapshot({}, parts, self._carried(found.carried, vertex.operators[0].id))
+        return SubtaskSnapshot({}, parts, self._carried(found.runtime_snapshot, vertex.operators[0].id))
 
     def _part(
         self, vertex: VertexSnapshot, state_id: str, place: Place, name: str, storage: Storage
@@ -281,11 +281,13 @@ class SavepointEditor:
             operators=self._moved(left.operators),
             watermarks=self._moved(left.watermarks),
             ended_edges=left.ended_edges,
-            unread=left.unread,
+            pending_ranges=left.pending_ranges,
             requests=left.requests,
             # Input of an operator goes with it.
-            waiting=left.waiting if head in self._operators else (),
-            earlier=[(self._operators[i].id, number, b) for i, number, b in left.earlier if i in self._operators],
+            pending_blocks=left.pending_blocks if head in self._operators else (),
+            recovered_blocks=[
+                (self._operators[i].id, number, b) for i, number, b in left.recovered_blocks if i in self._operators
+            ],
         )
 
     def _moved(self, by_operator: Mapping[str, Any]) -> dict[str, Any]:

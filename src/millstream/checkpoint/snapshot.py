@@ -37,7 +37,7 @@ class SubtaskSnapshot:
 
     states: dict[str, Chain] = field(default_factory=dict)
     parts: dict[str, StoredState] = field(default_factory=dict)
-    carried: bytes = b""
+    runtime_snapshot: bytes = b""
     checksums: dict[str, Checksum] = field(default_factory=dict)
 
 

@@ -20,7 +20,7 @@ _ASKED = (
     "stateSize"
 )
 _CLEAR = "\x1b[H\x1b[2J"
-# Shares of time from which a vertex is shown in colour.
+# SplitRanges of time from which a vertex is shown in colour.
 _FULL, _HIGH = 0.9, 0.5
 # The share of a subtask's records from which on a key is shown.
 _HOT = 0.1

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from millstream.operators.diagnostics.bad_records import BadRecord, BadRecords
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
-from millstream.operators.source import Share, Source, SourceReader, SplitAssignment, SplitEnumerator
+from millstream.operators.source import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
 
 __all__ = [
     "BATCH",
@@ -17,13 +17,13 @@ __all__ = [
     "CommitContext",
     "Committer",
     "DeliveryGuarantee",
-    "Share",
     "Sink",
     "SinkWriter",
     "Source",
     "SourceReader",
     "SplitAssignment",
     "SplitEnumerator",
+    "SplitRange",
     "StreamTransformer",
     "SupportsPreprocessing",
     "split_interval",

@@ -11,7 +11,7 @@ from millstream.common.aliases import T_co
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.base import BadRecords, Share, Source, SourceReader, SplitAssignment, SplitEnumerator
+from millstream.connectors.base import BadRecords, Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.spark_source import SparkStreamSource, as_source
 
@@ -36,7 +36,7 @@ class HybridShare(NamedTuple):
     """A share of one of the sources, which is named by its place."""
 
     source: int
-    inner: Share
+    inner: SplitRange
 
 
 def _nobody_listens() -> None:
@@ -58,14 +58,14 @@ class _Enumerator(SplitEnumerator):
     def poll(self, budget: int, now: float) -> SplitAssignment:
         while True:
             dealt = SplitAssignment({}) if self._current.is_finished() else self._current.poll(budget, now)
-            if dealt.shares or not self._must_switch():
+            if dealt.split_ranges or not self._must_switch():
                 return self._labelled(dealt)
             self._switch()
 
     def _labelled(self, dealt: SplitAssignment) -> SplitAssignment:
-        shares = {subtask: [HybridShare(self._at, s) for s in found] for subtask, found in dealt.shares.items()}
+        shares = {subtask: [HybridShare(self._at, s) for s in found] for subtask, found in dealt.split_ranges.items()}
         # The next source has something to read at once, as far as anybody knows.
-        return replace(dealt, shares=shares, limited=dealt.limited or self._must_switch())
+        return replace(dealt, split_ranges=shares, limited=dealt.limited or self._must_switch())
 
     def _must_switch(self) -> bool:
         return self._at + 1 < len(self._sources) and self._current.is_finished()

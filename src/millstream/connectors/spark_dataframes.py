@@ -115,7 +115,7 @@ class _StreamingEnumerator(SplitEnumerator):
     def poll(self, budget: int, now: float) -> SplitAssignment:
         self._query.check()
         dealt = self._files.poll(budget, now)
-        self._dealt |= {os.path.dirname(share.path) for shares in dealt.shares.values() for share in shares}
+        self._dealt |= {os.path.dirname(share.path) for shares in dealt.split_ranges.values() for share in shares}
         return dealt
 
     def next_poll(self, now: float) -> float | None:

@@ -276,9 +276,13 @@ class JobMaster:
         # Before it is asked: what comes later wakes the job again.
         self._is_woken.clear()
         read = sources.poll(asked.budgets, now, asked.running, asked.ahead)
-        again = now if read.shares else sources.next_poll(now, self._clock.now(), asked.budgets)
+        again = now if read.split_ranges else sources.next_poll(now, self._clock.now(), asked.budgets)
         return e.SourcesPolled(
-            shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again, pending=read.pending
+            split_ranges=read.split_ranges,
+            limited=read.limited,
+            finished=read.finished,
+            poll_again=again,
+            pending=read.pending,
         )
 
     def _note_positions(self, _: i.ReadPositions) -> e.PositionsRead:
@@ -291,7 +295,7 @@ class JobMaster:
             raise JobCancelledError(f"Job '{self.view.job_name}' was cancelled.")
         tasks = asked.tasks
         if self._sampled_until > time.monotonic():
-            tasks = [replace(task, sampled=True) for task in tasks]
+            tasks = [replace(task, samples_stacks=True) for task in tasks]
         reports = self._run_watched(self._runner, tasks, asked.patience)
         output_listeners.tell(self.view.job_id, reports)
         fault_point("driver.before-ack")

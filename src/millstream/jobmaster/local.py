@@ -17,14 +17,14 @@ from millstream.jobmaster.engine import QUICK, EpochFailed
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed
-from millstream.operators.runtime.messages import JobPlan, LevelTask, Place, SlotReport
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotLocation, SlotReport
 from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.runtime_services import requests, stopwatch, timer_lag
 from millstream.stack_sampler import StackSampler
 from millstream.state.keyed import StateStorage
 
 # What the one worker is called.
-_HERE = Place("local", "localhost", 0)
+_HERE = SlotLocation("local", "localhost", 0)
 
 
 class LocalSlots:
@@ -54,7 +54,7 @@ class LocalSlots:
         self.slots = [SlotRunner(self._loaded(), i, self._storage, services) for i in range(count)]
         for slot in self.slots:
             slot.sampler = StackSampler()
-            slot.place, slot.stays = _HERE, True
+            slot.location, slot.is_resident = _HERE, True
 
     def _loaded(self) -> JobPlan:
         plan: JobPlan = pickle.loads(self._pickled)

@@ -31,7 +31,7 @@ def tell(job_id: str, reports: list[SlotReport]) -> None:
     """Tell what was said in an epoch to those who listen."""
     for listener in _listeners:
         for report in reports:
-            if report.printed or report.logged or report.place is not None:
+            if report.printed or report.logged or report.location is not None:
                 listener.hear(job_id, report)
 
 

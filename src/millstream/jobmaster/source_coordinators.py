@@ -12,7 +12,7 @@ from millstream.common.errors import InvalidProgramError, JobExecutionError, Mil
 from millstream.common.fast_dataclass import record
 from millstream.jobmaster.machine.execution import Positions
 from millstream.jobmaster.machine.flow import PollBackoff, RateLimit
-from millstream.operators.runtime.messages import JobPlan, Shares
+from millstream.operators.runtime.messages import JobPlan, SplitRanges
 from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.source import Lags, Source, SourceOperator, SplitEnumerator
 
@@ -35,7 +35,7 @@ class Read:
         pending: how much waits, of those that can tell.
     """
 
-    shares: Shares
+    split_ranges: SplitRanges
     pending: Lags
     limited: bool
     finished: frozenset[int]
@@ -102,10 +102,10 @@ class SourceCoordinators:
             if budget
         }
         for vertex, found in dealt.items():
-            if found.shares:
+            if found.split_ranges:
                 self._back_off[vertex].had_input()
         return Read(
-            shares={v: d.shares for v, d in dealt.items() if d.shares},
+            split_ranges={v: d.split_ranges for v, d in dealt.items() if d.split_ranges},
             limited=any(d.limited for d in dealt.values()),
             finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
             pending={v: lag for v, d in dealt.items() if (lag := d.lag)},

@@ -23,7 +23,7 @@ from millstream.state.key_groups import stable_hash
 Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
 
 # A share is what one subtask reads in one epoch from one split: a piece of data only its source understands.
-Share = Any
+SplitRange = Any
 
 
 @record
@@ -31,13 +31,13 @@ class SplitAssignment:
     """What the subtasks of a source shall read in one epoch.
 
     Attributes:
-        shares: by subtask; empty when there is nothing to read now.
+        split_ranges: by subtask; empty when there is nothing to read now.
         limited: whether there was more than the budget allowed.
         pending: how many records are there and not dealt out yet, by subtask; None when the source cannot tell.
         pending_bytes: how many bytes are, likewise.
     """
 
-    shares: dict[int, list[Share]]
+    split_ranges: dict[int, list[SplitRange]]
     limited: bool = False
     pending: Mapping[int, int] | None = None
     pending_bytes: Mapping[int, int] | None = None
@@ -95,24 +95,24 @@ class SourceReader(ABC):
     """Reads shares. Lives in the subtask; what it returns depends on the share alone."""
 
     @abstractmethod
-    def read(self, share: Share) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
         """Yield the records of a share in batches.
 
         What can be sliced is only asked for the records that are needed, a few at a time.
         """
 
-    def rest(self, share: Share, read: int) -> Iterator[Collection[Any]]:
+    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
         """Yield the records of a share behind the first `read`; where they can be found, without reading those."""
         for batch in self.read(share):
             if read < len(batch):
                 yield list(batch)[read:] if read else batch
             read = max(read - len(batch), 0)
 
-    def split_of(self, share: Share) -> Any:
+    def split_of(self, share: SplitRange) -> Any:
         """Return which split a share is of; each has watermarks of its own. None: the source has no splits."""
         return None
 
-    def in_turn(self, share: Share) -> bool:
+    def in_turn(self, share: SplitRange) -> bool:
         """Tell whether the share's split begins only when those dealt out before it have been read, as files do.
 
         Others begin when they are dealt out: from then on their watermark is waited for. So a split that has nothing
@@ -120,7 +120,7 @@ class SourceReader(ABC):
         """
         return False
 
-    def ends_split(self, share: Share) -> bool:
+    def ends_split(self, share: SplitRange) -> bool:
         """Tell whether nothing follows the share in its split."""
         return False
 

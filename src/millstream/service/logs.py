@@ -58,8 +58,8 @@ class Heard:
     def hear(self, job_id: str, report: SlotReport) -> None:
         """Take what was said in an epoch; follows `jobmaster.hearsay.Listener`."""
         with self._lock:
-            if report.place is not None:
-                self._executors[job_id, report.slot] = report.place.executor
+            if report.location is not None:
+                self._executors[job_id, report.slot] = report.location.executor
                 if len(self._executors) > _SLOTS:
                     del self._executors[next(iter(self._executors))]
             executor = self._executors.get((job_id, report.slot), "")

@@ -282,4 +282,4 @@ class FallbackEpochs:
 
 def _written(task: LevelTask) -> LevelTask:
     """Return a task that leaves its state in files: who made it does not know that slots no longer stay."""
-    return replace(task, keep=True, in_memory=None)
+    return replace(task, writes_state=True, held_epoch=None)

@@ -191,7 +191,7 @@ class SlotWork:
         sys.stdout = self._printed
         self._runtime = worker.runtime_of(self._job, self._slot, self._printed)
         self._runtime.take_traffic = take_traffic
-        self._runtime.stays = True
+        self._runtime.is_resident = True
         self._collector = Collector()
 
     def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -25,7 +25,7 @@ from millstream.common.pickles import adopt_main_classes, dump
 from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.diagnostics.logs import Logged
-from millstream.operators.runtime.messages import JobPlan, LevelTask, Place
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotLocation
 from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.runtime_services import requests, resident, stopwatch, timer_lag, wall_clock
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
@@ -92,7 +92,7 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRunner:
         services = RuntimeServices(clock, requests, stopwatch(clock), timer_lag(clock), resident)
         runtime = SlotRunner(plan, slot, storage, services)
         runtime.sampler = StackSampler()
-        runtime.place = this_place()
+        runtime.location = this_place()
         _runtimes[job.key, slot] = runtime
     runtime.take_printed, runtime.take_logged = printed.take, _logged.take
     return runtime
@@ -168,10 +168,10 @@ DRIVER = "driver"
 
 
 @functools.cache
-def this_place() -> Place:
+def this_place() -> SlotLocation:
     """Return where this worker process is; forked ones ask for themselves."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Place(_executor(), socket.gethostname(), memory)
+    return SlotLocation(_executor(), socket.gethostname(), memory)
 
 
 def _executor() -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from millstream.common.private_files import scratch
 
 # Where something lies in the file, and how many bytes it has.
-Place = tuple[int, int]
+FileExtent = tuple[int, int]
 
 
 class SpillFile:
@@ -34,7 +34,7 @@ class SpillFile:
         self.written = 0
         self.files = 0
 
-    def write(self, body: bytes | memoryview) -> Place:
+    def write(self, body: bytes | memoryview) -> FileExtent:
         """Append something; return where it lies."""
         if self._descriptor is None:
             self._open()
@@ -47,7 +47,7 @@ class SpillFile:
         self.written += len(body)
         return at, len(body)
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: FileExtent) -> bytes:
         """Return what lies somewhere."""
         assert self._descriptor is not None
         at, size = place

@@ -170,8 +170,8 @@ class LocalJob:
         unread = execution.sources_with_pending_input()
         budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
         read = self._sources.poll(budgets, now, execution.running_sources(), execution.splits_ahead())
-        self.run_tasks(execution.tasks(read.shares, read.finished, keep, flush=flush, slice=self._slice))
-        return len(read.shares) + len(unread - execution.held_sources())
+        self.run_tasks(execution.tasks(read.split_ranges, read.finished, keep, flush=flush, slice=self._slice))
+        return len(read.split_ranges) + len(unread - execution.held_sources())
 
     def finish_requests(self) -> None:
         """Run epochs without input until no async request is in flight."""

@@ -488,7 +488,7 @@ def test_a_renamed_operator_keeps_its_time_and_its_place_in_the_graph(tmp_path: 
     assert is_same_graph(snapshot, LocalJob(program("n", "s")).plan)
     (vertex,) = [v for v in snapshot.vertices.values() if any(o.uid == "s" for o in v.operators)]
     for subtask in vertex.subtasks:
-        watermarks = decode(subtask.carried).watermarks
+        watermarks = decode(subtask.runtime_snapshot).watermarks
         assert watermarks[operator_id_of("s")] == 7
         assert operator_id_of("sum") not in watermarks
 

@@ -84,10 +84,10 @@ def foreign_savepoint(path: Path, mark: Path) -> str:
         channels={},
         operators={"any": Attack(mark)},
         watermarks={},
-        unread=[(None, "share", 0)],
+        pending_ranges=[(None, "share", 0)],
     )
     operator = OperatorSnapshot("ab" * 16, "other", "other")
-    vertex = VertexSnapshot([operator], 128, [SubtaskSnapshot(carried=carried)], False)
+    vertex = VertexSnapshot([operator], 128, [SubtaskSnapshot(runtime_snapshot=carried)], False)
     manifest = Manifest("savepoint", 1, 1, Snapshot("cd" * 16, "job", 1, {operator.id: vertex}), "")
     (path / NAME).write_bytes(encode_manifest(manifest))
     return str(path)

@@ -204,7 +204,7 @@ def test_the_slot_is_confirmed_with_checkpoints_only(shop: PostgresShop) -> None
         before, now = shop.confirmed(), 0.0
         dealt = 0
         while dealt < 4:
-            dealt += len(enumerator.poll(1000, now).shares)
+            dealt += len(enumerator.poll(1000, now).split_ranges)
             if dealt == 3:
                 shop.run("INSERT INTO orders VALUES (21) ON CONFLICT DO NOTHING")
             time.sleep(0.01)

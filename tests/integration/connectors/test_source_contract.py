@@ -153,7 +153,7 @@ def _rest(source: NumberSequenceSource, left: Any) -> list[int]:
     enumerator, reader = source.create_enumerator(2, left), source.create_reader(0, 2)
     found: list[int] = []
     while not enumerator.is_finished():
-        for shares in enumerator.poll(10, 0.0).shares.values():
+        for shares in enumerator.poll(10, 0.0).split_ranges.values():
             found += [n for share in shares for numbers in reader.read(share) for n in numbers]
     return sorted(found)
 

@@ -33,7 +33,7 @@ from millstream.common.masking import masked
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.operators.runtime.messages import LogLine, Place, SlotReport
+from millstream.operators.runtime.messages import LogLine, SlotLocation, SlotReport
 from millstream.service.app import Service, make_app
 from millstream.service.auth_and_cache import Front
 from millstream.service.history import ArchiveDirectory, Shelf, history_app
@@ -622,8 +622,8 @@ def test_front_makes_another_answer_when_the_first_client_goes_away() -> None:
 def test_what_functions_say_is_kept_by_job_and_by_executor() -> None:
     heard = Heard()
     for slot, executor in enumerate(("0", "1")):
-        place = Place(executor, "host", 1)
-        heard.hear("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", place=place))
+        place = SlotLocation(executor, "host", 1)
+        heard.hear("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", location=place))
     line = LogLine("shop", logging.WARNING, "no price, token=abc", 12.0, "prices")
     heard.hear("job", SlotReport(level=0, slot=1, subtasks=[], printed="hello\n", logged=[line]))
     assert heard.logged(executor="0") == [] and heard.printed(executor="0") == ""

@@ -40,7 +40,9 @@ def waiting(job: LocalJob) -> int:
     """How many records wait behind exchanges."""
     layouts = {e.id: e.layout for v in job.plan.vertices for e in v.in_edges}
     left = [decode(carried) for carried in job.execution._carried.values()]
-    return sum(len(layouts[e].decode(b)) for one in left for (e, _), _, (_, _, bodies) in one.waiting for b in bodies)
+    return sum(
+        len(layouts[e].decode(b)) for one in left for (e, _), _, (_, _, bodies) in one.pending_blocks for b in bodies
+    )
 
 
 # --- one slow function behind an exchange

@@ -152,23 +152,23 @@ def test_large_files_are_read_by_all_subtasks_together(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"line {i:4}\n" for i in range(400)))
     enumerator = files(tmp_path).create_enumerator(4)
     dealt = enumerator.poll(1, 0.0)
-    assert sorted(dealt.shares) == [0, 1, 2, 3] and dealt.limited
+    assert sorted(dealt.split_ranges) == [0, 1, 2, 3] and dealt.limited
     # Not a quarter each: all are near the beginning, so that event time goes on evenly.
-    assert max(s.end for shares in dealt.shares.values() for s in shares) < 1000
+    assert max(s.end for shares in dealt.split_ranges.values() for s in shares) < 1000
     whole = (
         FileSource.for_record_stream_format(TEXT, str(tmp_path))
         .set_file_enumerator(FileEnumeratorProvider.default_non_splittable_file_enumerator())
         .set_split_assigner(FileSplitAssignerProvider.locality_aware_split_assigner())
         .build()
     )
-    assert list(whole.create_enumerator(4).poll(1 << 30, 0.0).shares) == [0]
+    assert list(whole.create_enumerator(4).poll(1 << 30, 0.0).split_ranges) == [0]
 
 
 def test_an_epoch_takes_about_its_budget(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"{i:063}\n" for i in range(1000)))
     enumerator = files(tmp_path).create_enumerator(1)
     dealt = enumerator.poll(100, 0.0)
-    assert sum(s.end - s.start for s in dealt.shares[0]) == 6400 and dealt.limited
+    assert sum(s.end - s.start for s in dealt.split_ranges[0]) == 6400 and dealt.limited
     rest = enumerator.poll(1 << 30, 0.0)
     assert not rest.limited and enumerator.is_finished()
 
@@ -326,7 +326,7 @@ def test_memory_is_bounded_by_what_is_in_the_directory(tmp_path: Path) -> None:
     enumerator = watched(tmp_path).create_enumerator(1)
     for i in range(200):
         put(tmp_path, f"file-{i}", "x")
-        assert len(enumerator.poll(100, i * 10.0).shares) == 1
+        assert len(enumerator.poll(100, i * 10.0).split_ranges) == 1
         (tmp_path / f"file-{i}").unlink()
     assert isinstance(enumerator, FileEnumerator)
     assert len(enumerator.snapshot().known) <= 2 * 8
@@ -335,15 +335,15 @@ def test_memory_is_bounded_by_what_is_in_the_directory(tmp_path: Path) -> None:
     enumerator.poll(1 << 30, 1e6)
     # Eight bytes a file.
     assert len(enumerator.snapshot().known) == 8000
-    assert enumerator.poll(1 << 30, 2e6).shares == {}
+    assert enumerator.poll(1 << 30, 2e6).split_ranges == {}
 
 
 def test_when_to_look_again(tmp_path: Path) -> None:
     enumerator = watched(tmp_path).create_enumerator(1)
-    assert enumerator.poll(10, 5.0).shares == {} and not enumerator.is_finished()
+    assert enumerator.poll(10, 5.0).split_ranges == {} and not enumerator.is_finished()
     assert enumerator.next_poll(5.1) == 6.0
     put(tmp_path, "a", "x\n" * 1000)
-    assert enumerator.poll(10, 5.9).shares == {}
+    assert enumerator.poll(10, 5.9).split_ranges == {}
     assert enumerator.poll(1, 6.0).limited and enumerator.next_poll(6.1) == 6.1
 
 
@@ -352,12 +352,12 @@ def test_a_directory_that_cannot_be_listed_for_a_while(tmp_path: Path, caplog: p
     directory.mkdir()
     put(directory, "a", "x")
     enumerator = watched(directory).create_enumerator(1)
-    assert enumerator.poll(10, 0.0).shares
+    assert enumerator.poll(10, 0.0).split_ranges
     directory.rename(tmp_path / "away")
-    assert not enumerator.poll(10, 1.0).shares and "no look for new files" in caplog.text
+    assert not enumerator.poll(10, 1.0).split_ranges and "no look for new files" in caplog.text
     (tmp_path / "away").rename(directory)
     put(directory, "b", "y")
-    assert len(enumerator.poll(10, 2.0).shares[0]) == 1
+    assert len(enumerator.poll(10, 2.0).split_ranges[0]) == 1
 
 
 # --- what a file must not do
@@ -368,7 +368,7 @@ def test_a_file_that_grows_is_read_as_it_was_found(tmp_path: Path) -> None:
     path.write_text("one\ntw")
     enumerator = files(tmp_path).create_enumerator(1)
     path.write_text("one\ntwo\nthree\n")
-    shares = enumerator.poll(1 << 30, 0.0).shares[0]
+    shares = enumerator.poll(1 << 30, 0.0).split_ranges[0]
     assert [r for s in shares for b in TEXT.read(FileAccess({}), s) for r in b] == ["one", "tw"]
 
 

@@ -204,7 +204,7 @@ def test_at_the_end_of_a_source_the_next_is_asked_at_once() -> None:
     enumerator = chain(DataGeneratorSource(int, 2), DataGeneratorSource(int, None, 1)).create_enumerator(1)
     dealt = enumerator.poll(10, 5.0)
     assert dealt.limited and not enumerator.is_finished() and enumerator.next_poll(5.0) == 5.0
-    assert enumerator.poll(10, 5.0).shares == {}
+    assert enumerator.poll(10, 5.0).split_ranges == {}
     assert enumerator.next_poll(5.0) == 6.0
 
 

@@ -235,8 +235,8 @@ def test_a_large_file_is_read_in_many_epochs_by_one_subtask(tmp_path: Path) -> N
     shares = []
     while not enumerator.is_finished():
         dealt = enumerator.poll(10, 0.0)
-        assert list(dealt.shares) == [0] and dealt.limited != enumerator.is_finished()
-        shares += dealt.shares[0]
+        assert list(dealt.split_ranges) == [0] and dealt.limited != enumerator.is_finished()
+        shares += dealt.split_ranges[0]
     assert len(shares) > 10
     assert tuples(read(csv, tmp_path, 3, 10)) == [("Ann\nof York", 7), ("Bob", 8)] * 500
 
@@ -247,7 +247,7 @@ def test_single_lines_are_read_in_pieces(tmp_path: Path, parallelism: int) -> No
     rows = [(f'"name {i}', i) for i in range(100)]
     (tmp_path / "a.csv").write_text("name,age\n" + "".join(f'"""name {i}",{i}\n' for i in range(100)))
     csv = CsvReaderFormat.for_schema(schema).with_single_lines()
-    assert len(source_of(csv, tmp_path).create_enumerator(3).poll(1, 0.0).shares) == 3
+    assert len(source_of(csv, tmp_path).create_enumerator(3).poll(1, 0.0).split_ranges) == 3
     assert Counter(tuples(read(csv, tmp_path, parallelism, 1))) == Counter(rows)
 
 
@@ -447,7 +447,9 @@ def test_row_groups_are_read_in_parallel(tmp_path: Path, parallelism: int, monke
         write_parquet(tmp_path / f"{i}.parquet", PEOPLE, rows, Configuration.from_dict({"parquet.compression": "GZIP"}))
     source = source_of(ParquetColumnarRowInputFormat(PEOPLE, batch_size=3), tmp_path)
     enumerator = source.create_enumerator(parallelism)
-    assert all(share.end - share.start == 1 for shares in enumerator.poll(1, 0.0).shares.values() for share in shares)
+    assert all(
+        share.end - share.start == 1 for shares in enumerator.poll(1, 0.0).split_ranges.values() for share in shares
+    )
     rng = random.Random(parallelism)
     found = read(ParquetColumnarRowInputFormat(PEOPLE, batch_size=3), tmp_path, parallelism, rng.choice([1, 15, 1000]))
     assert Counter(tuples(found)) == Counter(dict.fromkeys(rows, 3))

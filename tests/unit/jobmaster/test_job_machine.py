@@ -116,7 +116,7 @@ class Told:
         sources = frozenset({self.plan.vertices[0].id})
         found = self.tell(
             e.SourcesPolled(
-                shares={self.plan.vertices[0].id: {0: ["share"]}},
+                split_ranges={self.plan.vertices[0].id: {0: ["share"]}},
                 limited=True,
                 finished=sources if finished else frozenset(),
                 poll_again=self.now,
@@ -136,7 +136,7 @@ class Told:
         """Report an epoch; `about` is what the last vertex says."""
         slot = reported(self.plan, run.tasks, self.sink, staged, ended, unread, waiting)
         if "source_carries" in about:
-            slot.subtasks[0] = replace(slot.subtasks[0], carried=about.pop("source_carries"))
+            slot.subtasks[0] = replace(slot.subtasks[0], runtime_snapshot=about.pop("source_carries"))
         about["ended"] = about.pop("last_ended", slot.subtasks[-1].ended)
         slot.subtasks[-1] = replace(slot.subtasks[-1], **about)
         self.tell(e.EpochFinished(reports=[slot]))
@@ -144,7 +144,7 @@ class Told:
     def found_nothing(self, finished: bool = False) -> list[i.Instruction]:
         """The sources are asked, and have nothing to read."""
         ended = frozenset({self.plan.vertices[0].id} if finished else ())
-        return self.tell(e.SourcesPolled(shares={}, limited=False, finished=ended, poll_again=math.inf))
+        return self.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=ended, poll_again=math.inf))
 
     def epoch(self, staged: str | None = None, finished: bool = False) -> None:
         self.report(self.poll(finished), staged, finished)
@@ -164,9 +164,9 @@ def reported(
     carried = {v.id: b"" for v in plan.vertices}
     for v in plan.vertices:
         if v.is_source and unread:
-            carried[v.id] = left(unread=[(None, "share", 1)])
+            carried[v.id] = left(pending_ranges=[(None, "share", 1)])
         if v.in_edges and waiting:
-            carried[v.id] = left(waiting=[((v.in_edges[0].id, 0), 0, (False, False, [b"block"]))])
+            carried[v.id] = left(pending_blocks=[((v.in_edges[0].id, 0), 0, (False, False, [b"block"]))])
     subtasks = [
         SubtaskReport(
             vertex=v.id,
@@ -179,7 +179,7 @@ def reported(
             committables={sink: staged} if staged and any(n.id == sink for n in v.nodes) else {},
             watermark=0,
             metrics={},
-            carried=carried[v.id],
+            runtime_snapshot=carried[v.id],
             next_wake=None,
             aligned={},
             ended=ended and (v.is_source or not waiting),
@@ -359,7 +359,7 @@ def test_at_most_once_notes_where_it_is_before_it_reads() -> None:
     told.start()
     asked = told.tell(
         e.SourcesPolled(
-            shares={told.plan.vertices[0].id: {0: ["share"]}}, limited=True, finished=frozenset(), poll_again=told.now
+            split_ranges={told.plan.vertices[0].id: {0: ["share"]}}, limited=True, finished=frozenset(), poll_again=told.now
         )
     )
     assert kinds(asked) == ["ReadPositions"]
@@ -367,7 +367,7 @@ def test_at_most_once_notes_where_it_is_before_it_reads() -> None:
     assert list(write.manifest.snapshot.sources.values()) == [b"here"]
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
     run = told.until(i.RunEpoch)
-    assert run.tasks[0].shares == {told.plan.vertices[0].id: {0: ["share"]}}
+    assert run.tasks[0].split_ranges == {told.plan.vertices[0].id: {0: ["share"]}}
 
 
 REQUESTS: list[Request] = [CheckpointRequest(), SavepointRequest("/there", name="x"), RescaleRequest(2)]
@@ -378,7 +378,7 @@ def test_every_request_has_one_answer(request_: Request) -> None:
     told = Told()
     told.start()
     todo = told.tell(e.Requested(request=request_)) + told.tell(
-        e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1)
+        e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now + 1)
     )
     while not (answers := [x for x in told.asked if isinstance(x, (i.Answer, i.Refuse))]):
         for asked in todo or told.go_on():
@@ -441,7 +441,7 @@ def test_a_source_that_is_behind_is_not_asked_for_more_and_read_on_with_at_once(
     assert [x.unread for x in told.asked if isinstance(x, i.ConfirmSources)] == [{told.plan.vertices[0].id}]
     assert asked.budgets == {} and asked.running == {told.plan.vertices[0].id}
     # It has dealt out everything, and is not over.
-    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=asked.running, poll_again=told.now))
+    found = told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=asked.running, poll_again=told.now))
     run = next(x for x in found if isinstance(x, i.RunEpoch))
     assert run.tasks[0].ending == asked.running and run.tasks[0].slice == QUICK.longest
     told.report(run, ended=True)
@@ -453,7 +453,7 @@ def test_a_source_that_was_behind_is_asked_at_once_for_as_much_as_it_reads() -> 
     told.start()
     told.report(told.poll(), unread=True)
     asked = told.until(i.PollSources)
-    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=math.inf))
+    found = told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf))
     # Two records took twice as long as a slice.
     before = told.now = told.now + 2 * QUICK.longest
     told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
@@ -471,7 +471,7 @@ def test_a_source_whose_records_wait_behind_an_exchange_is_not_asked_for_more() 
     assert asked.budgets == {}
     assert [x.unread for x in told.asked if isinstance(x, i.ConfirmSources)] == [{told.plan.vertices[0].id}]
     # There is nothing new to read, and an epoch all the same.
-    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=math.inf))
+    found = told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf))
     told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
     assert set(told.until(i.PollSources).budgets) == {told.plan.vertices[0].id}
 
@@ -482,7 +482,7 @@ def test_a_job_has_not_ended_while_input_waits_behind_sources_that_have() -> Non
     told.report(told.poll(finished=True), ended=True, waiting=True)
     asked = told.until(i.PollSources)
     assert (asked.budgets, asked.running) == ({}, frozenset())
-    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=math.inf))
+    found = told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf))
     told.report(next(x for x in found if isinstance(x, i.RunEpoch)), ended=True)
     told.until(i.FinishOutput)
 
@@ -496,7 +496,7 @@ def test_what_is_dealt_out_and_unread_is_not_confirmed() -> None:
     found = told.tell(e.ManifestWritten(checkpoint=1, location="there"))
     assert [x.positions for x in found if isinstance(x, i.ConfirmSources)] == [{}]
     told.until(i.PollSources)
-    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now))
+    found = told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now))
     told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
     told.until(i.WriteManifest)
     found = told.tell(e.ManifestWritten(checkpoint=2, location="there"))
@@ -510,7 +510,7 @@ def test_an_epoch_for_a_request_reads_nothing_and_one_that_drains_reads_all() ->
         told.start()
         told.report(told.poll(), unread=True)
         told.until(i.PollSources)
-        told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now))
+        told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now))
         told.tell(e.Requested(request=SavepointRequest("there", stop=True, drain=drain)))
         told.report(next(x for x in reversed(told.asked) if isinstance(x, i.RunEpoch)), unread=True)
         task = told.until(i.RunEpoch).tasks[0]
@@ -565,7 +565,7 @@ def test_sources_wait_while_somebody_behind_them_can_take_no_more() -> None:
     told = Told(buffer_timeout=100.0)
     source = told.plan.vertices[0].id
     told.start()
-    told.report(told.poll(), unread=True, poll_after_seconds=0.25, is_full=True)
+    told.report(told.poll(), unread=True, poll_after_seconds=0.25, at_capacity=True)
     before = told.now
     asked = told.until(i.PollSources)
     assert asked.budgets == {}
@@ -574,20 +574,20 @@ def test_sources_wait_while_somebody_behind_them_can_take_no_more() -> None:
     told.until(i.PollSources)
     assert told.now - before == pytest.approx(0.25)
     run = next(x for x in told.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
-    assert run.tasks[0].held == {source} and run.tasks[1].held == frozenset()
+    assert run.tasks[0].paused_sources == {source} and run.tasks[1].paused_sources == frozenset()
     told.report(run, unread=True)
     # There is room: what waited is read at once.
     told.until(i.PollSources)
     assert told.now - before < 1
     run = next(x for x in told.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
-    assert run.tasks[0].held == frozenset() and run.tasks[0].slice == QUICK.longest
+    assert run.tasks[0].paused_sources == frozenset() and run.tasks[0].slice == QUICK.longest
 
 
 def test_less_is_read_at_once_when_there_was_no_room_for_it() -> None:
     told = Told(buffer_timeout=100.0)
     told.start()
     before = told.now
-    told.report(told.poll(), poll_after_seconds=0.1, is_full=True)
+    told.report(told.poll(), poll_after_seconds=0.1, at_capacity=True)
     assert told.until(i.PollSources).budgets == {}
     told.found_nothing()
     told.until(i.PollSources)
@@ -658,7 +658,7 @@ def ask_while_a_manifest_is_written(told: Told, request: Request) -> i.WriteMani
     told.until(i.WriteManifest)
     told.until(i.PollSources)
     told.tell(e.Requested(request=request))
-    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
+    told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
     told.report(told.until(i.RunEpoch), "second")
     write: i.WriteManifest = told.until(i.WriteManifest)
     return write
@@ -681,7 +681,7 @@ def test_a_drain_without_its_savepoint_is_a_failure() -> None:
     told = Told(restart=FixedDelay(10, 0.0))
     told.start()
     told.tell(e.Requested(request=SavepointRequest("/there", stop=True, drain=True)))
-    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
+    told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
     run = told.until(i.RunEpoch)
     told.report(run, ended=True)
     write = told.until(i.WriteManifest)
@@ -700,7 +700,7 @@ def test_a_lost_checkpoint_is_followed_by_another_though_nothing_happens() -> No
     told.until(i.WriteManifest)
     told.tell(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
     told.until(i.PollSources)
-    asked = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
+    asked = told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
     run = next(x for x in asked if isinstance(x, i.RunEpoch))
     assert run.tasks[0].checkpoint == 2
 
@@ -709,7 +709,7 @@ def test_without_room_for_the_new_slots_the_old_plan_goes_on() -> None:
     told = Told()
     told.start()
     told.tell(e.Requested(request=RescaleRequest(2)))
-    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
+    told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
     told.until(i.Replan)
     asked = told.tell(e.Replanned(plan=plan_of(2)))
     told.report(next(x for x in asked if isinstance(x, i.RunEpoch)))
@@ -730,7 +730,7 @@ RARELY = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0)
 
 def keeps(told: Told, run: i.RunEpoch) -> bool:
     """Return whether an epoch writes state, which all its levels do or none; let it end."""
-    (found,) = {task.keep for task in run.tasks}
+    (found,) = {task.writes_state for task in run.tasks}
     told.report(run)
     return found
 
@@ -739,20 +739,20 @@ def test_state_is_written_when_a_checkpoint_needs_it() -> None:
     told = Told(resident_slots=True, checkpoints=RARELY)
     told.start()
     first = told.poll()
-    assert first.tasks[0].in_memory is None
+    assert first.tasks[0].held_epoch is None
     assert not keeps(told, first)
     told.until(i.PollSources)
     second = told.poll()
-    assert second.tasks[0].in_memory == 1
+    assert second.tasks[0].held_epoch == 1
     assert not keeps(told, second)
     told.until(i.PollSources)
     told.now += 10
     third = told.poll()
-    assert (third.tasks[0].in_memory, third.tasks[0].checkpoint) == (2, 1)
+    assert (third.tasks[0].held_epoch, third.tasks[0].checkpoint) == (2, 1)
     assert keeps(told, third)
     told.until(i.PollSources)
     fourth = told.poll()
-    assert fourth.tasks[0].in_memory is None
+    assert fourth.tasks[0].held_epoch is None
     assert not keeps(told, fourth)
 
 
@@ -773,10 +773,10 @@ def test_state_is_written_for_every_request_and_at_the_end_only_for_a_checkpoint
             told.until(i.WriteSavepoint)
             told.tell(e.SavepointWritten(location="there"))
         told.until(i.PollSources)
-    assert not told.poll(finished=True).tasks[0].keep
+    assert not told.poll(finished=True).tasks[0].writes_state
     told = Told(resident_slots=True, checkpoints=RARELY)
     told.start()
-    assert told.poll(finished=True).tasks[0].keep
+    assert told.poll(finished=True).tasks[0].writes_state
 
 
 def test_state_is_written_by_every_epoch_that_another_may_go_on_from() -> None:
@@ -793,12 +793,12 @@ def test_state_is_written_by_every_epoch_that_another_may_go_on_from() -> None:
     told.start()
     told.tell(
         e.SourcesPolled(
-            shares={told.plan.vertices[0].id: {0: ["share"]}}, limited=True, finished=frozenset(), poll_again=told.now
+            split_ranges={told.plan.vertices[0].id: {0: ["share"]}}, limited=True, finished=frozenset(), poll_again=told.now
         )
     )
     told.until(i.WriteManifest)
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
-    assert told.until(i.RunEpoch).tasks[0].keep
+    assert told.until(i.RunEpoch).tasks[0].writes_state
 
 
 # --- what wakes a job that waits
@@ -808,7 +808,7 @@ def waiting(**options: Any) -> Told:
     """Return a job that has been told that there is nothing to read, now or for long."""
     told = Told(**options)
     told.start()
-    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
+    told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
     return told
 
 
@@ -825,12 +825,12 @@ def test_a_slot_that_is_gone_is_noticed_without_input() -> None:
     before = told.now
     told.tell(e.SlotsLost(attempt=0))
     run = told.until(i.RunEpoch)
-    assert told.now == before and run.tasks[0].shares == {}
+    assert told.now == before and run.tasks[0].split_ranges == {}
     told.tell(e.InstructionFailed(error=EpochFailed("a slot is gone")))
     assert told.until(i.OpenSlots).attempt == 1
     # Of slots that are not used any more nobody wants to know.
     told.until(i.PollSources)
-    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
+    told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
     told.tell(e.SlotsLost(attempt=0))
     told.until(i.PollSources)
     assert told.now > before + 1_000
@@ -845,7 +845,7 @@ def test_a_slot_that_goes_while_something_else_is_done_is_noticed_behind_it() ->
     told.until(i.WriteManifest)
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
     found = told.until(i.RunEpoch)
-    assert found.tasks[0].shares == {} and found.tasks[0].epoch == 2
+    assert found.tasks[0].split_ranges == {} and found.tasks[0].epoch == 2
 
 
 # --- how long input gathers
@@ -858,7 +858,7 @@ def gathered(seconds: float, **options: Any) -> float:
     for _ in range(3):
         began = told.now
         shares = {told.plan.vertices[0].id: {0: ["share"]}}
-        polled = e.SourcesPolled(shares=shares, limited=False, finished=frozenset(), poll_again=told.now)
+        polled = e.SourcesPolled(split_ranges=shares, limited=False, finished=frozenset(), poll_again=told.now)
         run = next(x for x in told.tell(polled) if isinstance(x, i.RunEpoch))
         told.now += seconds
         told.report(run)
@@ -942,7 +942,7 @@ def test_a_running_job_is_rescaled_at_a_cut_when_slots_come() -> None:
     counted(told, 3)
     run = told.until(i.RunEpoch)
     # The cut has all state and a checkpoint of its own, and sources read nothing in it.
-    assert run.tasks[0].keep and run.tasks[0].checkpoint is not None and not run.tasks[0].reads
+    assert run.tasks[0].writes_state and run.tasks[0].checkpoint is not None and not run.tasks[0].reads
     told.report(run)
     opened = told.until(i.OpenSlots)
     assert widths(opened) == [1, 3]

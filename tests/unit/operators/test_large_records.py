@@ -56,7 +56,7 @@ def test_output_that_is_too_large_for_a_report_is_told_with_its_sink() -> None:
             committables={nodes["small"]: b"x", nodes["large"]: b"x" * (3 << 20)},
             watermark=0,
             metrics={},
-            carried=b"",
+            runtime_snapshot=b"",
             next_wake=None,
             aligned={},
             ended=True,

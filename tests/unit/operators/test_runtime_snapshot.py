@@ -42,11 +42,11 @@ TAKEN_OVER = RuntimeSnapshot(
 )
 WAITING = replace(
     RECORD,
-    unread=((None, "share", 1),),
-    waiting=(((3, 1), 0, (True, False, [b"block", b"another"])), ((7, 0), 1, (False, True, [b"third"]))),
-    earlier=(("sink", 1, (False, False, [b"older"])),),
+    pending_ranges=((None, "share", 1),),
+    pending_blocks=(((3, 1), 0, (True, False, [b"block", b"another"])), ((7, 0), 1, (False, True, [b"third"]))),
+    recovered_blocks=(("sink", 1, (False, False, [b"older"])),),
 )
-UNREAD = replace(RECORD, unread=((2, (2, 10, 20, True), 5), (None, "share", 0)))
+UNREAD = replace(RECORD, pending_ranges=((2, (2, 10, 20, True), 5), (None, "share", 0)))
 
 
 REQUESTS = replace(RECORD, operators={"ask": {"fences": [(1, 7, False), (3, None, True)]}}, requests=True)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from millstream.connectors.base import Share, Source, SourceReader
+from millstream.connectors.base import Source, SourceReader, SplitRange
 from millstream.connectors.cdc import startup
 from millstream.connectors.cdc.changes import (
     BatchDeserializationSchema,
@@ -44,17 +44,17 @@ class _Reader(SourceReader):
     def __init__(self, schema: DebeziumDeserializationSchema) -> None:
         self._deserialize = schema.deserialize
 
-    def read(self, share: Share) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
         deserialize, changes = self._deserialize, share.changes()
         # Rows of tables have no time of their own: they must not make what the log brings late.
         of_table = share.of_table
         while batch := list(islice(changes, _BATCH)):
             yield [(record, 0 if of_table else change.ms) for change in batch for record in deserialize(change)]
 
-    def split_of(self, share: Share) -> str:
+    def split_of(self, share: SplitRange) -> str:
         return _TABLES if share.of_table else _LOG
 
-    def ends_split(self, share: Share) -> bool:
+    def ends_split(self, share: SplitRange) -> bool:
         return bool(share.of_table)
 
 
@@ -64,7 +64,7 @@ class _BatchReader(_Reader):
     def __init__(self, schema: BatchDeserializationSchema) -> None:
         self._deserialize_all = schema.deserialize_all
 
-    def read(self, share: Share) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
         changes = share.changes()
         while batch := list(islice(changes, _BATCH)):
             yield [self._deserialize_all(batch)]

@@ -9,11 +9,11 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.inferred_types import Whole
 from millstream.connectors.base import (
     BATCH,
-    Share,
     Source,
     SourceReader,
     SplitAssignment,
     SplitEnumerator,
+    SplitRange,
     split_interval,
 )
 
@@ -37,7 +37,7 @@ class IntervalEnumerator(SplitEnumerator):
         self._left = {s: (a, b) for s, (a, b) in self._left.items() if a < b}
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        shares: dict[int, list[Share]] = {}
+        shares: dict[int, list[SplitRange]] = {}
         # With fewer subtasks than before one has several splits, which share its budget.
         each = max(budget // -(-len(self._left) // self._parallelism), 1) if self._left else 0
         for split, (a, b) in self._left.items():

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
-from millstream.connectors.base import Share, SplitAssignment, SplitEnumerator, split_interval
+from millstream.connectors.base import SplitAssignment, SplitEnumerator, SplitRange, split_interval
 from millstream.formats.file_access import FileAccess, FoundFile
 from millstream.formats.file_format import Extent, FileFormat, FileShare
 
@@ -155,15 +155,15 @@ class FileEnumerator(SplitEnumerator):
         if self._interval is not None and now >= self._due:
             self._search()
             self._due = now + self._interval
-        shares: dict[int, list[Share]] = {}
+        shares: dict[int, list[SplitRange]] = {}
         for subtask, queue in enumerate(self._queues):
             if queue:
                 shares[subtask] = self._take(queue, budget)
         return SplitAssignment(shares, limited=bool(self._left))
 
-    def _take(self, queue: deque[int], budget: float) -> list[Share]:
+    def _take(self, queue: deque[int], budget: float) -> list[SplitRange]:
         """Take shares with about so many records from a subtask's splits."""
-        shares: list[Share] = []
+        shares: list[SplitRange] = []
         while queue and budget > 0:
             number = queue[0]
             split = self._left[number]

@@ -11,7 +11,7 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.tags import tagged
 from millstream.common.types import Row
-from millstream.connectors.base import Share, Source, SourceReader, SplitAssignment, SplitEnumerator
+from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
 from millstream.connectors.jdbc.connection import Connection, Driver
 from millstream.connectors.jdbc.errors import is_mistake, is_refusal
 from millstream.connectors.jdbc.options import JdbcConnectionOptions
@@ -225,7 +225,7 @@ class _Reader(SourceReader):
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
 
-    def read(self, share: Share) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
         """Yield rows; when the connection is lost in the middle, go on behind those over a new one."""
         read = 0
         for attempt in range(_TRIES):
@@ -245,7 +245,7 @@ class _Reader(SourceReader):
                     raise MillstreamError(f"JdbcSource: {self._settings.what} cannot be read: {_said(e)}.") from e
                 time.sleep(_PAUSE_SECONDS * attempt)
 
-    def rest(self, share: Share, read: int) -> Iterator[Collection[Any]]:
+    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
         for batch in self.read(share):
             if read < len(batch):
                 yield batch if not read else list(batch)[read:]

@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import record
-from millstream.connectors.base import Share, Source, SourceReader, SplitAssignment, SplitEnumerator
+from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
 from millstream.connectors.jdbc.connection import Connection
 from millstream.connectors.jdbc.dialect import Dialect, read_values
 from millstream.connectors.jdbc.errors import is_mistake
@@ -125,10 +125,10 @@ class _Reader(SourceReader):
         self._query = query
         self._fetch = fetch or _ROWS
 
-    def read(self, share: Share) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
         return self.rest(share, 0)
 
-    def rest(self, share: Share, read: int) -> Iterator[Collection[Any]]:
+    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
         """Yield batches behind the first; when the connection is lost, go on over a new one."""
         (part,) = share
         for attempt in range(_TRIES):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from millstream.connectors.base import Share, SplitAssignment, SplitEnumerator
+from millstream.connectors.base import SplitAssignment, SplitEnumerator, SplitRange
 from millstream.connectors.kafka.client import KafkaFailure
 from millstream.connectors.kafka.offsets import Cluster, KafkaOffsetsInitializer, Partition
 from millstream.connectors.kafka.settings import SourceSettings
@@ -85,7 +85,7 @@ class KafkaEnumerator(SplitEnumerator):
         there = {p: max(min(ends[p], self._stop.get(p, ends[p])), self._next[p]) for p in unread}
         ready = [p for p in unread if self._next[p] < there[p] and p not in self._held]
         self._turn += 1
-        shares: dict[int, list[Share]] = {}
+        shares: dict[int, list[SplitRange]] = {}
         for subtask, partitions in self._by_subtask(ready).items():
             for partition, records in portions(partitions, budget, self._turn):
                 start = self._next[partition]
@@ -114,7 +114,7 @@ class KafkaEnumerator(SplitEnumerator):
                     f"{at}: the topic was deleted and made anew, or the offset was never there. Start from one that is."
                 )
 
-    def _unknown(self, shares: dict[int, list[Share]]) -> list[Partition]:
+    def _unknown(self, shares: dict[int, list[SplitRange]]) -> list[Partition]:
         """Return the new partitions of which nothing is dealt out, unless there is nothing to come of them."""
         dealt = {(topic, number) for found in shares.values() for topic, number, *_ in found}
         new, self._new = self._new, []

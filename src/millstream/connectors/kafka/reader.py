@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from millstream.connectors.base import BadRecord, BadRecords, Share, SourceReader
+from millstream.connectors.base import BadRecord, BadRecords, SourceReader, SplitRange
 from millstream.connectors.kafka.client import TIMEOUT, KafkaFailure, library, said
 from millstream.connectors.kafka.offsets import Partition
 from millstream.connectors.kafka.serialization import KafkaBatchDeserializationSchema, KafkaRecord
@@ -172,15 +172,15 @@ class KafkaReader(SourceReader):
         self._fetcher = Fetcher(settings.client(subtask))
         self._convert = _converter(settings, bad)
 
-    def read(self, share: Share) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
         topic, partition, start, end, _ = share
         for messages in self._fetcher.read((topic, partition), start, end):
             yield self._convert(messages)
 
-    def split_of(self, share: Share) -> Partition:
+    def split_of(self, share: SplitRange) -> Partition:
         return share[0], share[1]
 
-    def ends_split(self, share: Share) -> bool:
+    def ends_split(self, share: SplitRange) -> bool:
         return bool(share[4])
 
     def close(self) -> None:
@@ -195,10 +195,10 @@ class KafkaBatchReader(KafkaReader):
         self._fetcher = Fetcher(settings.client(subtask))
         self._schema = schema
 
-    def read(self, share: Share) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
         return self.rest(share, 0)
 
-    def rest(self, share: Share, read: int) -> Iterator[Collection[Any]]:
+    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
         topic, partition, start, end, _ = share
         for at in range(start + read * _BATCH_OFFSETS, end, _BATCH_OFFSETS):
             to = min(at + _BATCH_OFFSETS, end)

@@ -118,7 +118,7 @@ class EpochCycle(ABC):
         ]
 
     def _sources_polled(self, event: e.SourcesPolled) -> Instructions:
-        job, shares, ending = self._recovery, event.shares, event.finished
+        job, shares, ending = self._recovery, event.split_ranges, event.finished
         job.recorder.sources_polled(event.pending)
         held = job.execution.held_sources()
         unread = job.execution.sources_with_pending_input() - held
@@ -135,7 +135,7 @@ class EpochCycle(ABC):
         )
         return self._begin(
             EpochPlan(
-                shares=shares,
+                split_ranges=shares,
                 ending=ending,
                 limited=event.limited,
                 goes_on=bool(unread),
@@ -177,7 +177,7 @@ class EpochCycle(ABC):
         number = execution.epoch if epoch.savepoint else None
         latest = self._coordinator.latest()
         tasks = execution.tasks(
-            epoch.shares,
+            epoch.split_ranges,
             epoch.ending,
             slice=epoch.slice,
             keep=self._writes_state(epoch),
@@ -264,7 +264,7 @@ class EpochCycle(ABC):
         left = execution.sources_with_pending_input() | execution.held_sources()
         of_sources = sorted((r.records_in, r.vertex) for r in subtasks if r.vertex in execution.sources)
         read = {source: records for records, source in of_sources}
-        sizer.epoch_processed(epoch.shares.keys(), left, read, self._began, self._now)
+        sizer.epoch_processed(epoch.split_ranges.keys(), left, read, self._began, self._now)
         # An epoch cut by its slice lasts as long as the slice: its duration says nothing about the records.
         if not left or seconds > 2 * self._slice:
             sent = max((r.bytes_out for r in subtasks), default=0)

@@ -9,7 +9,7 @@ from millstream.common.fast_dataclass import record
 from millstream.jobmaster.engine import SliceBounds
 from millstream.jobmaster.machine.execution import Positions
 from millstream.jobmaster.machine.requests import Request
-from millstream.operators.runtime.messages import JobPlan, Shares, SlotReport
+from millstream.operators.runtime.messages import JobPlan, SlotReport, SplitRanges
 from millstream.operators.source import Lags
 
 
@@ -73,7 +73,7 @@ class SourcesPolled:
         pending: the lag of sources that report one.
     """
 
-    shares: Shares
+    split_ranges: SplitRanges
     limited: bool
     finished: frozenset[int]
     poll_again: float

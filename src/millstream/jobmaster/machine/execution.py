@@ -12,7 +12,7 @@ from typing import Any
 from millstream.checkpoint.restore import InitialState, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.jobmaster.machine.alignment import Alignment
-from millstream.operators.runtime.messages import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
+from millstream.operators.runtime.messages import Address, JobPlan, LevelTask, SlotReport, SplitRanges, SubtaskReport
 from millstream.operators.runtime.runtime_snapshot import has_requests, pending_inputs
 from millstream.operators.runtime.vertex import Vertex
 from millstream.state.keyed import Version
@@ -36,7 +36,7 @@ class Execution:
         self._chains = start.chains
         # Of the last file of each.
         self._checksums = start.checksums
-        self._carried = start.carried
+        self._carried = start.runtime_snapshots
         # What is known of the tables of each state.
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
         # The epoch after which slots held changes in memory, and whether the one that was begun last writes them.
@@ -51,7 +51,9 @@ class Execution:
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
         # The subtasks that have input which is not processed, and of which inputs.
-        self._behind = {a: found for a, carried in start.carried.items() if (found := pending_inputs(carried))}
+        self._behind = {
+            a: found for a, carried in start.runtime_snapshots.items() if (found := pending_inputs(carried))
+        }
         # The sources whose records come to each vertex, and over each edge.
         self._sources = _sources_of_vertices(plan)
         self._feeding = {e.id: self._sources[e.source] for v in plan.vertices for e in v.in_edges}
@@ -116,18 +118,20 @@ class Execution:
         """Return when, in milliseconds, there is something to do without input."""
         return min(self._wakes.values(), default=None)
 
-    def tasks(self, shares: Shares, ending: frozenset[int], keep: bool = True, **about: Any) -> list[LevelTask]:
+    def tasks(
+        self, split_ranges: SplitRanges, ending: frozenset[int], keep: bool = True, **about: Any
+    ) -> list[LevelTask]:
         """Return what the levels of the next epoch are told; `about` are further fields of LevelTask."""
         self.epoch += 1
         self._keeps = keep
         self._ending |= ending
-        about = {**about, "keep": keep, "in_memory": self._in_memory}
+        about = {**about, "writes_state": keep, "held_epoch": self._in_memory}
         # Where nothing waits for the end of the epoch, subtasks wait for room themselves.
         held = self.held_sources() if about.get("slice", math.inf) < math.inf else frozenset()
-        return [self._task(level, shares, ending, held, about) for level in range(self.plan.levels)]
+        return [self._task(level, split_ranges, ending, held, about) for level in range(self.plan.levels)]
 
     def _task(
-        self, level: int, shares: Shares, ending: frozenset[int], held: frozenset[int], about: dict[str, Any]
+        self, level: int, split_ranges: SplitRanges, ending: frozenset[int], held: frozenset[int], about: dict[str, Any]
     ) -> LevelTask:
         vertices = [v for v in self.plan.vertices if v.level == level]
         ahead = self.splits_ahead()
@@ -135,12 +139,12 @@ class Execution:
         return LevelTask(
             epoch=self.epoch,
             level=level,
-            shares={v.id: shares[v.id] for v in vertices if v.id in shares},
+            split_ranges={v.id: split_ranges[v.id] for v in vertices if v.id in split_ranges},
             ending=frozenset(v.id for v in vertices if v.id in ending),
-            held=frozenset(v.id for v in vertices if v.id in held),
-            ahead={v.id: ahead[v.id] for v in vertices if v.id in ahead},
+            paused_sources=frozenset(v.id for v in vertices if v.id in held),
+            paused_splits={v.id: ahead[v.id] for v in vertices if v.id in ahead},
             state_files={a: self._checked(a, files) for a in addresses if (files := self._state_files.get(a))},
-            carried={a: carried for a in addresses if (carried := self._carried.get(a))},
+            runtime_snapshots={a: carried for a in addresses if (carried := self._carried.get(a))},
             held_state_epochs={a: self._held_since[a] for a in addresses if a in self._held_since},
             **about,
         )
@@ -172,18 +176,18 @@ class Execution:
 
     def _keep(self, report: SubtaskReport, written: list[str]) -> bool:
         address = report.vertex, report.subtask
-        self._carried[address] = report.carried
+        self._carried[address] = report.runtime_snapshot
         self._wakes.pop(address, None)
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
         self._behind.pop(address, None)
         if report.has_pending_input:
-            self._behind[address] = pending_inputs(report.carried)
-        if report.is_full:
+            self._behind[address] = pending_inputs(report.runtime_snapshot)
+        if report.at_capacity:
             self._full.add(address)
         else:
             self._full.discard(address)
-        if report.holds:
+        if report.holds_state:
             self._held_since[address] = self.epoch
         else:
             self._held_since.pop(address, None)

@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import Enum, auto
 
 from millstream.common.fast_dataclass import record
-from millstream.operators.runtime.messages import Shares
+from millstream.operators.runtime.messages import SplitRanges
 
 
 class JobPhase(Enum):
@@ -60,7 +60,7 @@ class SnapshotPurpose(Enum):
 class EpochPlan:
     """The plan of one epoch, and the phase after it."""
 
-    shares: Shares = field(default_factory=dict)
+    split_ranges: SplitRanges = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
     limited: bool = False
     # Whether it processes pending input of earlier epochs.

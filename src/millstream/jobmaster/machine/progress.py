@@ -10,7 +10,7 @@ from millstream.common.fast_dataclass import record
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.diagnostics.sampling import Seen, added
 from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
-from millstream.operators.runtime.messages import Address, Place, SlotReport, SubtaskReport
+from millstream.operators.runtime.messages import Address, SlotLocation, SlotReport, SubtaskReport
 from millstream.operators.source import Lags
 
 
@@ -44,11 +44,11 @@ class SubtaskProgress:
             records_out=self.records_out + report.records_out,
             bytes_in=self.bytes_in + report.bytes_in,
             bytes_out=self.bytes_out + report.bytes_out,
-            taken=None if self.taken is None or report.taken is None else self.taken + report.taken,
+            taken=None if self.taken is None or report.sink_records is None else self.taken + report.sink_records,
             seconds=self.seconds + report.seconds,
             watermark=report.watermark,
             metrics=report.metrics,
-            insight=report.insight or self.insight,
+            insight=report.diagnostics or self.insight,
             epochs_here=self.epochs_here + (report.state_was_local is True),
             epochs_read=self.epochs_read + (report.state_was_local is False),
         )
@@ -74,7 +74,7 @@ class JobProgress:
     traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
     pending: Lags = field(default_factory=dict)
     samples: Mapping[tuple[int, int], Seen] = field(default_factory=dict)
-    places: Mapping[int, Place] = field(default_factory=dict)
+    places: Mapping[int, SlotLocation] = field(default_factory=dict)
 
     def after(self, reports: list[SlotReport]) -> JobProgress:
         """Return the sums after another epoch."""
@@ -84,7 +84,7 @@ class JobProgress:
             subtasks[address] = subtasks.get(address, _NOTHING).after(report)
         told = {slot.slot: slot.traffic for slot in reports if slot.traffic is not None}
         traffic = {**self.traffic, **told} if told else self.traffic
-        placed = {slot.slot: slot.place for slot in reports if slot.place is not None}
+        placed = {slot.slot: slot.location for slot in reports if slot.location is not None}
         places = {**self.places, **placed} if placed else self.places
         after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic, places=places)
         sampled = {(vertex, slot.slot): seen for slot in reports for vertex, seen in slot.samples.items()}

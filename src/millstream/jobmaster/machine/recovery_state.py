@@ -263,7 +263,7 @@ def combine(plan: JobPlan, region: frozenset[int], failed: InitialState, others:
         choose(failed.state_files, others.state_files),
         choose(failed.chains, others.chains),
         choose(failed.checksums, others.checksums),
-        choose(failed.carried, others.carried),
+        choose(failed.runtime_snapshots, others.runtime_snapshots),
         {
             **{o: s for o, s in others.sources.items() if o not in heads},
             **{o: s for o, s in failed.sources.items() if o in heads},

@@ -12,7 +12,7 @@ from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointCoord
 from millstream.jobmaster.machine.parallelism_bounds import Bounds
 from millstream.jobmaster.machine.progress import JobProgress
 from millstream.operators.diagnostics.io_metrics import SubtaskTraffic
-from millstream.operators.runtime.messages import Address, JobPlan, Place
+from millstream.operators.runtime.messages import Address, JobPlan, SlotLocation
 from millstream.operators.runtime.vertex import Vertex
 
 # A job that has failed so often in a row in the same way does not get on by starting again.
@@ -173,7 +173,7 @@ class JobView:
     def job_name(self) -> str:
         return self.plan.settings.job_name
 
-    def place(self, vertex: Vertex, subtask: int) -> Place | None:
+    def place(self, vertex: Vertex, subtask: int) -> SlotLocation | None:
         """Return where a subtask runs; None if that is not known, or in this process."""
         return self.progress.places.get(vertex.slot_offset + subtask)
 

@@ -194,9 +194,7 @@ class DiagnosticsCollector:
             split_count=sum(m.name is not None for m in splits),
             inputs=tuple(self._inputs(channels, at)),
             waiting=tuple(
-                Waiting(i, kind, count, earliest)
-                for i, o in self._operators
-                for kind, count, earliest in o.waiting()
+                Waiting(i, kind, count, earliest) for i, o in self._operators for kind, count, earliest in o.waiting()
             ),
             starved=tuple(Starved(i, place, rows) for i, o in self._operators for place, rows in o.starved()),
             late=tuple(

@@ -151,20 +151,20 @@ class InputGate:
 
     def __init__(self, channels: Mapping[ChannelAddress, Channel]) -> None:
         self._channels = channels
-        self.waiting: Sequence[PendingBlocks] = ()
+        self.pending: Sequence[PendingBlocks] = ()
         # The same as it was left, see `reading.PendingSplitRanges`.
         self._left: ReadyChannels | None = None
 
     def restore(self, waiting: Sequence[PendingBlocks]) -> None:
         """Take up what an epoch in another process has left."""
-        self.waiting, self._left = waiting, None
+        self.pending, self._left = waiting, None
 
     def open(self, frames: list[Frame]) -> ReadyChannels:
         """Return what was left and, behind it, what has come."""
         left: Iterable[ChannelQueue] | None = self._left
         self._left = None
         if left is None:
-            left = [ChannelQueue(self._channels[address], blocks) for address, _, (_, _, blocks) in self.waiting]
+            left = [ChannelQueue(self._channels[address], blocks) for address, _, (_, _, blocks) in self.pending]
         queues = {(q.channel.edge.id, q.channel.number): q for q in left}
         for frame in sorted(frames, key=self._place):
             address = frame.edge, frame.channel
@@ -179,5 +179,5 @@ class InputGate:
 
     def leave(self, turns: ReadyChannels) -> None:
         """The epoch ends, and this is not processed."""
-        self.waiting = [_carried(queue) for queue in turns]
+        self.pending = [_carried(queue) for queue in turns]
         self._left = turns

@@ -17,7 +17,7 @@ from millstream.operators.diagnostics.sampling import Seen
 from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
 from millstream.operators.runtime.runtime_snapshot import has_pending_input, has_requests
 from millstream.operators.runtime.vertex import JobSettings, Vertex
-from millstream.operators.source import Share
+from millstream.operators.source import SplitRange
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored, StoredState
 
@@ -25,7 +25,7 @@ from millstream.state.restored import Restored, StoredState
 Address = tuple[int, int]
 
 # What the subtasks of sources read in one epoch: vertex -> subtask -> shares.
-Shares = dict[int, dict[int, list[Share]]]
+SplitRanges = dict[int, dict[int, list[SplitRange]]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,45 +49,45 @@ class LevelTask:
     """What the driver says about one level of one epoch.
 
     Attributes:
-        shares: what the sources of this level read, behind what they have not read yet.
+        split_ranges: what the sources of this level read, behind what they have not read yet.
         ending: the sources of this level that end as soon as they have read all there is.
         slice: for how many seconds subtasks may work; they carry what they do not get to. With no end to it, nothing is
             left to the next epoch: neither input, nor requests in flight.
         reads: whether sources read anything.
-        held: the sources of this level that read nothing, because somebody behind them can take no more.
+        paused_sources: the sources of this level that read nothing, because somebody behind them can take no more.
         state_files: the acknowledged state: operator id -> file.
-        ahead: the splits of each source that are not read because slower ones are waited for.
-        in_memory: the epoch at whose end slots kept changes of state in memory; None when the files have all.
-        keep: whether changes of state are written to files at its end; else slots may go on holding them.
+        paused_splits: the splits of each source that are not read because slower ones are waited for.
+        held_epoch: the epoch at whose end slots kept changes of state in memory; None when the files have all.
+        writes_state: whether changes of state are written to files at its end; else slots may go on holding them.
         held_state_epochs: the subtasks that have ended and hold changes of state in memory, with the epoch they ended in.
-        carried: what else the subtasks reported to be carried to this epoch.
+        runtime_snapshots: what else the subtasks reported to be carried to this epoch.
         checkpoint: the checkpoint that is taken with this epoch, if one is.
         flush: whether sinks must stage all they have.
         whole_state: whether state files must not depend on earlier ones.
         savepoint: where the state shall also be exported to.
         last_checkpoint: the last checkpoint that is complete, for functions that want to know.
-        sampled: whether somebody wants to know what slots do all the time.
+        samples_stacks: whether somebody wants to know what slots do all the time.
     """
 
     epoch: int
     level: int
-    shares: Shares = field(default_factory=dict)
+    split_ranges: SplitRanges = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
     slice: float = math.inf
     reads: bool = True
-    held: frozenset[int] = frozenset()
-    ahead: dict[int, frozenset[Any]] = field(default_factory=dict)
+    paused_sources: frozenset[int] = frozenset()
+    paused_splits: dict[int, frozenset[Any]] = field(default_factory=dict)
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
-    in_memory: int | None = None
-    keep: bool = True
+    held_epoch: int | None = None
+    writes_state: bool = True
     held_state_epochs: dict[Address, int] = field(default_factory=dict)
-    carried: dict[Address, bytes] = field(default_factory=dict)
+    runtime_snapshots: dict[Address, bytes] = field(default_factory=dict)
     checkpoint: int | None = None
     flush: bool = False
     whole_state: bool = False
     savepoint: str | None = None
     last_checkpoint: int = 0
-    sampled: bool = False
+    samples_stacks: bool = False
 
     def needs_state_of(self, ended: Address) -> bool:
         """Tell whether a subtask that has ended, and has nothing else to do, must write its state all the same.
@@ -95,7 +95,7 @@ class LevelTask:
         Each cut has the state of all subtasks, in the job's own files or in the savepoint's.
         """
         files = self.state_files.get(ended, {})
-        return (self.keep and ended in self.held_state_epochs) or any(
+        return (self.writes_state and ended in self.held_state_epochs) or any(
             isinstance(version, Restored) or (version and self.savepoint) for version in files.values()
         )
 
@@ -120,17 +120,17 @@ class SubtaskReport:
         state_files: the files that now hold its operators' keyed state.
         state_bytes: how many bytes of state were written.
         committables: what its sinks have staged.
-        carried: what else must outlive the process, see `operators.carried`.
+        runtime_snapshot: what else must outlive the process, see `operators.runtime_snapshot`.
         next_wake: when, by the wall clock, there is something to do without input.
         poll_after_seconds: in how many seconds to look for answers to requests in flight; None when there are none.
-        is_full: whether it shall be sent no more before some of them are answered.
-        holds: whether it has ended, and holds changes of state that no file has.
+        at_capacity: whether it shall be sent no more before some of them are answered.
+        holds_state: whether it has ended, and holds changes of state that no file has.
         aligned: how far the sources of each alignment group have come here.
         tables: with a checkpoint, what tables of state there are.
         exported: with a savepoint, where the state was exported to.
-        taken: how many records its sinks were given; None where that is not counted.
+        sink_records: how many records its sinks were given; None where that is not counted.
         seconds: how long it worked.
-        insight: now and then, what it tells of itself to people.
+        diagnostics: now and then, what it tells of itself to people.
         state_checksums: of the files that have its states, by state id.
         state_was_local: whether it found its state in its process, or had to read files; None when there was none yet.
     """
@@ -145,31 +145,31 @@ class SubtaskReport:
     committables: dict[str, Any]
     watermark: int
     metrics: dict[str, Any]
-    carried: bytes
+    runtime_snapshot: bytes
     next_wake: int | None
     aligned: dict[str, Progress]
     ended: bool
     tables: dict[str, dict[str, dict[str, str]]]
     exported: dict[str, StoredState]
     poll_after_seconds: float | None = None
-    is_full: bool = False
-    holds: bool = False
-    taken: int | None = 0
+    at_capacity: bool = False
+    holds_state: bool = False
+    sink_records: int | None = 0
     seconds: float = 0.0
     bytes_in: int = 0
-    insight: SubtaskDiagnostics | None = None
+    diagnostics: SubtaskDiagnostics | None = None
     state_was_local: bool | None = None
     state_checksums: dict[str, Checksum] = field(default_factory=dict)
 
     @property
     def has_requests(self) -> bool:
         """Whether it has requests in flight."""
-        return has_requests(self.carried)
+        return has_requests(self.runtime_snapshot)
 
     @property
     def has_pending_input(self) -> bool:
         """Whether there is input that it has not processed."""
-        return has_pending_input(self.carried)
+        return has_pending_input(self.runtime_snapshot)
 
 
 @record
@@ -193,7 +193,7 @@ class LogLine:
 
 
 @record
-class Place:
+class SlotLocation:
     """Where a slot runs.
 
     Attributes:
@@ -212,7 +212,7 @@ class SlotReport:
     """What a slot did in one level of an epoch, what user code printed and logged, and now and then its traffic.
 
     Attributes:
-        place: where it runs, once for each process that is the slot.
+        location: where it runs, once for each process that is the slot.
         samples: where it was sampled, what was seen, by vertex.
     """
 
@@ -223,4 +223,4 @@ class SlotReport:
     traffic: SlotTraffic | None = None
     logged: list[LogLine] = field(default_factory=list)
     samples: dict[int, Seen] = field(default_factory=dict)
-    place: Place | None = None
+    location: SlotLocation | None = None

@@ -54,7 +54,13 @@ class Partitioner:
         return pointwise_targets(subtask, parallelism, next_parallelism)
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+        self,
+        w: CodeWriter,
+        value: str,
+        operator: Any,
+        appends: list[Append],
+        place: PartitionerContext,
+        shape: Shape = ANYTHING,
     ) -> tuple[str, str | None]:
         """Write how the bucket is found; return the variable with its `append` and the variable with the key.
 
@@ -68,7 +74,7 @@ class Partitioner:
         """
         return w.bind(appends[0], "append"), None
 
-    def sender(self, appends: list[Append], place: Place) -> Callable[[Any], None]:
+    def sender(self, appends: list[Append], place: PartitionerContext) -> Callable[[Any], None]:
         """Return what puts the rows of a batch into the buckets they belong to."""
         raise NotImplementedError(f"{type(self).__name__} does not split batches")
 
@@ -81,7 +87,7 @@ class Partitioner:
         raise NotImplementedError(f"{type(self).__name__} does not split batches")
 
 
-class Place:
+class PartitionerContext:
     """Where a sender stands: its subtask, and how many subtasks and key groups it sends to."""
 
     __slots__ = ("next_max_parallelism", "next_parallelism", "subtask")
@@ -153,7 +159,13 @@ class RebalancePartitioner(Partitioner):
     name = "REBALANCE"
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+        self,
+        w: CodeWriter,
+        value: str,
+        operator: Any,
+        appends: list[Append],
+        place: PartitionerContext,
+        shape: Shape = ANYTHING,
     ) -> tuple[str, str | None]:
         start = place.subtask % len(appends)
         turn = cycle(appends[start:] + appends[:start]).__next__
@@ -169,7 +181,13 @@ class RescalePartitioner(Partitioner):
     pointwise = True
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+        self,
+        w: CodeWriter,
+        value: str,
+        operator: Any,
+        appends: list[Append],
+        place: PartitionerContext,
+        shape: Shape = ANYTHING,
     ) -> tuple[str, str | None]:
         out = w.var("e")
         w.line(f"{out} = {w.bind(cycle(appends).__next__, 'turn')}()")
@@ -182,7 +200,13 @@ class ShufflePartitioner(Partitioner):
     name = "SHUFFLE"
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+        self,
+        w: CodeWriter,
+        value: str,
+        operator: Any,
+        appends: list[Append],
+        place: PartitionerContext,
+        shape: Shape = ANYTHING,
     ) -> tuple[str, str | None]:
         choice = Random(place.subtask).choice
         out = w.var("e")
@@ -193,7 +217,7 @@ class ShufflePartitioner(Partitioner):
 class _Routes:
     """Finds the bucket of a key, and remembers it."""
 
-    def __init__(self, appends: list[Append], place: Place) -> None:
+    def __init__(self, appends: list[Append], place: PartitionerContext) -> None:
         groups, parallelism = place.next_max_parallelism, place.next_parallelism
         # A plain dict, whose lookups Python makes fastest.
         self.known: dict[Any, Append] = {}
@@ -245,7 +269,13 @@ class KeyPartitioner(Partitioner):
             w.line(f"{key} = {key} if {test} else {fitted}" if test else f"{key} = {fitted}", operator, value)
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+        self,
+        w: CodeWriter,
+        value: str,
+        operator: Any,
+        appends: list[Append],
+        place: PartitionerContext,
+        shape: Shape = ANYTHING,
     ) -> tuple[str, str | None]:
         key, out = w.var("k"), w.var("e")
         routes = _Routes(appends, place)
@@ -290,7 +320,13 @@ class CustomPartitioner(Partitioner):
         self.selector = selector
 
     def code(
-        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place, shape: Shape = ANYTHING
+        self,
+        w: CodeWriter,
+        value: str,
+        operator: Any,
+        appends: list[Append],
+        place: PartitionerContext,
+        shape: Shape = ANYTHING,
     ) -> tuple[str, str | None]:
         partition, count, described = self.partitioner.call, len(appends), str(self.partitioner)
 

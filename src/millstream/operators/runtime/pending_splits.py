@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from millstream.operators.runtime.runtime_snapshot import PendingRange
-from millstream.operators.source import Share, SourceReader
+from millstream.operators.source import SourceReader, SplitRange
 
 
 class OpenSplitRange:
@@ -18,7 +18,7 @@ class OpenSplitRange:
         at: how many of the batch in hand were.
     """
 
-    def __init__(self, reader: SourceReader, split: Any, share: Share, read: int) -> None:
+    def __init__(self, reader: SourceReader, split: Any, share: SplitRange, read: int) -> None:
         self._reader = reader
         self.split = split
         self.share = share
@@ -55,24 +55,24 @@ class PendingSplitRanges:
     """The shares that one epoch leaves to the next, which may run in another process."""
 
     def __init__(self) -> None:
-        self.shares: Sequence[PendingRange] = ()
+        self.pending: Sequence[PendingRange] = ()
         # The first of them as it was left. It saves reading again what was read, no more: an epoch takes it out, and
         # one that fails does not put it back.
         self._open: OpenSplitRange | None = None
 
     def restore(self, shares: Sequence[PendingRange]) -> None:
         """Take up what an epoch in another process has left."""
-        self.shares, self._open = shares, None
+        self.pending, self._open = shares, None
 
     def open(self, reader: SourceReader) -> list[OpenSplitRange]:
         """Return what was left."""
         left, self._open = self._open, None
-        found = [OpenSplitRange(reader, split, share, read) for split, share, read in self.shares]
+        found = [OpenSplitRange(reader, split, share, read) for split, share, read in self.pending]
         if left is not None:
             found[0] = left
         return found
 
     def leave(self, shares: list[OpenSplitRange]) -> None:
         """The epoch ends, and these are not read to their end."""
-        self.shares = [(s.split, s.share, s.read) for s in shares]
+        self.pending = [(s.split, s.share, s.read) for s in shares]
         self._open = shares[0] if shares else None

@@ -13,7 +13,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.code_writer import CodeWriter, Var
 from millstream.operators.codegen.object_reuse import detached
 from millstream.operators.runtime.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Layout, Pieces
-from millstream.operators.runtime.partitioners import Partitioner, Place
+from millstream.operators.runtime.partitioners import Partitioner, PartitionerContext
 
 # A bucket is sent when its block has about this size, so that the memory of a sender is bounded; and after so few
 # records that they are still in the processor's cache when they are written out.
@@ -51,7 +51,7 @@ def _known(w: CodeWriter, value: Var) -> tuple[Shape, int | None]:
 class EdgeWriter:
     """Collects what one subtask sends over one edge."""
 
-    def __init__(self, edge: Edge, targets: range, place: Place) -> None:
+    def __init__(self, edge: Edge, targets: range, place: PartitionerContext) -> None:
         self.edge = edge
         self.records_out = 0
         self.bytes_out = 0

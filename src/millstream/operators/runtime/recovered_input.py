@@ -69,7 +69,7 @@ class RecoveredInput:
         self._vertex = vertex
         self._places = {node.id: place for place, node in enumerate(vertex.nodes)}
         self._groups = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
-        self.waiting: Sequence[RecoveredBlocks] = ()
+        self.pending: Sequence[RecoveredBlocks] = ()
         # The same as it was left, see `reading.PendingSplitRanges`.
         self._left: list[RecoveredQueue] | None = None
 
@@ -77,19 +77,19 @@ class RecoveredInput:
         """Take up what was left; of input that is partitioned by key, it may be that of all subtasks."""
         self._left = None
         sifted = [(operator, number, self._own(operator, number, blocks)) for operator, number, blocks in earlier]
-        self.waiting = [one for one in sifted if one[2][2]]
+        self.pending = [one for one in sifted if one[2][2]]
 
     def open(self) -> list[RecoveredQueue]:
         """Return what was left."""
         left, self._left = self._left, None
         if left is None:
-            left = [self._queue(i, *one) for i, one in enumerate(self.waiting)]
+            left = [self._queue(i, *one) for i, one in enumerate(self.pending)]
         return left
 
     def leave(self, queues: list[RecoveredQueue]) -> None:
         """The epoch ends, and this is not processed."""
         nodes = self._vertex.nodes
-        self.waiting = [(nodes[q.place].id, q.edge.input_index, q.left()) for q in queues]
+        self.pending = [(nodes[q.place].id, q.edge.input_index, q.left()) for q in queues]
         self._left = queues
 
     def _queue(self, number: int, operator: str, input_index: int, blocks: Blocks) -> RecoveredQueue:

@@ -78,10 +78,10 @@ class RuntimeSnapshot:
         ended_edges: None for a subtask that goes on as it was. Where the graph or the parallelism was another, its
             channels are new ones: those of these edges have ended, the others stand at `watermark`, and those behind it
             do not know that yet. `checkpoint.restore` makes such records.
-        unread: in the order in which it is to be read, what its source was dealt out and did not get to read.
+        pending_ranges: in the order in which it is to be read, what its source was dealt out and did not get to read.
         requests: whether there are requests in flight.
-        waiting: in the order of their turns, what its channels have brought and it did not get to process.
-        earlier: what is to be processed before all else, because the channels are no more that brought it.
+        pending_blocks: in the order of their turns, what its channels have brought and it did not get to process.
+        recovered_blocks: what is to be processed before all else, because the channels are no more that brought it.
     """
 
     watermark: int
@@ -91,10 +91,10 @@ class RuntimeSnapshot:
     operators: Mapping[str, Any]
     watermarks: Mapping[str, int]
     ended_edges: frozenset[int] | None = None
-    unread: Sequence[PendingRange] = ()
+    pending_ranges: Sequence[PendingRange] = ()
     requests: bool = False
-    waiting: Sequence[PendingBlocks] = ()
-    earlier: Sequence[RecoveredBlocks] = ()
+    pending_blocks: Sequence[PendingBlocks] = ()
+    recovered_blocks: Sequence[RecoveredBlocks] = ()
 
 
 def encode(
@@ -106,10 +106,10 @@ def encode(
     operators: Mapping[str, Any],
     watermarks: Mapping[str, int],
     ended_edges: frozenset[int] | None = None,
-    unread: Sequence[PendingRange] = (),
+    pending_ranges: Sequence[PendingRange] = (),
     requests: bool = False,
-    waiting: Sequence[PendingBlocks] = (),
-    earlier: Sequence[RecoveredBlocks] = (),
+    pending_blocks: Sequence[PendingBlocks] = (),
+    recovered_blocks: Sequence[RecoveredBlocks] = (),
 ) -> bytes:
     """Write a record.
 
@@ -117,10 +117,25 @@ def encode(
     as much as a third of all the rest.
     """
     rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
-    inputs = {edge for (edge, _), _, _ in waiting} | {RECOVERED for _ in earlier} | {SPLIT_RANGES for _ in unread}
+    inputs = (
+        {edge for (edge, _), _, _ in pending_blocks}
+        | {RECOVERED for _ in recovered_blocks}
+        | {SPLIT_RANGES for _ in pending_ranges}
+    )
     head = _HEAD.pack(VERSION, requests, len(inputs)) + struct.pack(f">{len(inputs)}i", *sorted(inputs))
     return head + dump(
-        (watermark, idle, ended, rows, operators, watermarks, ended_edges, list(unread), list(waiting), list(earlier))
+        (
+            watermark,
+            idle,
+            ended,
+            rows,
+            operators,
+            watermarks,
+            ended_edges,
+            list(pending_ranges),
+            list(pending_blocks),
+            list(recovered_blocks),
+        )
     )
 
 
@@ -146,7 +161,7 @@ def decode(data: bytes) -> RuntimeSnapshot:
     if data[0] != VERSION:
         raise DamagedStateError(f"What a subtask carries is of format {data[0]}; this millstream reads {VERSION}.")
     record = pickle.loads(memoryview(data)[_HEAD.size + 4 * _HEAD.unpack_from(data)[2] :])
-    watermark, idle, ended, rows, operators, watermarks, ended_edges, unread, waiting, earlier = record
+    watermark, idle, ended, rows, operators, watermarks, ended_edges, ranges, blocks, recovered = record
     return RuntimeSnapshot(
         watermark=watermark,
         idle=idle,
@@ -155,8 +170,8 @@ def decode(data: bytes) -> RuntimeSnapshot:
         operators=operators,
         watermarks=watermarks,
         ended_edges=ended_edges,
-        unread=tuple(unread),
-        waiting=tuple(waiting),
-        earlier=tuple(earlier),
+        pending_ranges=tuple(ranges),
+        pending_blocks=tuple(blocks),
+        recovered_blocks=tuple(recovered),
         requests=has_requests(data),
     )

@@ -16,7 +16,7 @@ from millstream.operators.diagnostics.memory_watch import explain, largest
 from millstream.operators.diagnostics.sampling import Sampler
 from millstream.operators.runtime.blocks import ACK_EDGE, Frame, in_memory, join_frames, split_frames
 from millstream.operators.runtime.budget import Budget
-from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine, Place, SlotReport, SubtaskReport
+from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine, SlotLocation, SlotReport, SubtaskReport
 from millstream.operators.runtime.subtask import Subtask
 from millstream.state.keyed import KeyedState, StateStorage
 from millstream.state.spill_file import SpillFile
@@ -51,8 +51,8 @@ class SlotRunner:
     take_logged: Callable[[], list[LogLine]] = staticmethod(list)
 
     # Where this is; it is told once, and again wherever slots do not stay.
-    place: Place | None = None
-    stays = False
+    location: SlotLocation | None = None
+    is_resident = False
 
     # Looks at what the slot does, where somebody wants to know.
     sampler: Sampler | None = None
@@ -86,7 +86,7 @@ class SlotRunner:
         if task.epoch != self._epoch:
             self._epoch, self._began = task.epoch, self._stopwatch()
         last = task.level == self._plan.levels - 1
-        sampler = self.sampler if task.sampled else None
+        sampler = self.sampler if task.samples_stacks else None
         if sampler is not None:
             sampler.begin()
         outbox = _Outbox(task.level, 0 if last else self._plan.slots(task.level + 1))
@@ -127,10 +127,10 @@ class SlotRunner:
             logged=self.take_logged(),
             traffic=self.take_traffic(),
             samples=samples,
-            place=self.place,
+            location=self.location,
         )
-        if self.stays:
-            self.place = None
+        if self.is_resident:
+            self.location = None
         if last:
             earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(in_memory(f.body))]
             yield self._slot, dump([*earlier, mine])
@@ -178,7 +178,7 @@ class SlotRunner:
 
     def _has_ended(self, subtask: Subtask, task: LevelTask) -> bool:
         # A process that was not there when the subtask ended learns of it now.
-        subtask.catch_up(task.carried.get((subtask.vertex.id, subtask.index), b""))
+        subtask.catch_up(task.runtime_snapshots.get((subtask.vertex.id, subtask.index), b""))
         return subtask.ended
 
     def states(self) -> Iterator[tuple[str, KeyedState]]:
@@ -206,8 +206,8 @@ class SlotRunner:
     ) -> Iterator[tuple[int, bytes]]:
         vertex = subtask.vertex
         if vertex.is_source:
-            shares = task.shares.get(vertex.id, {}).get(subtask.index, [])
-            may_read = task.reads and vertex.id not in task.held
+            shares = task.split_ranges.get(vertex.id, {}).get(subtask.index, [])
+            may_read = task.reads and vertex.id not in task.paused_sources
             seconds = self._time_left(task) if may_read else 0.0
             outgoing = subtask.read_shares(shares, vertex.id in task.ending, seconds)
         else:

@@ -27,7 +27,7 @@ from millstream.operators.runtime.channels import Channel
 from millstream.operators.runtime.event_time import EventTime
 from millstream.operators.runtime.input_gate import InputGate, Queue, ReadyChannels
 from millstream.operators.runtime.messages import LevelTask, Progress, SubtaskReport
-from millstream.operators.runtime.partitioners import Place
+from millstream.operators.runtime.partitioners import PartitionerContext
 from millstream.operators.runtime.pending_splits import OpenSplitRange, PendingSplitRanges
 from millstream.operators.runtime.record_writer import Edge, EdgeWriter
 from millstream.operators.runtime.recovered_input import RecoveredInput, RecoveredInputChain
@@ -36,7 +36,7 @@ from millstream.operators.runtime.subtask_state import SubtaskState
 from millstream.operators.runtime.time_slice import ChunkSizer
 from millstream.operators.runtime.vertex import JobSettings, Vertex
 from millstream.operators.sink import InvokeOperator, SinkOperator
-from millstream.operators.source import Share, SourceOperator
+from millstream.operators.source import SourceOperator, SplitRange
 from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.keyed import KeyedState, StateStorage, Version
 
@@ -149,7 +149,7 @@ class Subtask:
     def _writer(self, edge: Edge, next_vertex: tuple[int, int]) -> EdgeWriter:
         parallelism, max_parallelism = next_vertex
         targets = edge.partitioner.targets(self.index, self.vertex.parallelism, parallelism)
-        return EdgeWriter(edge, targets, Place(self.index, parallelism, max_parallelism))
+        return EdgeWriter(edge, targets, PartitionerContext(self.index, parallelism, max_parallelism))
 
     def _prepare(self) -> ChainCompiler:
         compiler = ChainCompiler(self._nodes, self._writers, self._settings.inlining)
@@ -213,7 +213,7 @@ class Subtask:
             writer.records_out = writer.bytes_out = 0
         for taken in self._sinks:
             taken.records = 0 if taken.records is not None else None
-        self._load_state(task.in_memory)
+        self._load_state(task.held_epoch)
         self._passed.begin(self._states.by_id.get(self.vertex.head.id), self.vertex.head.operator.watermark)
         if not self._opened:
             self._opened = True
@@ -248,7 +248,7 @@ class Subtask:
             committables={},
             watermark=self._time.watermark,
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
-            carried=self._carried,
+            runtime_snapshot=self._carried,
             next_wake=None,
             aligned={},
             ended=True,
@@ -256,7 +256,7 @@ class Subtask:
             exported=self._states.export(task, attempt, self.vertex.max_parallelism),
         )
 
-    def read_shares(self, shares: list[Share], ends: bool, seconds: float) -> Iterator[Outgoing]:
+    def read_shares(self, shares: list[SplitRange], ends: bool, seconds: float) -> Iterator[Outgoing]:
         """Read a source's shares for so long: first what is unread from before, then those of this epoch."""
         operator = self.vertex.head.operator
         assert isinstance(operator, SourceOperator)
@@ -290,7 +290,7 @@ class Subtask:
                 self._share_passed(operator, *passed)
         self._let_time_pass()
         self._finish_requests()
-        if ends and not todo and not self._earlier.waiting and not self._time.is_over:
+        if ends and not todo and not self._earlier.pending and not self._time.is_over:
             self._time.advance(MAX_WATERMARK)
         if self._time.is_over:
             yield from self._end()
@@ -413,7 +413,7 @@ class Subtask:
         if head is not None:
             self._inputs = self._loops[head.new_keys() > MANY_NEW_KEYS * self._records_in]
         task = self._task
-        files = self._save_state(task.keep)
+        files = self._save_state(task.writes_state)
         exported = self._states.export(task, self._attempt, self.vertex.max_parallelism)
         staged: dict[str, Any] = {}
         for node in self._nodes:
@@ -441,11 +441,11 @@ class Subtask:
                 [self._time.watermark, *(n.operator.sent for n in self._nodes if n.operator.makes_watermarks)]
             ),
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
-            carried=self._carry(),
+            runtime_snapshot=self._carry(),
             next_wake=None if self.ended else self._next_wake(),
             poll_after_seconds=min(filter(None, [o.poll_after_seconds() for o, _ in self._asking]), default=None),
-            is_full=self._is_full(),
-            holds=self.ended and not task.keep and bool(files),
+            at_capacity=self._is_full(),
+            holds_state=self.ended and not task.writes_state and bool(files),
             aligned={
                 group: Progress(watermark, splits)
                 for group, watermark, splits in (m.progress() for m in self._markers if m.strategy.alignment)
@@ -453,9 +453,9 @@ class Subtask:
             ended=self.ended,
             tables=self.tables() if task.checkpoint is not None else {},
             exported=exported,
-            taken=None if None in counts else sum(filter(None, counts)),
+            sink_records=None if None in counts else sum(filter(None, counts)),
             bytes_in=self._bytes_in,
-            insight=self._observer.look(self._channels.values(), self._states.by_id, self.ended),
+            diagnostics=self._observer.look(self._channels.values(), self._states.by_id, self.ended),
             state_was_local=self._states.was_here(),
         )
 
@@ -588,10 +588,10 @@ class Subtask:
 
     def _let_time_pass(self) -> None:
         """Fire timers that are due; where input waits, nothing is silent."""
-        waits = bool(self._inbox.waiting or self._earlier.waiting)
+        waits = bool(self._inbox.pending or self._earlier.pending)
         expected = [share.split for share in self._todo] + [None] * waits
         # Those that wait for slower ones are not silent either.
-        expected += self._task.ahead.get(self.vertex.id, ())
+        expected += self._task.paused_splits.get(self.vertex.id, ())
         for marker in self._markers:
             marker.expects(expected)
         self._on_processing_time()
@@ -678,9 +678,9 @@ class Subtask:
             channels=self._channels,
             operators={i: data for i, o in self._operators if (data := o.carry()) is not None},
             watermarks={i: o.watermark for i, o in self._operators},
-            unread=self._unfinished.shares,
-            waiting=self._inbox.waiting,
-            earlier=self._earlier.waiting,
+            pending_ranges=self._unfinished.pending,
+            pending_blocks=self._inbox.pending,
+            recovered_blocks=self._earlier.pending,
             requests=self._has_requests(),
         )
         return self._carried
@@ -700,9 +700,9 @@ class Subtask:
                 # It was told to end, and will be again, so that the last watermark comes behind requests in flight.
                 self._time.watermark = MIN_WATERMARK
         self._restore_operators(left)
-        self._unfinished.restore(left.unread)
-        self._inbox.restore(left.waiting)
-        self._guard.call(partial(self._earlier.restore, left.earlier), self.vertex.head)
+        self._unfinished.restore(left.pending_ranges)
+        self._inbox.restore(left.pending_blocks)
+        self._guard.call(partial(self._earlier.restore, left.recovered_blocks), self.vertex.head)
         self._carried = carried
 
     def _restore_operators(self, left: RuntimeSnapshot) -> None:

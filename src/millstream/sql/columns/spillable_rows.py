@@ -19,7 +19,7 @@ from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.columns.row_order import Order, sorted_rows
 from millstream.state.array_storage import Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns
-from millstream.state.spill_file import Place, SpillFile
+from millstream.state.spill_file import FileExtent, SpillFile
 
 Ints = NDArray[np.int64]
 
@@ -104,7 +104,7 @@ class SpillableRows:
         self._file = file
         self._account = budget.account(self.spill)
         # Where rows lie on disk, by bin or run.
-        self.places: dict[int, list[Place]] = {}
+        self.places: dict[int, list[FileExtent]] = {}
         self.rows = 0
         self.clear()
 
@@ -113,7 +113,7 @@ class SpillableRows:
         self._parts: list[Batch] = []
         # So many of them files of the state have, and what is on disk that they have not.
         self._saved = 0
-        self._unsaved: list[Place] = []
+        self._unsaved: list[FileExtent] = []
         self.places = {}
         self.rows = 0
         self._file.clear()
@@ -166,7 +166,7 @@ class SpillableRows:
         """Return how many bytes a bin or run has."""
         return sum(size for _, size in self.places.get(number, ()))
 
-    def _read(self, place: Place) -> Batch:
+    def _read(self, place: FileExtent) -> Batch:
         return Batch.from_ipc(self._file.read(place), len(self._kinds), False)
 
     def spill(self) -> None:
@@ -176,8 +176,8 @@ class SpillableRows:
         self._parts, self._saved = [], 0
         self._account.keeps(0)
 
-    def _write(self, parts: list[Batch]) -> list[Place]:
-        written: list[Place] = []
+    def _write(self, parts: list[Batch]) -> list[FileExtent]:
+        written: list[FileExtent] = []
         for slab in slabs(parts, SLAB_BYTES):
             for number, rows in self._arrangement.arrange(slab):
                 written.append(self._file.write(rows.to_ipc()))

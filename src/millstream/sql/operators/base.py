@@ -15,7 +15,7 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.runtime.blocks import Block
-from millstream.operators.runtime.partitioners import Append, Partitioner, Place
+from millstream.operators.runtime.partitioners import Append, Partitioner, PartitionerContext
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.columns.spillable_rows import Arrangement, SpillableRows
@@ -184,7 +184,7 @@ class ColumnKeyPartitioner(Partitioner):
     def _groups(self, batch: Batch, max_parallelism: int) -> Any:
         return groups_of(hashes([batch.columns[k] for k in self.keys], len(batch)), max_parallelism)
 
-    def sender(self, appends: list[Append], place: Place) -> Callable[[Any], None]:
+    def sender(self, appends: list[Append], place: PartitionerContext) -> Callable[[Any], None]:
         if len(appends) == 1:
             return appends[0]
         parallelism, max_parallelism = place.next_parallelism, place.next_max_parallelism

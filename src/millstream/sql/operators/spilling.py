@@ -21,7 +21,7 @@ from millstream.sql.columns.spillable_rows import BINS, HashBins, SpillableRows,
 from millstream.sql.operators.base import StepwiseFinishOperator
 from millstream.state.array_storage import Arrays
 from millstream.state.column_table import LiveColumns, RowChange, from_ipc, to_ipc
-from millstream.state.spill_file import Place, SpillFile
+from millstream.state.spill_file import FileExtent, SpillFile
 
 Ints = NDArray[np.int64]
 
@@ -124,9 +124,9 @@ class OverflowTable:
     def __init__(self, live: SizedColumns, file: SpillFile) -> None:
         self.live = live
         self._file = file
-        self._places: dict[int, list[Place]] = {}
+        self._places: dict[int, list[FileExtent]] = {}
         # Changes that were not yet checkpointed when the columns were spilled.
-        self._unsaved: list[Place] = []
+        self._unsaved: list[FileExtent] = []
 
     @property
     def is_on_disk(self) -> bool:
@@ -148,10 +148,10 @@ class OverflowTable:
         for place in self._places.get(number, ()):
             self.live.load(RowChange(self._read(place)))
 
-    def _write(self, rows: pa.RecordBatch) -> Place:
+    def _write(self, rows: pa.RecordBatch) -> FileExtent:
         return self._file.write(to_ipc(rows))
 
-    def _read(self, place: Place) -> pa.RecordBatch:
+    def _read(self, place: FileExtent) -> pa.RecordBatch:
         return from_ipc(self._file.read(place))
 
     # --- checkpoints

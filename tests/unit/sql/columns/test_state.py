@@ -257,7 +257,7 @@ def test_batches_that_wait_are_parted_for_another_parallelism(after: int) -> Non
     job.run_epoch()
     cut, got = job.snapshot(), changes_of(sink.results())
     left = [decode(carried) for carried in job.execution._carried.values()]
-    assert any(one.waiting for one in left), "nothing waits: the test tests nothing"
+    assert any(one.pending_blocks for one in left), "nothing waits: the test tests nothing"
     env, sink = _slow_program(batches, after)
     LocalJob(env, _CLOCK, snapshot=cut, storage=job.storage).run()
     assert final([*got, *changes_of(sink.results())]) == expected

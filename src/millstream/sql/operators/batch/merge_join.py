@@ -21,7 +21,7 @@ from millstream.sql.columns.spillable_rows import SLAB_BYTES, SortedRuns, Spilla
 from millstream.sql.operators.batch.batch_join import BatchJoinOperator
 from millstream.sql.operators.batch.batch_sort import in_order
 from millstream.sql.operators.join.regular_join import JoinSide
-from millstream.state.spill_file import Place, SpillFile
+from millstream.state.spill_file import FileExtent, SpillFile
 
 # Minimum bytes of a side's rows in memory before the complete keys among them are joined.
 _IN_HAND_BYTES = 8 << 20
@@ -135,7 +135,7 @@ class _Aside:
     def __init__(self, file: SpillFile, width: int, batches: Iterable[Batch]) -> None:
         self._file = file
         self._width = width
-        self._places: list[Place] = []
+        self._places: list[FileExtent] = []
         self._parts: list[Batch] = []
         self._in_memory = self.size = 0
         for batch in batches:

@@ -10,7 +10,14 @@ import numpy as np
 from millstream.operators.base import Downstream
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.sink import Sink, SinkOperator
-from millstream.operators.source import Share, Source, SourceOperator, SourceReader, SplitAssignment, SplitEnumerator
+from millstream.operators.source import (
+    Source,
+    SourceOperator,
+    SourceReader,
+    SplitAssignment,
+    SplitEnumerator,
+    SplitRange,
+)
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.columns.numpy_arrays import constants
@@ -72,7 +79,7 @@ class _ValuesReader(SourceReader):
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
 
-    def read(self, share: Share) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
         rows = len(self._batch)
         yield [self._batch.slice(start, min(start + BATCH_ROWS, rows)) for start in range(0, rows, BATCH_ROWS)]
 
