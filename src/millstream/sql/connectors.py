@@ -1,7 +1,7 @@
-"""The contract of table connectors: what reads and writes a table that is declared `WITH ('connector' = '...')`.
+"""The contract of table connectors, which read and write tables declared `WITH ('connector' = '...')`.
 
-A connector is a class found by its name. It says which options it takes, and makes a `TableSource` or `TableSink` of a
-declaration. Those make a source or sink of the DataStream API whose records are batches (`columns/batch.py`).
+A connector is registered by name. It declares its options and creates a `TableSource` or `TableSink` from a table's
+declaration. Those create DataStream sources and sinks whose records are batches (`columns/batch.py`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from millstream.sql.types import DataType
 
 @record
 class TableContext:
-    """What a connector is told of a table.
+    """A table as a connector sees it.
 
     Attributes:
-        name: its full name, in three parts.
-        table: its declaration; `table.options` are those of WITH and of a hint together.
-        settings: the configuration of the environment.
-        batch: whether the job is one of batch.
+        name: its full name in three parts.
+        table: its declaration; `table.options` combines WITH and hints.
+        settings: the environment's configuration.
+        batch: whether the job runs in batch mode.
     """
 
     name: tuple[str, ...]
@@ -42,11 +42,11 @@ class TableContext:
 
 @record
 class Found:
-    """What a look-up found.
+    """The result of a lookup.
 
     Attributes:
-        batch: the rows of all keys, in the order of those.
-        counts: how many rows each key has.
+        batch: the rows of all keys, in key order.
+        counts: the number of rows per key.
     """
 
     batch: Batch
@@ -55,11 +55,11 @@ class Found:
 
 @record
 class TableStatistics:
-    """Statistics of a table that cost nothing to have, for the order of joins.
+    """Statistics of a table that are available without a scan, for join ordering.
 
     Attributes:
         rows: the number of rows.
-        distinct: the maximum number of distinct values, by column; columns of unknown ranges are left out.
+        distinct: the maximum number of distinct values by column; columns of unknown range are missing.
     """
 
     rows: int
@@ -67,29 +67,29 @@ class TableStatistics:
 
 
 class LookupSource(ABC):
-    """Finds the rows of keys. Made on the driver, used in a subtask, which closes it."""
+    """Looks up rows by key. Created on the driver, used and closed in a subtask."""
 
     @abstractmethod
     def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
-        """Return the rows of keys, which have no null in them and are all different."""
+        """Return the rows of keys, which are distinct and not null."""
 
     @abstractmethod
     def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
-        """Return all rows there are, and the key of each."""
+        """Return all rows and the key of each."""
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Release resources."""
 
 
 class TableSource(ABC):
     """Reads a table."""
 
-    # What its rows can say.
+    # The row kinds it emits.
     changes: frozenset[Changes] = INSERTS
-    # Whether each split of its source has a watermark of its own, and the slowest counts, as of Kafka's partitions.
+    # Whether each split has its own watermark and the minimum counts, as with Kafka partitions.
     watermarks_by_split = False
-    # Whether a watermark follows every row, as with Flink's 'scan.watermark.emit.strategy' = 'on-event'; then
-    # SOURCE_WATERMARK() is the rowtime of the last row.
+    # Whether a watermark follows every row ('scan.watermark.emit.strategy' = 'on-event'); SOURCE_WATERMARK() is then
+    # the rowtime of the last row.
     watermarks_on_event = False
 
     @abstractmethod
@@ -99,43 +99,43 @@ class TableSource(ABC):
         """Return a source whose records are batches.
 
         Args:
-            columns: the columns of a batch: names of physical columns, or keys of metadata.
-            filters: conditions on those columns; rows that fail one may be left out, and need not be.
-            limit: when so many rows have been given, more are not needed.
+            columns: the columns of a batch: names of physical columns or metadata keys.
+            filters: conditions on those columns; the source may skip rows that fail one.
+            limit: the number of rows after which no more are needed.
         """
 
     def metadata(self) -> Mapping[str, DataType]:
-        """Return the metadata that it can give, by key."""
+        """Return the readable metadata by key."""
         return {}
 
     def lookup(self, keys: Sequence[str], columns: Sequence[str], at_once: int = 1) -> LookupSource | None:
-        """Return what finds rows by columns; None where it cannot.
+        """Return a lookup by columns, or None if unsupported.
 
         Args:
-            keys: the columns that keys are of.
-            columns: those of the rows that are found.
-            at_once: so many questions may be asked at the same time.
+            keys: the key columns.
+            columns: the columns of the result.
+            at_once: the maximum number of concurrent lookups.
         """
         return None
 
     def parallelism(self) -> int | None:
-        """Return in how many subtasks it wants to run; None for as many as the job has."""
+        """Return the source's own parallelism, or None for the job's."""
         return None
 
     def statistics(self, columns: Sequence[str]) -> TableStatistics | None:
-        """Return statistics of the table and of some of its columns; None where they would have to be computed."""
+        """Return statistics of the table and some of its columns, or None if they would have to be computed."""
         return None
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it ends by itself."""
+        """Whether the source is bounded."""
         return True
 
 
 class TableSink(ABC):
     """Writes a table."""
 
-    # What the rows that it takes can say.
+    # The row kinds it accepts.
     changes: frozenset[Changes] = ALL_CHANGES
 
     @abstractmethod
@@ -143,28 +143,28 @@ class TableSink(ABC):
         """Return a sink whose records are batches with these columns, physical first and then metadata."""
 
     def metadata(self) -> Mapping[str, DataType]:
-        """Return the metadata that it can write, by key."""
+        """Return the writable metadata by key."""
         return {}
 
     def parallelism(self) -> int | None:
-        """Return in how many subtasks it wants to run; None for as many as what it takes has."""
+        """Return the sink's own parallelism, or None for that of its input."""
         return None
 
     def distribution(self) -> Sequence[str]:
-        """Return columns: rows with the same values in them are written by one subtask."""
+        """Return the columns by which rows are partitioned among writers."""
         return ()
 
     def overwriting(self) -> TableSink:
-        """Return the sink of INSERT OVERWRITE; refuses where there is none."""
+        """Return the sink of INSERT OVERWRITE, or raise if unsupported."""
         raise NotImplementedError
 
 
 class Connector(ABC):
-    """Makes sources and sinks of declarations.
+    """Creates sources and sinks from declarations.
 
     Attributes:
         identifier: the name in `'connector' = '...'`.
-        required, optional: the options it takes, beside `connector`; an option that ends in `.#` or `.*` is a prefix.
+        required, optional: its options besides `connector`; an option ending in `.#` or `.*` is a prefix.
     """
 
     identifier: ClassVar[str]
@@ -172,13 +172,13 @@ class Connector(ABC):
     optional: ClassVar[frozenset[str]] = frozenset()
 
     def options(self, given: Mapping[str, str]) -> frozenset[str]:
-        """Return the options that a table may have which is declared with these: not those of formats it has not."""
+        """Return the valid options of a table declared with these options, without those of formats it does not use."""
         return self.required | self.optional
 
     def table_source(self, context: TableContext) -> TableSource:
-        """Return what reads a table."""
+        """Return the source of a table."""
         raise NotImplementedError
 
     def table_sink(self, context: TableContext) -> TableSink:
-        """Return what writes a table."""
+        """Return the sink of a table."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""Expressions whose names are resolved and whose types are known: what SQL and the Table API are both bound to.
+"""Bound expressions, with names resolved and types known: the common form of SQL and the Table API.
 
-An expression is about the row of one input; for a join, of the left input's columns and behind them the right one's.
+An expression refers to the row of one input; in a join, to the left columns followed by the right columns.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from millstream.sql.types import BooleanType, DataType
 
 @record
 class Expression:
-    """What has a value in every row."""
+    """An expression with a value per row."""
 
     type: DataType
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """The expressions it is made of."""
+        """The direct subexpressions."""
         return ()
 
 
 @record
 class Column(Expression):
-    """A column of the input, by its place."""
+    """A column of the input, by index."""
 
     index: int
 
 
 @record
 class Constant(Expression):
-    """A value that is the same in every row.
+    """A constant.
 
     Attributes:
-        value: as a column of that type holds it: int, float, Decimal, str, bytes, bool; days since 1970 for a DATE,
+        value: as a column of its type stores it: int, float, Decimal, str, bytes, bool; days since 1970 for a DATE,
             milliseconds since midnight for a TIME, for both kinds of TIMESTAMP an int in the unit of its Arrow type,
             months or milliseconds for an INTERVAL; None for NULL.
     """
@@ -46,13 +46,13 @@ class Constant(Expression):
 
 @record
 class Call(Expression):
-    """A function of the table of functions (`functions/`), applied to arguments.
+    """A call of a built-in function (`functions/`).
 
     Attributes:
-        function: its name in that table: operators (`+`, `=`, `AND`, `IS NULL`, ...), CASE (conditions and values in
-            turn, then the rest), CAST and TRY_CAST (to the call's own type), and all functions by their SQL names.
-        arguments: what it is applied to; already cast to what the function takes.
-        options: what is not a value: units of time, clauses of JSON functions.
+        function: its registered name: operators (`+`, `=`, `AND`, `IS NULL`, ...), CASE (conditions and values in
+            turn, then the default), CAST and TRY_CAST (to the call's own type), and all functions by their SQL names.
+        arguments: already cast to the function's parameter types.
+        options: arguments that are not values: time units, clauses of JSON functions.
     """
 
     function: str
@@ -66,11 +66,11 @@ class Call(Expression):
 
 @record
 class UserCall(Expression):
-    """A function of the user's, applied to arguments.
+    """A call of a user function.
 
     Attributes:
-        name: what it is called in the query.
-        function: what `udf(...)` has made of the user's function, see `functions/user.py`.
+        name: its name in the query.
+        function: the result of `udf(...)`, see `functions/context.py`.
     """
 
     name: str
@@ -84,18 +84,18 @@ class UserCall(Expression):
 
 @record
 class AggregateCall:
-    """An aggregate over the rows of a group; its arguments are columns of the input, by place.
+    """An aggregate over the rows of a group; its arguments are column indexes of the input.
 
     Attributes:
         function: COUNT, SUM, AVG, MIN, MAX, ... by its SQL name; COUNT without arguments is COUNT(*).
         arguments: the columns.
-        type: of its result.
-        distinct: whether equal arguments count once.
-        condition: the BOOLEAN column that says whether a row counts (FILTER); None for all.
-        order: for those that depend on it, (column, descending, nulls first).
-        options: what is not a column, such as LISTAGG's separator or PERCENTILE's share.
-        user: the user's aggregate function, None for those of the language.
-        argument_types: of the arguments of a user's function.
+        type: the result type.
+        distinct: whether only distinct arguments count.
+        condition: the BOOLEAN column of the FILTER clause; None for all rows.
+        order: for order-sensitive aggregates, (column, descending, nulls first).
+        options: arguments that are not columns, such as LISTAGG's separator or PERCENTILE's fraction.
+        user: the user's aggregate function; None for built-in ones.
+        argument_types: the argument types of a user function.
     """
 
     function: str
@@ -110,19 +110,19 @@ class AggregateCall:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """Yield an expression and all that it is made of."""
+    """Yield an expression and all its subexpressions."""
     yield expression
     for part in expression.parts:
         yield from walk(part)
 
 
 def columns_of(expression: Expression) -> set[int]:
-    """Return the columns that an expression looks at."""
+    """Return the columns that an expression uses."""
     return {e.index for e in walk(expression) if isinstance(e, Column)}
 
 
 def replaced(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """Return the expression with parts of it changed, outside first; None leaves a part and looks into it."""
+    """Return the expression with parts replaced, outermost first; for None `change` descends into the part."""
     changed = change(expression)
     if changed is not None:
         return changed
@@ -136,12 +136,12 @@ def replaced(expression: Expression, change: Callable[[Expression], Expression |
 
 
 def conjunction(tests: Sequence[Expression]) -> Expression:
-    """Return the AND of conditions; TRUE of none."""
+    """Return the AND of conditions; TRUE for none."""
     return _joined("AND", tests, True)
 
 
 def disjunction(tests: Sequence[Expression]) -> Expression:
-    """Return the OR of conditions; FALSE of none."""
+    """Return the OR of conditions; FALSE for none."""
     return _joined("OR", tests, False)
 
 
@@ -156,7 +156,7 @@ def _joined(operator: str, tests: Sequence[Expression], empty: bool) -> Expressi
 
 
 def conjuncts(condition: Expression | None) -> list[Expression]:
-    """Return the conditions that an AND is of."""
+    """Return the operands of nested ANDs."""
     if condition is None:
         return []
     if isinstance(condition, Call) and condition.function == "AND":

@@ -1,4 +1,4 @@
-"""What columns the rows of a relation have."""
+"""Schemas of relations and row kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.sql.types import DataType, RowField, RowType
 
 
 class TimeAttribute(Enum):
-    """What makes a column one by which time goes on."""
+    """The type of a time attribute."""
 
     ROWTIME = "ROWTIME"
     PROCTIME = "PROCTIME"
@@ -30,7 +30,7 @@ class Field:
 
 @record
 class Fields:
-    """The columns of a relation, in order."""
+    """The columns of a relation in order."""
 
     fields: tuple[Field, ...]
 
@@ -49,12 +49,12 @@ class Fields:
         return self.fields[index]
 
     def row_type(self) -> RowType:
-        """Return the type of a whole row."""
+        """Return the row type."""
         return RowType([RowField(f.name, f.type) for f in self.fields], False)
 
 
 class Changes(Enum):
-    """One thing that a row can say."""
+    """A row kind."""
 
     INSERT = "I"
     UPDATE_BEFORE = "UB"

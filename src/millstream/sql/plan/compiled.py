@@ -1,8 +1,8 @@
-"""Plans as JSON: `COMPILE PLAN` writes what the planner made, `EXECUTE PLAN` runs it as it was made.
+"""Compiled plans as JSON: `COMPILE PLAN` writes the planner's result, `EXECUTE PLAN` runs it unchanged.
 
-A plan is a list of operators, each behind those that it reads, with name, id and traits. What is not a value of JSON is
-an object with one key that begins with `$`: `$type`, `$enum`, `$set`, .., or the name of a record. Sources, sinks
-and functions of users are not written: they are made again of the tables and functions that the plan names.
+A plan is a list of operators in topological order, with name, id and traits. Values without a JSON type are objects
+with a key that begins with `$`: `$type`, `$enum`, `$set`, .., or a record tag. Sources, sinks and user functions are
+not stored: loading creates them again from the tables and functions that the plan names.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _FORMAT = 3
 
 
 class Surroundings(Protocol):
-    """What a plan refers to by name."""
+    """Resolves names in a plan."""
 
     def function_path(self, function: Any) -> tuple[str, ...]:
-        """Return under which path a user's function is known; refuses one that has none."""
+        """Return the path under which a user function is registered, or raise TableException."""
 
     def function(self, path: tuple[str, ...]) -> Any:
-        """Return the user's function of a path; refuses where there is none."""
+        """Return the user function of a path, or raise TableException."""
 
     def table(self, name: tuple[str, ...], planned: CatalogTable) -> CatalogTable:
-        """Return what is known of a table now."""
+        """Return the current catalog entry of a table."""
 
     def source(self, name: tuple[str, ...], table: CatalogTable) -> TableSource:
-        """Return what reads a table."""
+        """Return the source of a table."""
 
     def sink(self, name: tuple[str, ...], table: CatalogTable) -> TableSink:
-        """Return what writes a table."""
+        """Return the sink of a table."""
 
 
 def as_json(plans: Sequence[n.Planned], surroundings: Surroundings, batch: bool) -> str:
-    """Return plans as text."""
+    """Return plans as JSON text."""
     written = _Writer(surroundings)
     ends = [written.place(p) for p in plans]
     content = {"flinkVersion": VERSION, "millstreamFormat": _FORMAT, "batch": batch}
@@ -56,7 +56,7 @@ def as_json(plans: Sequence[n.Planned], surroundings: Surroundings, batch: bool)
 
 
 def from_json(text: str, surroundings: Surroundings, batch: bool) -> list[n.Planned]:
-    """Return the plans of a text."""
+    """Return the plans in a JSON text."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -72,7 +72,7 @@ def from_json(text: str, surroundings: Surroundings, batch: bool) -> list[n.Plan
 
 
 class _Writer:
-    """Writes operators once each, however many read them."""
+    """Writes each operator once, even if several read it."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._encoder = RecordEncoder(
@@ -82,7 +82,7 @@ class _Writer:
         self.nodes: list[dict[str, Any]] = []
 
     def place(self, planned: n.Planned) -> int:
-        """Return the place of an operator in the list, with all that it reads before it."""
+        """Return an operator's index in the list, after adding it and its inputs."""
         if id(planned) not in self._places:
             inputs = [self.place(p) for p in planned.inputs]
             _check(planned)
@@ -101,23 +101,23 @@ class _Writer:
 
 
 def _check(planned: n.Planned) -> None:
-    """Refuse what cannot be made again of a plan."""
+    """Reject nodes that a plan cannot restore."""
     node = planned.node
     if isinstance(node, n.StreamScan):
-        raise TableException(f"A plan cannot be compiled that reads a DataStream: {planned.name}.")
+        raise TableException(f"A plan that reads a DataStream cannot be compiled: {planned.name}.")
     table = node.scan if isinstance(node, n.LookupJoin) else node
     if isinstance(table, (n.Scan, n.Sink)) and "connector" not in table.table.options:
-        raise TableException(f"A plan cannot be compiled with rows of the program's own: {'.'.join(table.name)}.")
+        raise TableException(f"A plan that reads rows of the program cannot be compiled: {'.'.join(table.name)}.")
 
 
 def _type_text(kind: DataType) -> str:
     if isinstance(kind, RawType):
-        raise TableException(f"A plan cannot be compiled with a column of type {kind}.")
+        raise TableException(f"A plan with a column of type {kind} cannot be compiled.")
     return str(kind)
 
 
 class _Reader:
-    """Makes operators of what was written."""
+    """Creates operators from JSON."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
@@ -125,7 +125,7 @@ class _Reader:
         self._types: dict[str, DataType] = {}
 
     def plans(self, content: dict[str, Any]) -> list[n.Planned]:
-        """Return the ends of a plan."""
+        """Return the root operators of a plan."""
         for one in content["nodes"]:
             inputs = tuple(self._read[i] for i in one["inputs"])
             node = self._node(one["node"], [p.node for p in inputs])

@@ -30,7 +30,7 @@ from millstream.sql.schema import ALL_CHANGES, Changes, Fields
 
 @record
 class Node:
-    """What has rows.
+    """A relation: a tree of nodes that produces rows.
 
     Attributes:
         fields: the columns of its rows.
@@ -40,11 +40,11 @@ class Node:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes that its rows come from."""
+        """The input nodes."""
         return ()
 
     def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        """Return the same over other inputs, which have the same columns."""
+        """Return a copy with other inputs, which must have the same columns."""
         assert not inputs
         return self
 
@@ -88,13 +88,13 @@ class Scan(Node):
     declaration are a Calc and a Watermark above it, which the binder adds.
 
     Attributes:
-        table: what the catalog knows of it (`catalog/tables.py`).
-        source: what its connector reads it with (`sql/connectors.py`).
-        name: its full name, in three parts.
-        columns: which of the table's columns are read: names of physical columns, keys of metadata.
-        filters: conditions on those columns that the source was asked to apply, for it may skip rows that fail them.
-        limit: at most so many rows are wanted of it; None for all.
-        options: what a hint says beyond the declaration.
+        table: the catalog's entry (`catalog/tables.py`).
+        source: the connector's source (`sql/connectors.py`).
+        name: the full name in three parts.
+        columns: the columns to read: names of physical columns, keys of metadata columns.
+        filters: conditions pushed down into the source, which may skip rows that fail them.
+        limit: the maximum number of rows needed; None for all.
+        options: options from a hint, which override the declaration.
     """
 
     table: CatalogTable
@@ -108,15 +108,15 @@ class Scan(Node):
 
 @record
 class StreamScan(Node):
-    """Reads a DataStream of the program's: `from_data_stream`, `from_changelog_stream`.
+    """Reads a DataStream of the program: `from_data_stream`, `from_changelog_stream`.
 
     Attributes:
         stream: the DataStream.
-        changelog: whether its rows have kinds.
-        event_time: the column that is the record's timestamp, None without one.
+        changelog: whether its rows have row kinds.
+        event_time: the column with the record's timestamp; None without one.
         follows_watermarks: whether the stream's own watermarks are the table's (SOURCE_WATERMARK()).
-        changes: what its rows can say, where they have kinds.
-        key: the columns by which its rows replace each other, where updates have no first half.
+        changes: the row kinds that occur in a changelog.
+        key: the upsert key of a changelog without UPDATE_BEFORE.
     """
 
     stream: Any
@@ -129,28 +129,28 @@ class StreamScan(Node):
 
 @record
 class Values(Node):
-    """Rows that are written out."""
+    """Literal rows (VALUES)."""
 
     rows: tuple[tuple[Constant, ...], ...]
 
 
 @record
 class Project(Single):
-    """Makes columns of columns."""
+    """Computes columns from columns."""
 
     expressions: tuple[Expression, ...]
 
 
 @record
 class Filter(Single):
-    """Leaves rows for which a condition is true."""
+    """Drops rows for which the condition is not true."""
 
     condition: Expression
 
 
 @record
 class Watermark(Single):
-    """Says how far event time has come; makes `column` a rowtime attribute."""
+    """Emits watermarks; `column` becomes a rowtime attribute."""
 
     column: int
     strategy: Expression
@@ -158,16 +158,16 @@ class Watermark(Single):
 
 @record
 class Correlate(Single):
-    """Each row with the rows that a table function makes of it; with LEFT also those for which it makes none.
+    """Joins each row with the rows that a table function returns for it.
 
-    Its columns are the input's, and behind them the function's.
+    Its columns are those of the input, then those of the function.
 
     Attributes:
-        function: UNNEST, or the user's table function (`functions/user.py`).
-        arguments: about the input's row.
-        kind: INNER or LEFT.
-        condition: about input and function columns together; None for none.
-        ordinality: whether the last column counts the rows from 1.
+        function: UNNEST, or the user's table function (`functions/context.py`).
+        arguments: expressions over the input row.
+        kind: INNER, or LEFT to keep rows without a result.
+        condition: a condition over input and function columns; None for none.
+        ordinality: whether the last column numbers the rows from 1.
     """
 
     function: Any
@@ -179,10 +179,10 @@ class Correlate(Single):
 
 @record
 class Expand(Single):
-    """Each row once for every grouping set: keys that are not in it are null, and the last column says which it is.
+    """Repeats each row for every grouping set, with null for keys outside the set and the set's id as last column.
 
     Attributes:
-        sets: for each set the expressions of all columns, the last one the constant of GROUPING_ID.
+        sets: per set the expressions of all columns; the last is the constant of GROUPING_ID.
     """
 
     sets: tuple[tuple[Expression, ...], ...]
@@ -190,13 +190,13 @@ class Expand(Single):
 
 @record
 class Aggregate(Single):
-    """One row a group: the keys, then the aggregates. Without aggregates it is DISTINCT.
+    """Aggregates groups: one row of keys and aggregates per group. Without aggregates it is DISTINCT.
 
     Attributes:
-        keys: the columns to group by; none for one group of all.
+        keys: the grouping columns; empty for one global group.
         calls: the aggregates.
-        state_ttl: how long what it keeps lives, in milliseconds, as a STATE_TTL hint says; None as the setting says.
-        part: PARTIAL or FINAL where an aggregate over distinct values is split in two (`rules/distinct_split.py`).
+        state_ttl: the TTL of its state in milliseconds from a STATE_TTL hint; None for the configured TTL.
+        part: PARTIAL or FINAL where a distinct aggregate is split (`rules/distinct_split.py`).
     """
 
     keys: tuple[int, ...]
@@ -207,12 +207,12 @@ class Aggregate(Single):
 
 @record
 class TableAggregate(Single):
-    """The rows that a user's function makes of each group: the keys, then the function's columns (`flat_aggregate`).
+    """Emits the rows of a table aggregate function per group: keys, then the function's columns (`flat_aggregate`).
 
     Attributes:
-        keys: the columns to group by; none for one group of all.
+        keys: the grouping columns; empty for one global group.
         call: the function.
-        state_ttl: how long what it keeps lives, in milliseconds; None as the setting says.
+        state_ttl: the TTL of its state in milliseconds; None for the configured TTL.
     """
 
     keys: tuple[int, ...]
@@ -222,33 +222,32 @@ class TableAggregate(Single):
 
 @record
 class WindowTable(Single):
-    """Each row once for every window it is in: behind its columns window_start, window_end and window_time."""
+    """Assigns rows to windows: appends window_start, window_end and window_time, one row per window."""
 
     window: WindowSpec
 
     @property
     def is_session(self) -> bool:
-        """Whether a row's window is known only when it has ended: rows are kept until then."""
+        """Whether a row's window is final only when it ends, so that rows are buffered until then."""
         return self.window.kind is WindowKind.SESSION
 
 
 @record
 class WindowAggregate(Single):
-    """One row a group and window, when the window ends: keys, aggregates, then the window's properties.
+    """Aggregates windows: one row of keys, aggregates and window properties per group when the window ends.
 
-    What an Aggregate over a WindowTable becomes that groups by its window; and the group windows of SQL (TUMBLE(..) in
-    GROUP BY) and of the Table API.
+    It replaces an Aggregate that groups by the window of a WindowTable, and stands for group windows of SQL (TUMBLE(..)
+    in GROUP BY) and of the Table API.
 
     Attributes:
-        window: about the input's columns.
-        keys: without those of the window.
+        window: the windows, over the input's columns.
+        keys: the grouping columns without those of the window.
         calls: the aggregates.
-        properties: which of "start", "end", "rowtime", "proctime" the last columns are, in order.
-        counts: for windows of so many rows instead: (size, slide); None for windows in time.
-        has_window: whether the input's rows have been given their windows already (window_start, window_end, the places
-            of which these are), by a window node further below; None when they have not.
-        of_function: whether the windows are those of a window function, not of a GROUP BY.
-        fires: when windows are told besides at their end; None for never.
+        properties: the last columns in order: "start", "end", "rowtime", "proctime".
+        counts: (size, slide) of count windows; None for time windows.
+        has_window: the columns window_start and window_end if a node below has assigned the windows; None otherwise.
+        of_function: whether the windows come from a window TVF, not from GROUP BY.
+        fires: early and late firing; None to fire only at the window's end.
     """
 
     window: WindowSpec
@@ -263,28 +262,28 @@ class WindowAggregate(Single):
 
 @record
 class Over(Single):
-    """Each row with aggregates over the frame it is in, as columns behind its own."""
+    """Appends aggregates over each row's frame."""
 
     over: OverSpec
 
 
 @record
 class Match(Single):
-    """The matches of a pattern among the rows of each partition, in the order of time (MATCH_RECOGNIZE).
+    """Finds the matches of a pattern in each partition in time order (MATCH_RECOGNIZE).
 
-    Its columns are those of the partition, then the measures.
+    Its columns are the partition columns, then the measures.
 
     Attributes:
-        partition: the columns to partition by.
+        partition: the partition columns.
         order: (column, descending, nulls first); the first is a time attribute.
-        is_event_time: whether that is a rowtime.
+        is_event_time: whether the time attribute is a rowtime.
         steps: the pattern.
-        skip: where the next match may begin: ("PAST LAST ROW",), ("TO NEXT ROW",), ("TO FIRST", v) or ("TO LAST", v).
-        within: how long a match may take, in milliseconds; None for no bound.
-        definitions: of variables; one without takes every row.
-        references: what measures ask of rows.
+        skip: the AFTER MATCH strategy: ("PAST LAST ROW",), ("TO NEXT ROW",), ("TO FIRST", v) or ("TO LAST", v).
+        within: the maximum duration of a match in milliseconds; None for no bound.
+        definitions: conditions of variables; a variable without one matches every row.
+        references: values of matched rows that measures use.
         measures: expressions whose columns are those references.
-        text: all of it, for its name.
+        text: the clause as text, for the node's name.
     """
 
     partition: tuple[int, ...]
@@ -300,7 +299,7 @@ class Match(Single):
 
     @property
     def spec(self) -> MatchSpec:
-        """What the operator needs of the node."""
+        """The part of the node that its operator needs."""
         return MatchSpec(
             self.partition,
             self.order,
@@ -316,17 +315,17 @@ class Match(Single):
 
 @record
 class Join(Double):
-    """Pairs of rows for which a condition is true. SEMI and ANTI have the left columns only.
+    """Joins rows for which the condition is true. SEMI and ANTI have only the left columns.
 
     Attributes:
-        kind: which rows without a partner are kept.
-        left_keys, right_keys: columns that must be equal, pair by pair; a null equals nothing.
-        null_safe: for each pair whether nulls are equal after all (IS NOT DISTINCT FROM).
-        condition: what else must hold, over both sides' columns; None for nothing.
-        state_ttl: how long what it keeps lives at most, in milliseconds, by STATE_TTL hints; None as the setting says.
-        side_ttls: the same of each side.
-        hints: the hints that name a side of it, of which the first one that can be followed counts, in BATCH.
-        join_strategy: how it is done, in BATCH.
+        kind: the join type.
+        left_keys, right_keys: pairs of columns that must be equal; null is equal to nothing.
+        null_safe: per pair whether nulls are equal (IS NOT DISTINCT FROM).
+        condition: a further condition over both sides' columns; None for none.
+        state_ttl: the larger TTL of both sides in milliseconds from STATE_TTL hints; None for the configured TTL.
+        side_ttls: the TTL of each side.
+        hints: join hints that name one of its sides; in BATCH the first applicable one wins.
+        join_strategy: the algorithm in BATCH.
     """
 
     kind: JoinKind
@@ -342,12 +341,12 @@ class Join(Double):
 
 @record
 class TemporalJoin(Join):
-    """A join with the version of the right side at the time of the left row (FOR SYSTEM_TIME AS OF).
+    """Joins each left row with the version of the right side at its time (FOR SYSTEM_TIME AS OF).
 
     Attributes:
         left_time, right_time: the time attributes.
-        is_event_time: whether they are rowtimes.
-        hint: what a LOOKUP hint says.
+        is_event_time: whether the time attributes are rowtimes.
+        hint: the options of a LOOKUP hint.
     """
 
     left_time: int = 0
@@ -358,11 +357,11 @@ class TemporalJoin(Join):
 
 @record
 class Apply(Double):
-    """Each row of the left with the rows of a query that looks at it (LATERAL); a rule makes a join of it.
+    """Evaluates a correlated query for each left row (LATERAL); a rule replaces it by a join.
 
     Attributes:
         kind: INNER or LEFT.
-        condition: about both sides' columns; None for nothing.
+        condition: a condition over both sides' columns; None for none.
     """
 
     kind: JoinKind
@@ -371,7 +370,7 @@ class Apply(Double):
 
 @record
 class Union(Node):
-    """The rows of all inputs, as they come (UNION ALL)."""
+    """Concatenates its inputs in arrival order (UNION ALL)."""
 
     parts: tuple[Node, ...] = ()
 
@@ -385,7 +384,7 @@ class Union(Node):
 
 @record
 class SetOperation(Double):
-    """INTERSECT or EXCEPT, with ALL by counting. (UNION is an Aggregate over a Union.)"""
+    """INTERSECT or EXCEPT; ALL counts duplicates. (UNION is an Aggregate over a Union.)"""
 
     operator: str
     all: bool
@@ -393,9 +392,9 @@ class SetOperation(Double):
 
 @record
 class Sort(Single):
-    """Rows in an order (column, descending, nulls first), and of those some: `limit` None for all.
+    """Sorts rows by (column, descending, nulls first) and applies offset and limit; `limit` None for all.
 
-    With a limit it works as a Rank does, by the same strategies.
+    With a limit it uses the same strategies as Rank.
     """
 
     order: tuple[tuple[int, bool, bool], ...] = ()
@@ -406,10 +405,10 @@ class Sort(Single):
 
 @record
 class ToChangelog(Single):
-    """Changes as rows that are only inserted: the first column says what happened.
+    """Converts a changelog to append-only rows whose first column is the row kind.
 
     Attributes:
-        codes: what happened (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE) and the word for it; the rest is left out.
+        codes: pairs of row kind (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE) and its text; other kinds are dropped.
     """
 
     codes: tuple[tuple[str, str], ...]
@@ -417,11 +416,11 @@ class ToChangelog(Single):
 
 @record
 class FromChangelog(Single):
-    """Rows of which a column says what happened, as the changes that they say.
+    """Converts append-only rows with an operation column to a changelog.
 
     Attributes:
-        op: the column, which is none of the result's.
-        codes: the words that it may have, and what each says.
+        op: the operation column, which the result does not have.
+        codes: pairs of operation text and row kind.
     """
 
     op: int
@@ -433,15 +432,15 @@ class Sink(Single):
     """Writes to a table.
 
     Attributes:
-        table: what the catalog knows of it.
-        sink: what its connector writes it with.
-        name: its full name, in three parts.
-        overwrite: INSERT OVERWRITE.
-        partition: the values of a PARTITION (..) clause.
-        options: what a hint says beyond the declaration.
-        materialize: the primary key for which the last row must be known before it is written; None when need not be.
-        conflict: what ON CONFLICT does: NOTHING, ERROR or DEDUPLICATE; None without it.
-        upsert_key: where it does NOTHING or ERROR, the columns that tell the input's rows apart; none where all do.
+        table: the catalog's entry.
+        sink: the connector's sink.
+        name: the full name in three parts.
+        overwrite: whether it is INSERT OVERWRITE.
+        partition: the values of the PARTITION (..) clause.
+        options: options from a hint, which override the declaration.
+        materialize: the primary key for an upsert materializer in front of the sink; None if not needed.
+        conflict: the ON CONFLICT strategy NOTHING, ERROR or DEDUPLICATE; None without the clause.
+        upsert_key: the input's upsert key for NOTHING and ERROR; empty for all columns.
     """
 
     table: CatalogTable
@@ -457,14 +456,14 @@ class Sink(Single):
 
 @record
 class Collected(Single):
-    """Rows that the program wants back: `collect()`, `print()`, `to_pandas()`."""
+    """Returns rows to the program: `collect()`, `print()`, `to_pandas()`."""
 
 
 @record
 class ToStream(Single):
-    """Rows as a DataStream: `to_data_stream` (inserts only) and `to_changelog_stream`."""
+    """Converts rows to a DataStream: `to_data_stream` (append-only) and `to_changelog_stream`."""
 
     changelog: bool = False
     upsert: bool = False
-    # The column that becomes the record's timestamp, None without one.
+    # The column that becomes the record's timestamp; None without one.
     event_time: int | None = None

@@ -13,7 +13,7 @@ from millstream.sql.schema import Changes
 
 @record
 class Calc(Single):
-    """Filter, then project: what several of both become. A condition of None leaves all rows."""
+    """A filter followed by a projection, merged from adjacent ones; a condition of None keeps all rows."""
 
     expressions: tuple[Expression, ...]
     condition: Expression | None = None
@@ -21,11 +21,11 @@ class Calc(Single):
 
 @record
 class MiniBatch(Single):
-    """Rows as they come: those that come at once are taken at once, where mini-batch is on.
+    """Marks where mini-batches begin.
 
     Attributes:
-        interval: how long rows may wait for each other, in milliseconds.
-        by_event_time: whether those behind go by event time.
+        interval: the maximum latency of a mini-batch in milliseconds.
+        by_event_time: whether operators downstream use event time.
     """
 
     interval: int
@@ -34,13 +34,13 @@ class MiniBatch(Single):
 
 @record
 class LocalAggregate(Single):
-    """The first of two phases: what the aggregates keep of some rows of each group, before rows are exchanged.
+    """The local phase of a two-phase aggregate, before the exchange.
 
-    Its columns are the keys and what the second phase puts together; nobody else reads it.
+    Its columns are the keys and the accumulators, which only the global phase reads.
 
     Attributes:
         keys, calls, part: of the aggregate.
-        retracts: whether its input may take rows back.
+        retracts: whether its input contains retractions.
     """
 
     keys: tuple[int, ...]
@@ -51,28 +51,28 @@ class LocalAggregate(Single):
 
 @record
 class GlobalAggregate(Aggregate):
-    """The second of two phases; its input is the first, and the arguments of its calls are columns of that one's input.
+    """The global phase of a two-phase aggregate. Its calls' arguments refer to the local phase's input.
 
     Attributes:
-        retracts: whether the input of the first phase may take rows back.
+        retracts: whether the local phase's input contains retractions.
     """
 
     retracts: bool = False
 
     @property
     def local(self) -> LocalAggregate:
-        """The first phase."""
+        """The local phase."""
         assert isinstance(self.input, LocalAggregate)
         return self.input
 
 
 @record
 class LocalWindowAggregate(Single):
-    """The first of two phases over windows: the keys, what the second puts together, and the end of slice or window.
+    """The local phase of a two-phase window aggregate: keys, accumulators, and the end of the slice or window.
 
     Attributes:
         window, keys, calls, has_window: of the aggregate.
-        retracts: whether its input may take rows back.
+        retracts: whether its input contains retractions.
     """
 
     window: WindowSpec
@@ -84,29 +84,29 @@ class LocalWindowAggregate(Single):
 
 @record
 class GlobalWindowAggregate(WindowAggregate):
-    """The second of two phases over windows; see `GlobalAggregate`."""
+    """The global phase of a two-phase window aggregate; see `GlobalAggregate`."""
 
     retracts: bool = False
 
     @property
     def local(self) -> LocalWindowAggregate:
-        """The first phase."""
+        """The local phase."""
         assert isinstance(self.input, LocalWindowAggregate)
         return self.input
 
 
 @record
 class Rank(Single):
-    """The rows of each partition that are at some places of an order; with the place as last column if it is wanted.
+    """Emits the rows of each partition with ranks `first` to `last` (Top-N).
 
     Attributes:
-        partition: the columns to partition by.
+        partition: the partition columns.
         order: (column, descending, nulls first).
         function: ROW_NUMBER, RANK or DENSE_RANK.
-        first, last: the places, from 1.
-        shows_rank: whether the place is the last column.
-        strategy: how it works, see `plan/changelog.py`: AppendFastStrategy for inserts alone, UpdateFastStrategy for
-            rows that are updated by key and only move up, RetractStrategy for all else.
+        first, last: the bounds of the rank, from 1.
+        shows_rank: whether the rank is the last column.
+        strategy: see `optimizer/changelog.py`: AppendFastStrategy for append-only input, UpdateFastStrategy for
+            upserts whose rank only improves, RetractStrategy for all else.
     """
 
     partition: tuple[int, ...]
@@ -120,13 +120,13 @@ class Rank(Single):
 
 @record
 class WindowRank(Rank):
-    """A Rank whose partition has a window, told when that ends.
+    """A Rank per window, emitted when the window ends.
 
     Attributes:
-        window: how windows follow each other.
+        window: the windows.
         has_window: the columns of the window's start and end.
-        is_deduplicate: whether it keeps one row by time; of rows of the same time it keeps the first, or the last if
-            the order is descending.
+        is_deduplicate: whether it keeps one row by time; ties keep the first row, or the last if the order is
+            descending.
     """
 
     window: WindowSpec = field(kw_only=True)
@@ -136,13 +136,13 @@ class WindowRank(Rank):
 
 @record
 class Deduplicate(Single):
-    """One row of each key: the first or last by a time attribute.
+    """Keeps one row per key: the first or last by a time attribute.
 
     Attributes:
-        keys: the columns of the key.
+        keys: the key columns.
         time: the time attribute's column.
-        is_event_time: whether that is a rowtime.
-        keeps_last: whether the last row is kept, not the first.
+        is_event_time: whether the time attribute is a rowtime.
+        keeps_last: whether it keeps the last row, not the first.
     """
 
     keys: tuple[int, ...]
@@ -153,10 +153,10 @@ class Deduplicate(Single):
 
 @record
 class WindowJoin(Join):
-    """A join of rows in the same window, told when that ends; its start and end are among the keys.
+    """A join of rows in the same window, emitted when the window ends; the keys include its start and end.
 
     Attributes:
-        window: how windows follow each other, on both sides.
+        window: the windows of both sides.
         left_window, right_window: the columns of the window's start and end.
     """
 
@@ -167,11 +167,11 @@ class WindowJoin(Join):
 
 @record
 class IntervalJoin(Join):
-    """A join whose rows must also be within bounds of each other's time.
+    """A join with bounds on the difference of both sides' times.
 
     Attributes:
         left_time, right_time: the time attributes.
-        is_event_time: whether they are rowtimes.
+        is_event_time: whether the time attributes are rowtimes.
         lower, upper: the right time must be at least left time + lower, at most left time + upper, in milliseconds.
     """
 
@@ -184,20 +184,20 @@ class IntervalJoin(Join):
 
 @record
 class LookupJoin(Single):
-    """Each row with those that a connector finds by its values, as they are when it is asked.
+    """Joins each row with the rows that a connector looks up by key at processing time.
 
-    Its columns are the input's, and behind them those that are made of what is found.
+    Its columns are the input's, then `expressions`.
 
     Attributes:
-        scan: the table that is looked up, and which of its columns are read.
+        scan: the lookup table and the columns to read.
         kind: INNER or LEFT.
-        left_keys: columns of the input.
-        lookup_keys: for each of them the column of the scan that must be equal.
-        expressions: made of the scan's columns.
-        filter: about the scan's columns; None for nothing.
-        condition: about input and made columns together; None for nothing.
-        retry: what is done where nothing is found; None for nothing.
-        at_once: so many questions are asked at the same time.
+        left_keys: key columns of the input.
+        lookup_keys: the corresponding columns of the scan.
+        expressions: computed from the scan's columns.
+        filter: a condition over the scan's columns; None for none.
+        condition: a condition over input columns and `expressions`; None for none.
+        retry: the retry strategy for keys without rows; None for no retry.
+        at_once: the maximum number of concurrent lookups.
     """
 
     scan: Scan
@@ -213,11 +213,11 @@ class LookupJoin(Single):
 
 @record
 class MaterializedLookupJoin(LookupJoin):
-    """A lookup join that keeps what it has emitted, so that a retraction equals it.
+    """A lookup join that stores its results, so that retractions equal the rows emitted before.
 
     Attributes:
-        state_key: the input's columns by which it is kept: an upsert key, or all of them.
-        replaces: whether those are an upsert key, so that a row replaces the one before.
+        state_key: the input columns that key the state: an upsert key, or all columns.
+        replaces: whether `state_key` is an upsert key, so that a row replaces its predecessor.
     """
 
     state_key: tuple[int, ...] = field(kw_only=True)
@@ -226,11 +226,11 @@ class MaterializedLookupJoin(LookupJoin):
 
 @record
 class ChangelogNormalize(Single):
-    """Makes all kinds of changes of upserts: the last row of each key is known.
+    """Converts upserts to a full changelog by storing the last row per key.
 
     Attributes:
-        keys: the columns of the key.
-        condition: a row that fails it takes its key's row away, as one that is deleted; None for all.
+        keys: the key columns.
+        condition: rows that fail it count as deletions of their key; None for none.
     """
 
     keys: tuple[int, ...]
@@ -239,12 +239,12 @@ class ChangelogNormalize(Single):
 
 @record
 class Traits:
-    """What is known of a node beside what it says, by the rules of changelogs (`plan/changelog.py`).
+    """Derived properties of a planned node (`optimizer/changelog.py`).
 
     Attributes:
-        changes: what its rows can say.
-        upsert_keys: sets of columns of which each tells a row from all others.
-        state_ttl: how long what it keeps lives, in milliseconds; 0 for ever.
+        changes: the row kinds it emits.
+        upsert_keys: sets of columns that each identify a row.
+        state_ttl: the TTL of its state in milliseconds; 0 for no expiry.
     """
 
     changes: frozenset[Changes]
@@ -254,13 +254,13 @@ class Traits:
 
 @record
 class Planned:
-    """A node that is ready to be run, and its traits.
+    """A node ready for translation, with its traits.
 
     Attributes:
-        node: what it is; its own inputs are not looked at.
-        inputs: what it reads.
-        traits: what it gives.
-        name: of its operator, the same for the same query, from which the operator's id is made.
+        node: the node; `inputs` replace its own inputs.
+        inputs: the planned inputs.
+        traits: its derived properties.
+        name: the operator's name, stable for the same query; operator ids derive from it.
     """
 
     node: Node

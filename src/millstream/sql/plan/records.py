@@ -1,8 +1,8 @@
-"""Plan records as JSON values: what compiled plans hold, and what uids of SQL operators are hashes of.
+"""Plan records as JSON values, for compiled plans and for the hashes in uids of SQL operators.
 
-A record is an object with its tag and its fields; fields that have their default are left out. So a class can be
-renamed or moved, and a field with a default can be added, without changing compiled plans or losing state. To rename a
-field, give it an entry in `FIELD_NAMES`.
+A record is an object with its tag and those fields that differ from their default. So classes can be renamed or moved,
+and fields with a default added, without changing compiled plans or losing state. Register a renamed field in
+`FIELD_NAMES`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Changes, Field, Fields, TimeAttribute
 from millstream.sql.types import DataType
 
-# Inputs are operators of their own.
+# Inputs are separate operators.
 INPUTS = frozenset(["input", "left", "right", "parts"])
 
 RECORDS: dict[str, type] = {
@@ -90,7 +90,7 @@ ENUMS: dict[str, type[Enum]] = {
     "join-strategy": n.JoinStrategy,
     "window-kind": n.WindowKind,
 }
-# (Tag, name of a field in Python) -> its name in plans, where that is another.
+# (Tag, Python field name) -> field name in plans, where they differ.
 FIELD_NAMES: dict[tuple[str, str], str] = {}
 
 _TAGS = {cls: tag for tag, cls in RECORDS.items()}
@@ -103,12 +103,12 @@ def tag_of(record: Any) -> str:
 
 
 class RecordEncoder:
-    """Makes JSON values of records.
+    """Encodes records as JSON values.
 
     Args:
-        function: returns what stands for a function of the user's.
-        skipped: the fields of nodes that are left out, by their names in plans.
-        type_text: returns a type as text.
+        function: returns the JSON value of a user function.
+        skipped: node fields to leave out, by their names in plans.
+        type_text: returns the text of a type.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class RecordEncoder:
         self._skipped = skipped
 
     def value(self, value: Any) -> Any:
-        """Return the JSON value of anything that a plan holds."""
+        """Return the JSON value of a value in a plan."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, (tuple, list)):
@@ -154,6 +154,6 @@ class RecordEncoder:
 
 
 def arguments_of(tag: str, written: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a record in a plan by their names in Python."""
+    """Return the fields of a record by their Python names."""
     names = {FIELD_NAMES.get((tag, f.name), f.name): f.name for f in fields(RECORDS[tag])}
     return {names[name]: value for name, value in written.items() if name != "$record"}

@@ -10,7 +10,7 @@ from millstream.sql.types import DataType
 
 
 class JoinKind(Enum):
-    """Which rows a join keeps that have no partner, or whether it is about partners only."""
+    """The type of a join; the value is Flink's name."""
 
     INNER = "InnerJoin"
     LEFT = "LeftOuterJoin"
@@ -21,7 +21,7 @@ class JoinKind(Enum):
 
 
 class WindowKind(Enum):
-    """How windows follow each other."""
+    """The type of a time window."""
 
     TUMBLE = "TUMBLE"
     HOP = "HOP"
@@ -31,18 +31,18 @@ class WindowKind(Enum):
 
 @record
 class WindowSpec:
-    """Windows in time, in milliseconds.
+    """Time windows; durations in milliseconds.
 
     Attributes:
-        kind: how they follow each other.
+        kind: the type.
         time: the time attribute's column.
-        is_event_time: whether that is a rowtime, not processing time.
-        size: of TUMBLE and HOP, the longest of CUMULATE, the gap of SESSION.
+        is_event_time: whether the time attribute is a rowtime.
+        size: the size of TUMBLE and HOP, the maximum size of CUMULATE, the gap of SESSION.
         step: the slide of HOP, the step of CUMULATE; else 0.
-        offset: by which windows are shifted.
-        partition: of SESSION, the columns it is partitioned by.
-        are_points: whether its times are points in time (TIMESTAMP_LTZ), and windows are those of a zone's clock; said
-            only where rows have been given their windows already.
+        offset: the offset of window starts.
+        partition: the partition columns of SESSION.
+        are_points: whether times are TIMESTAMP_LTZ and windows align with the session time zone; set only where
+            windows are already assigned.
     """
 
     kind: WindowKind
@@ -57,11 +57,11 @@ class WindowSpec:
 
 @record
 class Fires:
-    """When windows are told besides at their end.
+    """When windows fire besides at their end.
 
     Attributes:
-        early: whether with every row before it.
-        lateness: how long behind it rows still count, in milliseconds; each tells the window anew.
+        early: whether every row before the end fires.
+        lateness: the allowed lateness in milliseconds; each late row fires again.
     """
 
     early: bool
@@ -70,12 +70,12 @@ class Fires:
 
 @record
 class PeriodicFires(Fires):
-    """When windows are told by the clock; apart from `Fires`, by whose form state of jobs without a delay is found.
+    """When windows fire periodically. A class of its own, so that uids of jobs without a delay stay the same.
 
     Attributes:
-        early_delay: how long after a window's first row it is told before its end, and how often from then on, in
-            milliseconds; 0 for never: then `early` counts.
-        late_delay: the same of rows behind its end; 0 where each of them tells the window anew.
+        early_delay: the delay after the window's first row, and the period from then on, in milliseconds; 0 for none:
+            then `early` applies.
+        late_delay: the same for late rows; 0 if each late row fires.
     """
 
     early_delay: int
@@ -84,13 +84,13 @@ class PeriodicFires(Fires):
 
 @record
 class OverSpec:
-    """An OVER: what a frame is and which aggregates are over it.
+    """An OVER window: its frame and its aggregates.
 
     Attributes:
-        partition: the columns to partition by.
+        partition: the partition columns.
         order: (column, descending, nulls first).
-        rows: whether the frame counts rows, not values.
-        start, end: how far from the row, in rows or milliseconds, negative before it; None is unbounded.
+        rows: whether it is a ROWS frame, not RANGE.
+        start, end: the bounds relative to the row, in rows or milliseconds, negative for preceding; None is unbounded.
         calls: the aggregates, ROW_NUMBER, RANK, LAG and so on.
     """
 
@@ -104,7 +104,7 @@ class OverSpec:
 
 @record
 class MatchStep:
-    """A variable of a pattern and how often its rows come, one behind the other; `most` None is without end."""
+    """A pattern variable with its quantifier; `most` None is unbounded."""
 
     variable: str
     least: int
@@ -114,15 +114,15 @@ class MatchStep:
 
 @record
 class Reference:
-    """What an expression of MATCH_RECOGNIZE asks of rows that variables have taken.
+    """A value of matched rows that an expression of MATCH_RECOGNIZE uses.
 
     Attributes:
         function: FIRST, LAST, AGGREGATE, or ROWTIME for the time of the match.
-        variable: whose rows; None for those of all.
-        column: the column of the row, of FIRST and LAST.
-        offset: so many rows from the first, or from the last.
-        type: of the value.
-        call: the aggregate, over columns of the row.
+        variable: the variable whose rows it refers to; None for all.
+        column: the column for FIRST and LAST.
+        offset: the number of rows from the first or last.
+        type: the type of the value.
+        call: the aggregate over columns of the row.
     """
 
     function: str
@@ -135,7 +135,7 @@ class Reference:
 
 @record
 class Definition:
-    """When a variable takes a row: a condition whose columns are references."""
+    """The condition of a pattern variable; its columns are references."""
 
     variable: str
     condition: Expression
@@ -143,7 +143,7 @@ class Definition:
 
 
 class JoinStrategy(Enum):
-    """How a join finds its pairs in BATCH; the value is Flink's name of the operator."""
+    """The join algorithm in BATCH; the value is Flink's name of the operator."""
 
     HASH = "HashJoin"
     MERGE = "SortMergeJoin"
@@ -152,7 +152,7 @@ class JoinStrategy(Enum):
 
 @record
 class MatchSpec:
-    """The pattern of MATCH_RECOGNIZE as its operator needs it; see `logical.Match` for the attributes."""
+    """A MATCH_RECOGNIZE pattern without its plan node; see `logical.Match` for the attributes."""
 
     partition: tuple[int, ...]
     order: tuple[tuple[int, bool, bool], ...]
@@ -167,7 +167,7 @@ class MatchSpec:
 
 @record
 class Retry:
-    """How often a look-up that finds nothing is tried again, and how many seconds later each time."""
+    """The retry strategy of a lookup without result: attempts and the delay between them in seconds."""
 
     attempts: int
     seconds: float

@@ -1,4 +1,4 @@
-"""Queries inside expressions, as the binder leaves them; `plan/rules/subqueries.py` makes joins of them."""
+"""Subqueries inside expressions, as the binder creates them; `optimizer/rules/subqueries.py` replaces them by joins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream.sql.plan.nodes import Node
 
 
 class SubqueryKind(Enum):
-    """What is asked of a query inside an expression."""
+    """The type of a subquery."""
 
     EXISTS = "EXISTS"
     IN = "IN"
@@ -22,12 +22,12 @@ class SubqueryKind(Enum):
 
 @record
 class Subquery(Expression):
-    """Whether a query has rows, whether values are among its rows, or its one value.
+    """A subquery: EXISTS, IN or a scalar value.
 
     Attributes:
-        kind: what is asked.
-        node: the query; expressions in it may look at the row of the query around (`Outer`).
-        values: what is looked for among the rows, as many as the query has columns; already of their types.
+        kind: the type.
+        node: the query; its expressions may refer to outer rows (`Outer`).
+        values: the left side of IN, cast to the types of the query's columns.
     """
 
     kind: SubqueryKind
@@ -41,11 +41,11 @@ class Subquery(Expression):
 
 @record
 class Outer(Expression):
-    """A column of the row of a query around.
+    """A column of an enclosing query's row.
 
     Attributes:
-        index: its place there.
-        level: how many queries outward; 1 is the next one.
+        index: the column's index.
+        level: the number of queries outward, from 1.
     """
 
     index: int
@@ -53,12 +53,12 @@ class Outer(Expression):
 
 
 def with_outer(node: Node, change: Callable[[int], Expression], level: int = 1) -> Node:
-    """Return a query that looks at other columns of the row around it.
+    """Return a query with its references to an outer row replaced.
 
     Args:
         node: the query.
-        change: returns for a column of the row around what is looked at now, about the new row around.
-        level: how many queries the row is around this one.
+        change: returns the replacement for an outer column, over the new outer row.
+        level: the number of queries between this one and the outer row.
     """
 
     def outer(e: Expression) -> Expression | None:
@@ -83,7 +83,7 @@ def with_outer(node: Node, change: Callable[[int], Expression], level: int = 1) 
 
 
 def _out(e: Expression, level: int) -> Expression:
-    """Return an expression about the row around as one that looks out so many queries."""
+    """Return an expression over the outer row as seen from a query `level` levels inside."""
 
     def change(part: Expression) -> Expression | None:
         return Outer(part.type, part.index, level) if isinstance(part, Column) else None
