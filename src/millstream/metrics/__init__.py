@@ -1,4 +1,4 @@
-"""Metrics that a user's function keeps, where PyFlink has them."""
+"""PyFlink's import path of user metrics."""
 
 from millstream.operators.functions.metrics import Counter, Distribution, Meter, Metric, MetricGroup
 

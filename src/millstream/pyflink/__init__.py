@@ -1,4 +1,4 @@
-"""Importing this package makes `import pyflink...` mean millstream, in this process and in its workers."""
+"""Importing this package aliases `import pyflink...` to millstream, in this process and in its workers."""
 
 from millstream.common import pyflink_names as _names
 from millstream.pyflink.version import __version__

@@ -1,4 +1,4 @@
-"""What PyFlink's shell has ready: `from pyflink.shell import *` gives its names, `s_env` and `st_env`."""
+"""PyFlink's shell: `from pyflink.shell import *` imports its names, `s_env` and `st_env`."""
 
 from millstream.common import *  # noqa: F403
 from millstream.datastream import *  # noqa: F403

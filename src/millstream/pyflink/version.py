@@ -1,3 +1,3 @@
-"""The version of PyFlink whose programs run here; millstream's own is `millstream.__version__`."""
+"""The PyFlink version of the supported programs; millstream's own is `millstream.__version__`."""
 
 __version__ = "2.3.0"

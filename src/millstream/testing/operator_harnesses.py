@@ -13,7 +13,7 @@ from millstream.operators.functions.output_tag import OutputTag
 from millstream.state.descriptors import MapStateDescriptor
 from millstream.testing.stream_harness import HarnessSettings, StreamHarness
 
-# What a function's methods say about the operation it is for.
+# The operation that a function's methods imply.
 _ONE_INPUT = {
     "process_element": "process",
     "flat_map": "flat_map",
@@ -44,9 +44,9 @@ def _apply(stream: Any, operation: str, function: Any) -> DataStream:
 
 
 class OneInputHarness(StreamHarness):
-    """Runs a function of one stream: Map, FlatMap, Filter, Process; for a plain callable say which.
+    """Runs a function of one stream: Map, FlatMap, Filter, Process; a plain callable needs `operation`.
 
-    The other arguments are those of `StreamHarness`.
+    Takes the other arguments of `StreamHarness`.
 
     Example:
         >>> with OneInputHarness(lambda line: line.split(), "flat_map") as harness:
@@ -63,7 +63,7 @@ class OneInputHarness(StreamHarness):
 class KeyedOneInputHarness(StreamHarness):
     """Runs a function of a keyed stream, with keyed state and timers: KeyedProcess, Reduce, Map and the like.
 
-    The other arguments are those of `StreamHarness`.
+    Takes the other arguments of `StreamHarness`.
 
     Example:
         >>> from millstream.datastream import KeyedProcessFunction
@@ -89,7 +89,7 @@ class KeyedOneInputHarness(StreamHarness):
 
 
 class _TwoInputs(StreamHarness):
-    """What harnesses with two inputs have in common."""
+    """The base of harnesses with two inputs."""
 
     def process_element1(self, value: Any, timestamp: int | None = None) -> None:
         """Process one record of the first input."""
@@ -100,18 +100,18 @@ class _TwoInputs(StreamHarness):
         self.process_element(value, timestamp, 2)
 
     def process_watermark1(self, timestamp: int) -> None:
-        """Let the event time of the first input advance; the function's time is the lesser of both."""
+        """Advance the watermark of the first input; the function's watermark is the minimum of both."""
         self.process_watermark(timestamp, 1)
 
     def process_watermark2(self, timestamp: int) -> None:
-        """Let the event time of the second input advance."""
+        """Advance the watermark of the second input."""
         self.process_watermark(timestamp, 2)
 
 
 class TwoInputHarness(_TwoInputs):
     """Runs a function of two connected streams: CoMap, CoFlatMap, CoProcess.
 
-    The other arguments are those of `StreamHarness`.
+    Takes the other arguments of `StreamHarness`.
 
     Example:
         >>> from millstream.datastream import CoMapFunction
@@ -135,7 +135,7 @@ class TwoInputHarness(_TwoInputs):
 class KeyedTwoInputHarness(_TwoInputs):
     """Runs a function of two connected keyed streams: KeyedCoProcess, and CoMap and CoFlatMap with keyed state.
 
-    The other arguments are those of `StreamHarness`.
+    Takes the other arguments of `StreamHarness`.
 
     Example:
         >>> from millstream.datastream import KeyedCoProcessFunction
@@ -171,7 +171,7 @@ class KeyedTwoInputHarness(_TwoInputs):
 
 
 class _Broadcast(_TwoInputs):
-    """What broadcast harnesses have in common: the broadcast stream is the second input."""
+    """The base of broadcast harnesses: the broadcast stream is the second input."""
 
     def process_broadcast_element(self, value: Any, timestamp: int | None = None) -> None:
         """Process one record of the broadcast stream, in every subtask."""
@@ -185,7 +185,7 @@ class _Broadcast(_TwoInputs):
 class BroadcastHarness(_Broadcast):
     """Runs a BroadcastProcessFunction with the descriptors of its broadcast states.
 
-    The other arguments are those of `StreamHarness`.
+    Takes the other arguments of `StreamHarness`.
 
     Example:
         >>> from millstream.datastream import BroadcastProcessFunction
@@ -243,15 +243,15 @@ class KeyedBroadcastHarness(_Broadcast):
 
 
 class WindowHarness(StreamHarness):
-    """Runs a window function: Reduce, Aggregate, ProcessWindow, Window; over the whole stream without a key selector.
+    """Runs a window function: Reduce, Aggregate, ProcessWindow, Window; without a key selector over all records.
 
     Args:
         assigner: the windows.
-        function: what is done with a window's records; for a plain callable say which `operation` it is for.
+        function: the window function; a plain callable needs `operation`.
         key_selector: the key; None for window_all.
         operation: "reduce", "aggregate", "process" or "apply".
         trigger, evictor, allowed_lateness: as on a windowed stream.
-        late_tag: sends records that come too late to a side output, see `side_output`.
+        late_tag: sends late records to a side output, see `side_output`.
         settings: see `StreamHarness`.
 
     Example:

@@ -1,4 +1,4 @@
-"""The pytest plugin: environments as fixtures. It imports nothing of millstream until a fixture is asked for.
+"""The pytest plugin: environments as fixtures. It imports millstream only when a fixture is used.
 
 def test_counts(millstream_env):
     stream = millstream_env.from_collection([1, 2, 3]).map(lambda x: x * 2)
@@ -55,7 +55,7 @@ def millstream_env(millstream_config: Configuration, _millstream_spark: str) -> 
 
 @pytest.fixture
 def millstream_clock() -> ManualClock:
-    """The wall clock of `millstream_local`; it stands still until the test sets it."""
+    """The wall clock of `millstream_local`; only the test advances it."""
     from millstream.testing import ManualClock
 
     return ManualClock()
@@ -63,7 +63,7 @@ def millstream_clock() -> ManualClock:
 
 @pytest.fixture
 def millstream_local(millstream_clock: ManualClock) -> LocalEnvironment:
-    """A fresh environment whose jobs run in this process, without Spark, with one subtask."""
+    """A new environment whose jobs run in this process, without Spark, with one subtask."""
     from millstream.testing import LocalEnvironment
 
     return LocalEnvironment(clock=millstream_clock)

@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints of jobs that run in a test's own process: written as a cluster would, and gone on from."""
+"""Checkpoints and savepoints of local jobs: written as a cluster writes them, and restored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARTS = "savepoint"
 
 
 def save_checkpoint(job: LocalJob, directory: str | os.PathLike[str], number: int = 1) -> str:
-    """Take a checkpoint of a local job; return where it is.
+    """Take a checkpoint of a local job; return its path.
 
     Args:
         job: the job, between two epochs.
@@ -42,7 +42,7 @@ def save_checkpoint(job: LocalJob, directory: str | os.PathLike[str], number: in
 
 
 def save_savepoint(job: LocalJob, directory: str | os.PathLike[str]) -> str:
-    """Take a savepoint of a local job; return where it is, which is the directory.
+    """Take a savepoint of a local job; return its path, which is the directory.
 
     Example:
         >>> import tempfile
@@ -66,9 +66,9 @@ def save_savepoint(job: LocalJob, directory: str | os.PathLike[str]) -> str:
 
 
 def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str], **settings: Any) -> LocalJob:
-    """Return a local job of the program in an environment that goes on from a checkpoint or savepoint on disk.
+    """Return a local job of an environment's program, restored from a checkpoint or savepoint on disk.
 
-    So an upgrade can be tried without a cluster, on what the cluster has left. `settings` are those of LocalJob.
+    This tests an upgrade without a cluster, with a cluster's snapshot. `settings` are those of LocalJob.
 
     Example:
         >>> import tempfile

@@ -1,4 +1,4 @@
-"""CollectSink: a sink whose records can be looked at when the job is done."""
+"""Sinks for tests: CollectSink exposes its records, FailingSink fails at a chosen step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CollectSink", "FailingSink"]
 
 
 class CollectSink(DriverSink):
-    """Keeps the records it gets, on the driver; for add_sink and sink_to.
+    """Collects records on the driver; for add_sink and sink_to.
 
     It may be looked at while the job runs and afterwards, from any thread.
 
@@ -42,7 +42,7 @@ class CollectSink(DriverSink):
             return list(self._results)
 
     def clear(self) -> None:
-        """Forget the records."""
+        """Discard the records."""
         with self._lock:
             self._results.clear()
 
@@ -54,18 +54,18 @@ STEPS: tuple[Step, ...] = ("write", "prepare", "commit", "after_commit")
 class FailingSink(Sink):
     """Passes everything on to another sink, but fails once.
 
-    Steps, each counted from 1 where it happens (writes and prepares in one subtask's process, commits on the driver):
+    Steps, each counted from 1 (writes and prepares per subtask process, commits on the driver):
 
-    * "write": the writer is given a record.
+    * "write": before the writer processes a record.
     * "prepare": the writer stages an epoch's output.
-    * "commit": the committer is about to commit; nothing was committed.
-    * "after_commit": the committer has committed, but nobody learns of it: it is told to commit again.
+    * "commit": before the committer commits.
+    * "after_commit": after the commit, before it is acknowledged: the committer commits again.
 
     Args:
-        sink: where records go.
+        sink: the wrapped sink.
         fail_at: at which call of that step it fails.
         on: the step.
-        directory: where it is remembered that the failure has been; all workers must see it.
+        directory: marks a failure that has happened; all workers must see it.
 
     Example:
         >>> from millstream.testing import CollectSink, LocalJob

@@ -1,4 +1,4 @@
-"""TestingSource: the elements of a list, with the places where the job shall fail among them."""
+"""Sources for tests: TestingSource fails at chosen elements, scripted input follows a test step by step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["ABORT", "KILL", "TestingSource"]
 
 
 class _Failure:
-    """A place in a TestingSource's elements where the job fails, once."""
+    """An element at which the job fails once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -51,15 +51,15 @@ KILL: Final = _Failure("KILL")
 
 
 class TestingSource(Source):
-    """The elements of a list; where `ABORT` or `KILL` stands among them the job fails, once, and then goes on.
+    """The elements of a list; the job fails once at each `ABORT` or `KILL` element, and then recovers.
 
     It has offsets, so with checkpoints nothing is lost or doubled. With more than one subtask each reads a part of the
     list.
 
     Args:
         elements: the elements, and among them ABORT (reading raises) and KILL (the worker process dies).
-        batch_size: how many elements a subtask reads in one epoch at most.
-        directory: where it is remembered which failures have been; all workers must see it.
+        batch_size: the maximum number of elements per subtask and epoch.
+        directory: marks failures that have happened; all workers must see it.
 
     Example:
         >>> from millstream.testing import CollectSink, LocalJob
@@ -71,7 +71,7 @@ class TestingSource(Source):
     """
 
     name = "Testing Source"
-    # Or pytest would take it for tests.
+    # Stops pytest from collecting it as a test class.
     __test__ = False
 
     def __init__(self, elements: Iterable[Any], batch_size: int = 1, directory: str | None = None) -> None:
@@ -128,12 +128,12 @@ class Item(NamedTuple):
 
     is_record: bool
     value: Any
-    # The least number where a record has none, as everywhere.
+    # The minimum if a record has no timestamp, as everywhere.
     timestamp: int
 
 
 class ScriptedInput(Source):
-    """What a test has put in and no epoch has taken yet."""
+    """Input that a test has added and no epoch has read yet."""
 
     name = "Input"
 
@@ -146,7 +146,7 @@ class ScriptedInput(Source):
         return False
 
     def put(self, items: list[Item]) -> None:
-        """Add items, pickled now: what the test does to its objects later does not reach the job."""
+        """Add items, pickled at once: later changes of the test's objects do not reach the job."""
         if self.ended:
             raise MillstreamError("This input has ended: nothing can follow end_input().")
         self.waiting.append(_pickled(items))
@@ -191,7 +191,7 @@ class _ScriptedReader(SourceReader):
 
 @tagged("scripted-watermarks", write=lambda _: ())
 class _Marks(WatermarkGenerator):
-    """Emits the watermarks where they stand."""
+    """Emits the scripted watermarks in place."""
 
     def on_event(self, event: Item, event_timestamp: int, output: WatermarkOutput) -> None:
         if not event.is_record:
@@ -202,7 +202,7 @@ class _Marks(WatermarkGenerator):
 
 
 def scripted_stream(env: StreamExecutionEnvironment, source: ScriptedInput, number: int) -> DataStream:
-    """Return the stream of an input's records; what comes behind it is never chained to it."""
+    """Return the stream of an input's records; downstream operators are never chained to it."""
     strategy = WatermarkStrategy.for_generator(_Marks).with_timestamp_assigner(lambda item, _: item.timestamp)
     items = env.from_source(source, source_name=f"Input {number}").force_non_parallel()
     marked = items.assign_timestamps_and_watermarks(strategy).force_non_parallel()
@@ -241,7 +241,7 @@ class _PerElement(WatermarkGenerator):
 def per_element_watermarks(timestamp_assigner: Callable[[Any, int], int] | None = None) -> WatermarkStrategy:
     """Return a strategy that emits the highest timestamp so far after every record.
 
-    With it nothing depends on where an epoch is cut.
+    With it, results do not depend on epoch boundaries.
 
     Example:
         >>> from millstream.datastream.window import TumblingEventTimeWindows
@@ -257,10 +257,10 @@ def per_element_watermarks(timestamp_assigner: Callable[[Any, int], int] | None 
 
 
 class Once:
-    """Remembers in a directory what has happened; copies of it that travel to workers look into the same one.
+    """Marks events in a directory; copies in workers share it.
 
     Args:
-        directory: one that all processes of the job see; without one, a temporary directory of this machine.
+        directory: visible to all processes of the job; by default a temporary directory on this machine.
 
     Example:
         >>> once = Once()
@@ -270,13 +270,13 @@ class Once:
 
     def __init__(self, directory: str | None = None) -> None:
         self.directory = directory or tempfile.mkdtemp(prefix="millstream-once-")
-        # The process that made it, which must not be killed.
+        # The process that created it, which must not be killed.
         self.pid = os.getpid()
         if directory is None:
             weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
 
     def is_first(self, name: str) -> bool:
-        """Tell whether nobody has asked for this name before."""
+        """Return whether this is the first call with this name."""
         try:
             os.close(os.open(os.path.join(self.directory, name), os.O_CREAT | os.O_EXCL))
         except FileExistsError:

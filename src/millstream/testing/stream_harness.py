@@ -33,7 +33,7 @@ H = TypeVar("H", bound="StreamHarness")
 
 
 class Record(NamedTuple):
-    """A record that came out, and its timestamp; None when it has none.
+    """An output record and its timestamp; None without one.
 
     Example:
         >>> Record("a", 7) == ("a", 7)
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class HarnessSettings(TypedDict, total=False):
-    """What every harness takes, see `StreamHarness`.
+    """The common arguments of harnesses, see `StreamHarness`.
 
     Example:
         >>> HarnessSettings(parallelism=2)
@@ -61,7 +61,7 @@ class HarnessSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class HarnessSnapshot:
-    """What a harness can go on from; it can be pickled and kept.
+    """A snapshot from which a harness can be restored; it can be pickled.
 
     Example:
         >>> count = lambda words: words.map(lambda w: (w, 1)).key_by(lambda p: p[0]).sum(1)
@@ -79,7 +79,7 @@ class HarnessSnapshot:
 
 
 class _Stamp(ProcessFunction[Any, Record]):
-    """Puts a record's timestamp beside it."""
+    """Pairs a record with its timestamp."""
 
     def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Record]:
         timestamp = ctx.timestamp()
@@ -87,15 +87,15 @@ class _Stamp(ProcessFunction[Any, Record]):
 
 
 class StreamHarness:
-    """Runs any piece of a program; the harnesses of single functions are made of it.
+    """Runs any part of a program; the harnesses of single functions build on it.
 
     Args:
-        build: takes the input streams and returns the stream to look at.
-        inputs: how many input streams there are.
-        side_outputs: the tags whose side outputs are looked at.
-        parallelism: how many subtasks the operators have; all of them run.
-        snapshot: what to go on from; the parallelism may have been another.
-        clock: the wall clock; without one, it starts at 0 or where the snapshot was taken.
+        build: takes the input streams and returns the output stream.
+        inputs: the number of input streams.
+        side_outputs: the tags of the recorded side outputs.
+        parallelism: the parallelism of the operators; all subtasks run.
+        snapshot: the snapshot to restore; its parallelism may differ.
+        clock: the wall clock; by default it starts at 0 or at the snapshot's time.
         config: settings, for example `state.backend.type`; functions see them as job parameters.
 
     Example:
@@ -141,7 +141,7 @@ class StreamHarness:
         self._run()
 
     def process_watermark(self, timestamp: int, input: int | None = None) -> None:
-        """Let the event time of an input, or of all, advance; the operators' time is the least over their inputs."""
+        """Advance the watermark of an input, or of all; the operators' watermark is the minimum of their inputs."""
         for source in self._chosen(input):
             source.put([watermark(timestamp)])
         self._run()
@@ -152,11 +152,11 @@ class StreamHarness:
         self._run()
 
     def advance_processing_time(self, millis: int) -> None:
-        """Let so many milliseconds pass."""
+        """Advance the wall clock by milliseconds."""
         self.set_processing_time(self.clock() + millis)
 
     def end_input(self, input: int | None = None) -> None:
-        """End an input, or all: the last watermark passes, and functions are closed once all have ended."""
+        """End an input, or all: the final watermark passes, and functions close when all inputs have ended."""
         for source in self._chosen(input):
             source.ended = True
         self._run()
@@ -177,7 +177,7 @@ class StreamHarness:
             raise JobExecutionError(str(e)) from e.__cause__
 
     def _start_over(self) -> None:
-        """A call has failed: as after a restart, functions are opened anew, and state is as it was before the call."""
+        """Recover from a failed call as after a restart: reopen functions, and restore the state before the call."""
         for source in self._inputs:
             source.waiting.clear()
         with suppress(SubtaskFailed):
@@ -187,7 +187,7 @@ class StreamHarness:
     # --- out
 
     def output(self) -> list[Any]:
-        """Return the values that have come out so far."""
+        """Return the output values so far."""
         return [r.value for r in self._outputs[None]]
 
     def extract_output_values(self) -> list[Any]:
@@ -195,42 +195,42 @@ class StreamHarness:
         return self.output()
 
     def records(self) -> list[Record]:
-        """Return what has come out so far, with timestamps."""
+        """Return the output records so far, with timestamps."""
         return list(self._outputs[None])
 
     def take_output(self) -> list[Any]:
-        """Return the values that have come out since this was last called, and forget them."""
+        """Return and clear the output values since the last call."""
         values = self.output()
         self._outputs[None].clear()
         return values
 
     def side_output(self, tag: OutputTag) -> list[Any]:
-        """Return the values that have come out for a tag."""
+        """Return the side output values of a tag."""
         return [r.value for r in self.side_records(tag)]
 
     def side_records(self, tag: OutputTag) -> list[Record]:
-        """Return what has come out for a tag, with timestamps."""
+        """Return the side output records of a tag, with timestamps."""
         if tag.tag_id not in self._outputs:
             raise InvalidProgramError(f"Give the harness side_outputs=[{tag!r}] to look at that side output.")
         return list(self._outputs[tag.tag_id])
 
     def clear_output(self) -> None:
-        """Forget what has come out so far, also by side outputs."""
+        """Clear the output, including side outputs."""
         for records in self._outputs.values():
             records.clear()
 
     # --- inside
 
     def state(self, name: str, key: Any) -> Any:
-        """Return a key's state as its function would see it: a value, a list, a dict; None, [] or {} for nothing."""
+        """Return a key's state as its function sees it: a value, a list, a dict; None, [] or {} if empty."""
         return self._view.value(name, key)
 
     def state_keys(self, name: str) -> list[Any]:
-        """Return the keys that have a state."""
+        """Return the keys of a state."""
         return self._view.keys(name)
 
     def num_keyed_state_entries(self) -> int:
-        """Return how many entries keyed states have, without timers; windows that wait count too."""
+        """Return the number of keyed state entries, without timers; pending windows count."""
         return self._view.count()
 
     def operator_state(self, name: str) -> list[Any]:
@@ -251,7 +251,7 @@ class StreamHarness:
 
     @property
     def watermark(self) -> int:
-        """How far event time has come: that of the operator behind; -2^63 before the first watermark."""
+        """The watermark of the last operator; -2^63 before the first watermark."""
         vertex = self._job.plan.vertices[-1]
         reached = [p.watermark for (v, _), p in self._job.progress.subtasks.items() if v == vertex.id]
         return min(w for w in reached if w is not None)
@@ -263,11 +263,11 @@ class StreamHarness:
     # --- life
 
     def snapshot(self) -> HarnessSnapshot:
-        """Return what another harness, with the same parallelism or another, can go on from."""
+        """Return a snapshot that another harness can restore, with the same or another parallelism."""
         return HarnessSnapshot(self._job.snapshot(), dict(self._job.storage.files), self.clock())
 
     def close(self) -> None:
-        """Close the functions; what came out and the state can still be looked at."""
+        """Close the functions; output and state remain readable."""
         if not self._closed:
             self._closed = True
             try:

@@ -1,4 +1,4 @@
-"""ValuesTable: a table for SQL whose rows a test gives, and whose sink keeps what it got."""
+"""ValuesTable: a SQL table with the rows of a test, whose sink collects the rows written."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _tables: dict[str, ValuesTable] = {}
 
 
 class ValuesTable:
-    """Rows for `CREATE TABLE .. WITH`, and what was written to it.
+    """A table for `CREATE TABLE .. WITH`, with its rows and the rows written to it.
 
     Args:
-        rows: tuples, or Rows with kinds, in the order of the columns; metadata stands behind physical columns.
-        changelog_mode: what the rows can say, and what the sink takes; without one, what the rows do say, and the
-            sink takes everything.
-        batch_rows: how many rows come at a time.
+        rows: tuples, or Rows with kinds, in column order; metadata follows the physical columns.
+        changelog_mode: the row kinds of the source, and those that the sink accepts; by default the kinds of the
+            rows, and all for the sink.
+        batch_rows: the number of rows per batch.
         bounded: whether the source ends by itself.
-        subtasks: in how many subtasks rows are read.
-        epochs: how many rows come in each epoch, in one subtask; without them all rows come in the first.
+        subtasks: the parallelism of the source.
+        epochs: the number of rows of each epoch, in one subtask; by default all rows are in the first.
         on_epoch: called with the number of an epoch, from 0, before its rows are read: to set a clock, or other rows
             in a table that is looked up.
-        metadata: the keys of the metadata that rows have, in their order.
+        metadata: the metadata keys of the rows, in order.
         watermarks_on_event: whether a watermark follows every row, by the declared strategy; SOURCE_WATERMARK() is
-            the rowtime itself. Without it watermarks are those of Flink's WatermarkAssigner.
+            the rowtime itself. By default, those of Flink's WatermarkAssigner.
 
     Example:
         >>> from millstream.table import StreamTableEnvironment
@@ -91,21 +91,21 @@ class ValuesTable:
 
     @property
     def options(self) -> str:
-        """What stands behind WITH."""
+        """The options for WITH."""
         return f"('connector' = 'values', '{_ID}' = '{self._id}')"
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Keep rows that were written."""
+        """Add written rows."""
         with self._lock:
             self._got.extend(rows)
 
     def results(self) -> list[Row]:
-        """Return the rows that were written, with their kinds, as they came."""
+        """Return the written rows with their kinds, in arrival order."""
         with self._lock:
             return list(self._got)
 
     def final(self) -> list[tuple[Any, ...]]:
-        """Return the rows that are left when all changes are made, in order."""
+        """Return the rows that remain after all changes, sorted."""
         left: list[tuple[Any, ...]] = []
         for row in self.results():
             values = tuple(row)
@@ -116,7 +116,7 @@ class ValuesTable:
         return sorted(left, key=repr)
 
     def clear(self) -> None:
-        """Forget what was written."""
+        """Discard the written rows."""
         with self._lock:
             self._got.clear()
 
@@ -127,7 +127,7 @@ def _said(rows: Sequence[Any]) -> frozenset[Changes]:
 
 
 def _columns_of(values: ValuesTable, context: TableContext) -> dict[str, TableColumn]:
-    """Return the columns that rows have, in order: physical ones, and behind them metadata by key."""
+    """Return the columns of the rows in order: physical columns, then metadata by key."""
     declared = {c.metadata_key or c.name: c for c in context.table.columns if c.kind is ColumnKind.METADATA}
     metadata = {key: declared[key] for key in values.metadata if key in declared}
     return {c.name: c for c in context.table.physical} | metadata
@@ -145,7 +145,7 @@ class _Unbounded(BatchesSource):
 
 
 class _Enumerator(SplitEnumerator):
-    """Deals out batches by their numbers, those of one epoch at a time."""
+    """Assigns batches by number, one epoch's batches at a time."""
 
     def __init__(self, ends: Sequence[int], table_id: str, done: int) -> None:
         self._ends, self._id, self._done = ends, table_id, done

@@ -1,0 +1,1 @@
+"""Runs user-defined functions in subtasks: scalar, table, asynchronous and aggregate calls."""

@@ -1,0 +1,1 @@
+"""Real servers for tests, each in its own process and directory, deleted at the end: see docs/testing.md."""

@@ -21,12 +21,12 @@ from millstream.spark.processes import ends_with_this_process
 __all__ = ["MariaDbServer", "PostgresServer", "RedisServer"]
 
 _START_SECONDS = 60.0
-# Debian keeps some servers off the path.
+# Debian installs some servers outside of PATH.
 _FOLDERS = ("/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
 
 
 class LocalServer(ABC):
-    """A server in a process and a directory of its own."""
+    """A server in its own process and directory."""
 
     name = ""
     # Under which user it runs when we are root, which servers refuse to be; the first that is known.
@@ -55,18 +55,18 @@ class LocalServer(ABC):
 
     @abstractmethod
     def _make(self) -> None:
-        """Make what the server needs before it is started for the first time."""
+        """Prepare the server's directory before its first start."""
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """Return what starts the server."""
+        """Return the command that starts the server."""
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Tell whether the server can be used."""
+        """Return whether the server accepts clients."""
 
     def _environment(self) -> dict[str, str]:
-        """Return the variables it is started with, beside those that are there."""
+        """Return additional environment variables of the server."""
         return {}
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class LocalServer(ABC):
             raise MillstreamError(f"{self.name} cannot be set up: {(done.stderr or done.stdout)[-500:]}")
 
     def _program(self, name: str, *more: str) -> str:
-        """Return where a program is."""
+        """Return the path of a program."""
         folders = [os.path.dirname(shutil.which(name) or ""), *more, *_FOLDERS]
         found = next((f for f in folders if f and os.path.exists(os.path.join(f, name))), None)
         if found is None:
@@ -127,7 +127,7 @@ class LocalServer(ABC):
 class PostgresServer(LocalServer):
     """PostgreSQL, with logical replication.
 
-    Over its socket everybody is let in; over TCP the user `postgres` with the password `secret`.
+    Its socket accepts everyone; TCP accepts the user `postgres` with the password `secret`.
 
     Example:
         with PostgresServer() as server:
@@ -139,7 +139,7 @@ class PostgresServer(LocalServer):
     password = "secret"
 
     def __init__(self, **settings: Any) -> None:
-        """Take settings of the server."""
+        """Set server settings."""
         super().__init__()
         self._settings = {
             "unix_socket_directories": self.directory,
@@ -158,11 +158,11 @@ class PostgresServer(LocalServer):
         self._settings |= settings
 
     def conninfo(self, database: str = "postgres") -> str:
-        """Return what psycopg.connect takes."""
+        """Return the arguments of psycopg.connect."""
         return f"host={self.directory} port={self.port} user=postgres dbname={database}"
 
     def new_database(self) -> str:
-        """Make an empty database; return what psycopg.connect takes."""
+        """Create an empty database; return the arguments of psycopg.connect."""
         import psycopg
 
         name = f"test{next(self._databases)}"
@@ -204,7 +204,7 @@ class PostgresServer(LocalServer):
 class MariaDbServer(LocalServer):
     """MariaDB, with its binlog in row format.
 
-    The user `root` has no password on its socket; over TCP there is `app` with the password `secret`.
+    The user `root` has no password on its socket; TCP accepts `app` with the password `secret`.
     """
 
     name = "MariaDB"
@@ -212,7 +212,7 @@ class MariaDbServer(LocalServer):
     user, password = "app", "secret"
 
     def __init__(self, **settings: Any) -> None:
-        """Take settings of the server, with `_` or `-` in their names."""
+        """Set server settings, with `_` or `-` in their names."""
         super().__init__()
         self._settings = settings
 
@@ -228,7 +228,7 @@ class MariaDbServer(LocalServer):
         return pymysql.connect(unix_socket=self.socket, user="root", database=database, autocommit=True, **more)
 
     def new_database(self) -> str:
-        """Make an empty database; return its name."""
+        """Create an empty database; return its name."""
         name = f"test{next(self._databases)}"
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
@@ -240,7 +240,7 @@ class MariaDbServer(LocalServer):
 
     def _make(self) -> None:
         install = [self._program("mariadb-install-db"), "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
-        # One that starts deletes what looks like its own in /tmp, though it be another's.
+        # A starting server deletes files in /tmp that look like its own, even another server's.
         self._run([*install, "--auth-root-authentication-method=normal", f"--tmpdir={self.directory}"])
 
     def _command(self) -> list[str]:
@@ -290,7 +290,7 @@ class RedisServer(LocalServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The server's address."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def _make(self) -> None:
@@ -310,14 +310,14 @@ class RedisServer(LocalServer):
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 def _owner(users: tuple[str, ...]) -> dict[str, Any]:
-    """Return what makes a process somebody else's, if we are root."""
+    """Return a function that drops root privileges in a process, if we are root."""
     if os.geteuid() != 0:
         return {}
     known = {user.pw_name for user in pwd.getpwall()}

@@ -19,12 +19,12 @@ from millstream.spark.processes import ends_with_this_process
 _VERSION = "4.1.0"
 _CLUSTER = "bWlsbHN0cmVhbS10ZXN0cw"
 _START_SECONDS = 100.0
-# Who is let in where the broker asks.
+# The user of the secured listener.
 _USER, _PASSWORD = "ann", "secret"
 
 
 class KafkaBroker:
-    """Apache Kafka in KRaft mode, in a process of its own.
+    """Apache Kafka in KRaft mode, in its own process.
 
     Example:
         with KafkaBroker() as broker:
@@ -33,11 +33,11 @@ class KafkaBroker:
     """
 
     def __init__(self, secure: bool = False, quick_start: bool = True, **settings: Any) -> None:
-        """Take settings of the broker, with `_` in place of dots in their names.
+        """Set broker settings, with `_` instead of dots in their names.
 
         Args:
             secure: whether it also listens at `secure_bootstrap`, for clients with TLS and a password.
-            quick_start: whether it shall be there soon, at the cost of how much it can take later.
+            quick_start: whether to start fast, at the cost of throughput.
             **settings: any of Kafka's.
         """
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
@@ -57,7 +57,7 @@ class KafkaBroker:
         self.close()
 
     def security(self, mechanism: str = "PLAIN", password: str = _PASSWORD) -> dict[str, str]:
-        """Return what clients of `secure_bootstrap` must know; the mechanism is PLAIN or SCRAM-SHA-256."""
+        """Return client settings for `secure_bootstrap`; the mechanism is PLAIN or SCRAM-SHA-256."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": self._file("certificate.pem"),
@@ -176,7 +176,7 @@ class KafkaBroker:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def create_topic(self, name: str, partitions: int = 1, **settings: Any) -> None:
-        """Make a topic; settings of it with `_` in place of dots."""
+        """Create a topic; topic settings with `_` instead of dots."""
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         config = {key.replace("_", "."): str(value) for key, value in settings.items()}
@@ -184,7 +184,7 @@ class KafkaBroker:
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Give a topic more partitions, so that it has so many."""
+        """Increase the partitions of a topic to a number."""
         from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
         admin = self._admin()
@@ -198,7 +198,7 @@ class KafkaBroker:
         admin.delete_records([wanted])[wanted].result(30)
 
     def send(self, topic: str, values: Any, partition: int | None = None, key: bytes | None = None) -> None:
-        """Write values (bytes or str) to a topic, and wait until they are there."""
+        """Write values (bytes or str) to a topic, and wait for the acknowledgements."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
@@ -214,7 +214,7 @@ class KafkaBroker:
             raise MillstreamError(f"Kafka has not taken {left} records for topic {topic} in a minute.")
 
     def read(self, topic: str, committed: bool = True) -> list[bytes]:
-        """Return what all partitions of a topic hold now, one after the other, as another program sees it."""
+        """Return the values of all partitions of a topic, one after the other, read by an independent client."""
         from confluent_kafka import Consumer, TopicPartition
 
         level = "read_committed" if committed else "read_uncommitted"
@@ -244,7 +244,7 @@ class KafkaBroker:
         return found
 
     def committed(self, group: str, topic: str) -> int:
-        """Return how many records of a topic a group says it is done with."""
+        """Return the number of records of a topic that a group has committed."""
         from confluent_kafka import Consumer, TopicPartition
 
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
@@ -263,7 +263,7 @@ class KafkaBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there."""
+        """Whether the broker process is running."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
@@ -281,7 +281,7 @@ class KafkaBroker:
             self._process = None
 
     def close(self) -> None:
-        """Stop the broker for good and delete what it has."""
+        """Stop the broker and delete its data."""
         self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
 

@@ -30,7 +30,7 @@ class RabbitMqServer(LocalServer):
 
     @property
     def uri(self) -> str:
-        """Where it is, as whom to come, and its virtual host."""
+        """The URL with host, credentials and virtual host."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}/%2f"
 
     def connect(self) -> Any:
@@ -47,7 +47,7 @@ class RabbitMqServer(LocalServer):
             file.write(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
 
     def _script(self) -> str:
-        # What is on the path of Debian starts this one as another user, and waits for it.
+        # Debian's wrapper on PATH starts the server as another user and waits for it.
         inner = "/usr/lib/rabbitmq/bin/rabbitmq-server"
         return inner if os.path.exists(inner) else self._program("rabbitmq-server")
 
@@ -56,7 +56,7 @@ class RabbitMqServer(LocalServer):
         return {
             "HOME": at,
             "RABBITMQ_NODENAME": f"millstream-{self.port}@localhost",
-            # In its own process, not in one behind the script's.
+            # In this process, not in a child of the script.
             "RABBITMQ_ALLOW_INPUT": "1",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput",
             "RABBITMQ_MNESIA_BASE": os.path.join(at, "data"),
@@ -67,7 +67,7 @@ class RabbitMqServer(LocalServer):
             "RABBITMQ_ENABLED_PLUGINS_FILE": os.path.join(at, "plugins"),
             "RABBITMQ_CONF_ENV_FILE": os.path.join(at, "nothing"),
             "RABBITMQ_DIST_PORT": str(self._distribution),
-            # A register of names of its own, which goes with it.
+            # Its own port mapper, which ends with it.
             "ERL_EPMD_PORT": str(self._names),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
@@ -93,5 +93,5 @@ class RabbitMqServer(LocalServer):
             done = subprocess.run(["epmd", "-port", str(self._names), "-kill"], capture_output=True, text=True)
             if "living nodes" not in done.stdout + done.stderr:
                 break
-            # It has not noticed yet that the server is gone.
+            # The client has not noticed yet that the server stopped.
             time.sleep(0.1)

@@ -18,7 +18,7 @@ from millstream.testing.servers.databases import LocalServer
 
 __all__ = ["ElasticsearchServer", "OpenSearchServer"]
 
-# Later Javas have no security manager, which these servers ask for.
+# Later Java versions lack the security manager that these servers need.
 _NEWEST_JAVA = 23
 _LOGGING = """
 status = error
@@ -43,11 +43,11 @@ class _SearchServer(LocalServer):
 
     @property
     def host(self) -> str:
-        """Where it is, `127.0.0.1:port`."""
+        """The address, `127.0.0.1:port`."""
         return f"127.0.0.1:{self.port}"
 
     def documents(self, index: str) -> dict[str, dict[str, Any]]:
-        """Return the documents of an index by their ids, as another program sees them; at most 10,000."""
+        """Return the documents of an index by id, read by an independent client; at most 10,000."""
         self._ask("POST", f"/{index}/_refresh")
         found = self._ask("GET", f"/{index}/_search?size=10000")
         return {hit["_id"]: hit["_source"] for hit in found["hits"]["hits"]}
@@ -86,7 +86,7 @@ class _SearchServer(LocalServer):
             archive.extractall(self.directory)
         told = {
             "http.port": self.port,
-            # None of the usual ones, where another may listen that would be asked to join.
+            # Not the default ports: a server there would be asked to join the cluster.
             "transport.port": 0,
             "discovery.type": "single-node",
             "network.host": "127.0.0.1",
@@ -128,7 +128,7 @@ class _SearchServer(LocalServer):
         return True
 
     def _end(self, how: int) -> None:
-        # In order it would take seconds to end, and what it has is deleted.
+        # A graceful stop takes seconds, and the data is deleted anyway.
         super()._end(signal.SIGKILL)
 
 

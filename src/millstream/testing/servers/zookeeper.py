@@ -1,4 +1,4 @@
-"""A real ZooKeeper for tests: empty, on loopback, deleted at the end. It is the one that comes with Spark."""
+"""A real ZooKeeper for tests: empty, on loopback, deleted at the end. It is the one that Spark ships."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ZooKeeperServer(LocalServer):
 
     @property
     def quorum(self) -> str:
-        """What `high-availability.zookeeper.quorum` is to be."""
+        """The value for `high-availability.zookeeper.quorum`."""
         return f"127.0.0.1:{self.port}"
 
     def _make(self) -> None:
