@@ -1,7 +1,7 @@
 """Hash joins in batch mode, at the end of both inputs.
 
-Rows that do not fit into memory are on disk, in bins by the hash of their key; the bins are joined in turn. If the probe
-side of a bin does not fit into memory (a hot key, or no key), the other side is read again for each part of it.
+Rows that do not fit into memory are on disk, in bins by the hash of their key; the bins are joined in turn. If the
+probe side of a bin does not fit into memory (a hot key, or no key), the other side is read again for each part of it.
 """
 
 from __future__ import annotations

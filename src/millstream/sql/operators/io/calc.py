@@ -1,4 +1,4 @@
-"""Calc: leaves rows for which a condition is true, and makes columns of columns."""
+"""Calc: filters rows and computes columns. Expand: one row per grouping set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CalcOperator(EvaluatingOperator):
         self.session = session
 
     def open(self) -> None:
-        # What is filtered: columns, fields of columns, and what the condition has computed already.
+        # The filtered inputs: columns, fields of columns, and results that the condition has computed.
         leaves: list[Expression] = []
         places: dict[str, int] = {}
         computed = _computed(self.condition)
@@ -61,7 +61,7 @@ class CalcOperator(EvaluatingOperator):
 
 
 def _is_field(part: Expression) -> bool:
-    """Tell whether an expression is a field of a column: to look it up costs nothing, to filter the others would."""
+    """Return whether an expression is a field of a column: reading it is free, filtering all fields is not."""
     if not isinstance(part, Call) or part.function != "FIELD":
         return False
     (inner,) = part.arguments
@@ -69,24 +69,24 @@ def _is_field(part: Expression) -> bool:
 
 
 def _computed(condition: Expression | None) -> set[str]:
-    """Return what a condition computes for all rows, and need not be computed again: expressions as text."""
+    """Return the calls that a condition computes for all rows, as text, for reuse."""
     if condition is None:
         return set()
     calls = (p for p in walk(condition) if isinstance(p, (Call, UserCall)))
-    # JSON stays a call, by which other JSON knows that it is no text.
+    # JSON stays a call: an outer JSON function must see that its argument is JSON, not text.
     return {repr(p) for p in calls if is_same_each_time(p) and not can_fail(p) and not makes_json(p)}
 
 
 class ExpandOperator(EvaluatingOperator):
-    """Makes of each row one for every set of expressions."""
+    """Emits one row per set of expressions for each row."""
 
     def __init__(self, sets: Sequence[Sequence[Expression]], kinds: Sequence[pa.DataType], session: Session) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             sets: for each set the expressions of all columns.
             kinds: the Arrow types of the columns.
-            session: what the query was made in.
+            session: the session settings.
         """
         self.sets = [tuple(one) for one in sets]
         self.kinds = list(kinds)
@@ -110,7 +110,7 @@ class ExpandOperator(EvaluatingOperator):
             for one in self._columns
         ]
         together = Batch.concatenated(made)
-        # All that comes of one row, then all of the next.
+        # All output of one row, then all of the next.
         rows = np.arange(len(batch) * len(made)).reshape(len(made), len(batch)).T.ravel()
         return (together.take(rows),)
 

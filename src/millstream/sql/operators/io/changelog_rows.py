@@ -1,4 +1,4 @@
-"""Changes as rows with a column that says what happened, and back."""
+"""TO_CHANGELOG and FROM_CHANGELOG: row kinds as an op column, and back."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from millstream.sql.errors import TableException
 from millstream.sql.operators.base import BatchOperator
 from millstream.sql.schema import Changes
 
-# In the order of the numbers that a batch has for them.
+# In the order of the row kind numbers of a batch.
 _KINDS = [c.name for c in Changes]
 
 
 class ToChangelogOperator(BatchOperator):
-    """Puts a column in front that says what happened; all rows are inserted then."""
+    """Prepends an op column; all output rows are inserts."""
 
     def __init__(self, codes: Sequence[tuple[str, str]]) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            codes: what happened, and the word for it; rows to which something else happened are left out.
+            codes: row kinds with their op codes; rows of other kinds are dropped.
         """
         words = dict(codes)
         self.words = [words.get(kind) for kind in _KINDS]
@@ -37,14 +37,14 @@ class ToChangelogOperator(BatchOperator):
 
 
 class FromChangelogOperator(BatchOperator):
-    """Takes the column away that says what happened, and lets the rows say it."""
+    """Removes the op column and sets the row kinds from it."""
 
     def __init__(self, place: int, codes: Sequence[tuple[str, str]]) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            place: where the column is.
-            codes: the words that it may have, and what each says.
+            place: the position of the op column.
+            codes: op codes with their row kinds.
         """
         self.place = place
         self.codes = list(codes)

@@ -1,7 +1,7 @@
-"""Before a sink: values are not null, and have lengths, as their columns say, or rows are refused or dropped.
+"""NOT NULL and length constraints, enforced before a sink.
 
-The constraints are those of Flink's ConstraintEnforcer. Each takes rows as columns of one length: those of the table,
-the fields of a ROW, the elements of an ARRAY, the keys and values of a MAP.
+The constraints are those of Flink's ConstraintEnforcer. Each checks columns of one length: those of the table, the
+fields of a ROW, the elements of an ARRAY, the keys and values of a MAP.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _Flags = NDArray[np.bool_]
 
 
 class _Violation(Exception):
-    """A value that a constraint forbids.
+    """A value that violates a constraint.
 
     Args:
         column: the path of the value.
-        reason: what stands behind the column in the message.
-        row: the place of the row, among those that the constraint has seen.
+        reason: the text after the column in the message.
+        row: the position of the row among the checked ones.
     """
 
     def __init__(self, column: str, reason: str, row: int) -> None:
@@ -47,17 +47,17 @@ class _Violation(Exception):
 
 
 class Constraint:
-    """What must hold of the values of some columns."""
+    """A constraint on the values of some columns."""
 
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         """Check rows, and change columns in place where values are trimmed or padded.
 
         Args:
             columns: the columns.
-            rows: which rows there are; in others, say in fields of a ROW that is null, nothing is checked.
+            rows: the rows to check; others, say in fields of a null ROW, are skipped.
 
         Returns:
-            Which of the rows stay.
+            Which of the rows are kept.
 
         Raises:
             _Violation: a value is refused.
@@ -69,7 +69,7 @@ class NotNull(Constraint):
     """Values are not null.
 
     Args:
-        columns: places and names.
+        columns: positions and names.
         drops: whether rows with a null are dropped, not refused.
     """
 
@@ -101,7 +101,7 @@ class Limited:
     """A column with a length.
 
     Attributes:
-        place: of the column.
+        place: its position.
         name: its name.
         type: its type.
     """
@@ -112,30 +112,30 @@ class Limited:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is of text, not of bytes."""
+        """Whether it holds text, not bytes."""
         return isinstance(self.type, _TEXTS)
 
     @property
     def is_fixed(self) -> bool:
-        """Whether values are not shorter, either."""
+        """Whether the length is fixed (CHAR, BINARY)."""
         return isinstance(self.type, (t.CharType, t.BinaryType))
 
     @property
     def words(self) -> str:
-        """What it is to people, whether or not it may be null."""
+        """The type in messages, without nullability."""
         kind = "CHAR" if self.is_text else "BINARY"
         return f"{kind if self.is_fixed else f'VAR{kind}'}({self.type.length})"
 
     def lengths(self, column: pa.Array) -> pa.Array:
-        """Return how long each value is."""
+        """Return the length of each value."""
         return pc.utf8_length(column) if self.is_text else pc.binary_length(column)
 
     def wrong(self, column: pa.Array) -> pa.Array:
-        """Return which values do not have the length; of nulls nothing is said."""
+        """Return which values violate the length; null for nulls."""
         return (pc.not_equal if self.is_fixed else pc.greater)(self.lengths(column), self.type.length)
 
     def fitted(self, column: pa.Array) -> pa.Array:
-        """Return the values cut to the length, and filled up to it where it is fixed."""
+        """Return the values truncated to the length, and padded if it is fixed."""
         length = self.type.length
         if self.is_text:
             cut = pc.utf8_slice_codeunits(column, 0, length)
@@ -147,10 +147,10 @@ class Limited:
 
 
 class Lengths(Constraint):
-    """Texts and bytes have their lengths.
+    """Text and bytes respect their lengths.
 
     Args:
-        columns: those that have lengths.
+        columns: the columns with lengths.
         refuses: whether a value of another length is refused, not trimmed or padded.
     """
 
@@ -169,7 +169,7 @@ class Lengths(Constraint):
                 continue
             if self.refuses:
                 row = int(wrong.argmax())
-                # Flink says string of bytes, too.
+                # Flink says "string" for bytes, too.
                 reason = (
                     f"is {limit.words}, however, a string of length {limit.lengths(column)[row]} is being written into "
                     f"it. You can set job configuration '{LENGTHS}' to control this behaviour."
@@ -181,12 +181,12 @@ class Lengths(Constraint):
 
 @record
 class Nested:
-    """A column whose values have constraints inside.
+    """A column whose values have nested constraints.
 
     Attributes:
-        place: of the column.
+        place: its position.
         name: its name.
-        constraints: what must hold inside.
+        constraints: the nested constraints.
     """
 
     place: int
@@ -294,7 +294,7 @@ def _enforced(constraints: Sequence[Constraint], columns: list[pa.Array], rows: 
 
 
 def _entries(column: pa.Array, rows: _Flags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows and places of the entries of some rows' arrays or maps."""
+    """Return the rows and positions of the entries of some rows' arrays or maps."""
     offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
     valid = valid_of(column)
     lengths = np.where(rows if valid is None else rows & valid, np.diff(offsets), 0)
@@ -318,7 +318,7 @@ def constraints_of(columns: Sequence[tuple[str, t.DataType]], options: Mapping[s
     """Return the constraints of some columns under a session's options.
 
     Raises:
-        TableException: an option has no such value.
+        TableException: an option has an invalid value.
         ValidationException: values inside of collections would be trimmed or padded.
     """
     words = {key: str(options.get(key, default)).strip().upper() for key, default, _ in _OPTIONS}
@@ -378,10 +378,10 @@ def _nested(columns: Sequence[tuple[str, t.DataType]], words: Mapping[str, str])
 
 
 class ConstraintOperator(BatchOperator):
-    """Enforces constraints on rows that are written: Flink's ConstraintEnforcer.
+    """Enforces constraints on rows before a sink, like Flink's ConstraintEnforcer.
 
     Args:
-        constraints: what must hold.
+        constraints: the constraints.
     """
 
     def __init__(self, constraints: Sequence[Constraint]) -> None:

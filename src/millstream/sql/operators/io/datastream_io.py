@@ -1,4 +1,4 @@
-"""Between streams of records and tables: records become batches, and batches rows."""
+"""Conversion between DataStream records and batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from millstream.sql.errors import TableException, null_rowtime
 from millstream.sql.schema import Fields
 from millstream.sql.types import DataType
 
-# So many records are a batch, or those there are when time goes on.
+# Maximum records per batch; a watermark or the end of an epoch flushes earlier.
 _BATCH_RECORDS = 1 << 12
 _KINDS = tuple(RowKind(i) for i in range(4))
 
@@ -32,8 +32,8 @@ class StreamInput:
     """The stream that a table reads.
 
     Attributes:
-        ends: where its records come from.
-        fields: the names of a record's fields that are the table's columns; None where the record is the only column.
+        ends: the transformations that emit its records.
+        fields: the record fields that are the table's columns; None if the record is the only column.
     """
 
     ends: tuple[UpstreamEdge, ...]
@@ -41,7 +41,7 @@ class StreamInput:
 
 
 class StreamScanOperator(Operator):
-    """Makes batches of the records of a stream."""
+    """Converts the records of a stream to batches."""
 
     identity = "sql-stream-scan"
 
@@ -50,14 +50,14 @@ class StreamScanOperator(Operator):
     drops_timestamps = True
 
     def __init__(self, stream: StreamInput, fields: Fields, event_time: int | None, changelog: bool, zone: str) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            stream: what is read.
+            stream: the stream.
             fields: the columns: those of the stream, and the record's timestamp among them.
-            event_time: which column is the timestamp, None without one.
-            changelog: whether records are Rows that say what they do.
-            zone: in which a datetime without a zone is meant.
+            event_time: the timestamp's column; None without one.
+            changelog: whether records are Rows with row kinds.
+            zone: the time zone of naive datetimes.
         """
         self._names = stream.fields
         self._types = fields.types
@@ -76,12 +76,12 @@ class StreamScanOperator(Operator):
         w.after(f"{w.bind(self._send_if_many, 'send')}()", self)
 
     def _send_if_many(self) -> None:
-        # Records of one loop may be few, and a batch of few rows costs nearly as much as one of many.
+        # One call may have few records, and a small batch costs nearly as much as a large one.
         if len(self._records) >= _BATCH_RECORDS:
             self._send()
 
-    # Whatever comes behind the records finds them sent: a watermark, and the end of the epoch, where it is seen whether
-    # time has passed.
+    # Records are flushed before anything that follows them: a watermark, or the end of the epoch, where processing
+    # time is checked.
 
     def on_watermark(self, watermark: int) -> int | None:
         self._send()
@@ -142,19 +142,19 @@ class StreamScanOperator(Operator):
 
 
 class ToRowsOperator(Operator):
-    """Makes rows of batches, with what they say."""
+    """Converts batches to Rows with row kinds."""
 
     identity = "sql-to-rows"
 
     takes_batches = True
 
     def __init__(self, fields: Fields, event_time: int | None, wrap: Callable[[Row], Any] | None = None) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             fields: the columns.
-            event_time: the column that is the row's timestamp, None without one.
-            wrap: what becomes of a row.
+            event_time: the column that is the row's timestamp; None without one.
+            wrap: converts a row.
         """
         self._names = tuple(fields.names)
         self._types = fields.types

@@ -1,4 +1,4 @@
-"""Where rows come from: VALUES, tables, and the rows of a DataStream."""
+"""Sources and sinks of tables: VALUES, scans, and writers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class ScanOperator(SourceOperator):
     emits_batches = True
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        # What was read may have had no row.
+        # A batch may be empty.
         with w.block(f"if len({value.name}):"):
             super().code(w, input_index, value, key, downstream)
 
 
 class ValuesSource(Source[Batch]):
-    """Rows that are written out in the query."""
+    """The rows of a VALUES clause."""
 
     name = "Values"
 
@@ -57,7 +57,7 @@ class ValuesSource(Source[Batch]):
 
 
 class _Once(SplitEnumerator):
-    """Deals everything to the first subtask, at once."""
+    """Assigns everything to the first subtask, at once."""
 
     def __init__(self, is_dealt: bool) -> None:
         self._is_dealt = is_dealt
@@ -105,10 +105,10 @@ class TableSinkOperator(SinkOperator):
 
 
 class ByKeyOperator(BatchOperator):
-    """Before a sink that goes by key: the old half of an update, which it does not know, is a row that goes.
+    """Adapts changes to a keyed sink: UPDATE_BEFORE becomes DELETE.
 
     Args:
-        takes_deletes: whether the sink takes rows that go; without, old halves are left out.
+        takes_deletes: whether the sink accepts deletes; if not, UPDATE_BEFORE is dropped.
     """
 
     def __init__(self, takes_deletes: bool) -> None:

@@ -1,4 +1,4 @@
-"""Before a sink whose primary key is not the query's: which row of each primary key is the one to be written."""
+"""SinkUpsertMaterializer and ON CONFLICT: one row per primary key for a sink whose key is not the query's upsert key."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _Row = tuple[Any, ...]
 
 
 class MaterializeOperator(KeyedBatchOperator):
-    """Keeps the rows of each primary key in the order they came, and writes the last."""
+    """Stores the rows of each primary key in order of arrival, and writes the last."""
 
     def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            keys: the columns of the primary key.
+            keys: the primary key columns.
             kinds: the Arrow types of the columns.
-            ttl: how long a key lives that is not changed, in milliseconds; 0 for ever.
+            ttl: state TTL in milliseconds; 0 for none.
         """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
@@ -77,9 +77,9 @@ class MaterializeOperator(KeyedBatchOperator):
 
 
 class ConflictOperator(KeyedBatchOperator):
-    """Keeps changes until the watermark moves on, so that their order does not matter, and then writes one row.
+    """Buffers changes until the watermark advances, so that their order does not matter, then writes one row.
 
-    As in Flink, changes of one row that come between two watermarks cancel each other out first.
+    As in Flink, opposite changes of one row between two watermarks cancel out first.
     """
 
     emits_later = True
@@ -93,15 +93,15 @@ class ConflictOperator(KeyedBatchOperator):
         fails: bool,
         ttl: int = 0,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            keys: the columns of the primary key.
-            names: those of all columns.
-            upsert_key: the columns that tell the input's rows apart; none where all of them do.
+            keys: the primary key columns.
+            names: the names of all columns.
+            upsert_key: the columns that identify the input's rows; empty if all do.
             kinds: the Arrow types of the columns.
-            fails: whether a second row of a primary key is an error, or is left out.
-            ttl: how long a row lives that is not changed, in milliseconds; 0 for ever.
+            fails: whether a second row of a primary key is an error; else it is dropped.
+            ttl: state TTL in milliseconds; 0 for none.
         """
         self.keys = tuple(keys)
         self.names = tuple(names)
@@ -114,7 +114,7 @@ class ConflictOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        # Changes that wait: (whether it adds, row). And the row that was written, if there is one.
+        # Pending changes, as (adds, row); and the written row, if any.
         self._pending: KeyedColumns = self.state_table(
             "pending", KeyedColumns(kinds, [StateColumn("changes", object, list)])
         )
@@ -138,7 +138,7 @@ class ConflictOperator(KeyedBatchOperator):
         return watermark
 
     def _write(self) -> None:
-        """Take all changes that wait."""
+        """Process all pending changes."""
         now = self.setup.clock()
         waiting, written = self._pending, self._written
         written.compact()
@@ -162,7 +162,7 @@ class ConflictOperator(KeyedBatchOperator):
     def _resolved(
         self, before: list[_Row], changes: list[tuple[bool, _Row]], out: list[tuple[int, _Row]]
     ) -> list[_Row]:
-        """Return the row that is there after changes, as a list of one or none; what is written is added to `out`."""
+        """Return the row that exists after changes, as a list of one or none; append written changes to `out`."""
         rows = list(before)
         for adds, row in changes:
             place = self._place(rows, row)
@@ -182,7 +182,7 @@ class ConflictOperator(KeyedBatchOperator):
         return rows
 
     def _place(self, rows: list[_Row], row: _Row) -> int | None:
-        """Return where the row stands that has the same upsert key."""
+        """Return the position of the row with the same upsert key."""
         wanted = [row[c] for c in self.compared]
         return next((i for i, one in enumerate(rows) if [one[c] for c in self.compared] == wanted), None)
 
@@ -195,7 +195,7 @@ class ConflictOperator(KeyedBatchOperator):
 
 
 def _add_or_cancel(changes: list[tuple[bool, _Row]], adds: bool, row: _Row) -> None:
-    """Add a change, or take the opposite one away."""
+    """Add a change, or remove its opposite."""
     opposite = (not adds, row)
     if opposite in changes:
         changes.remove(opposite)

@@ -1,4 +1,4 @@
-"""Watermarks: how far event time has come, by an expression over each row."""
+"""Watermark assigners: watermarks from an expression over each row."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from millstream.sql.operators.query_context import Session
 
 
 class RowWatermarkOperator(EvaluatingOperator):
-    """Makes watermarks as Flink does behind each row, when time has come on by more than an interval since the last.
+    """Emits the watermarks that Flink emits after each row, if they advance by more than an interval.
 
-    Nobody can tell where between two rows a watermark stood that no row was late for. So one is sent behind the batch,
-    and within it only before a row that is late: what is late is the same however rows are cut into batches.
+    The position of a watermark between two rows matters only if a row is late for it. So a watermark is sent after the
+    batch, and within it only before a late row: lateness does not depend on how rows are cut into batches.
     """
 
     makes_watermarks = True
@@ -44,14 +44,14 @@ class RowWatermarkOperator(EvaluatingOperator):
     def __init__(
         self, column: int, strategy: Expression, session: Session, interval: int = 200, idle_timeout: int = 0
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             column: the rowtime.
-            strategy: the watermark, a time.
-            session: what the query was made in.
-            interval: by how much time must have come on, in milliseconds.
-            idle_timeout: after so many milliseconds without a row nothing is expected; 0 for never.
+            strategy: the watermark expression, a time.
+            session: the session settings.
+            interval: the minimum advance in milliseconds.
+            idle_timeout: milliseconds without a row after which the input is idle; 0 for never.
         """
         self.column = column
         self.strategy = strategy
@@ -61,11 +61,11 @@ class RowWatermarkOperator(EvaluatingOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        # How far rows say that time has come, and what was sent of it. As in Flink, it begins in 1970.
+        # The watermark of the rows so far, and the last one sent. As in Flink, it begins in 1970.
         self._current = self._sent = 0
         self._ended = self._is_idle = False
         self._last_row = setup.clock()
-        # Whether rows have come in this epoch, and whether the one before had none.
+        # Whether rows arrived in this epoch, and whether the previous one had none.
         self._has_rows = self._was_quiet = False
 
     def open(self) -> None:
@@ -86,7 +86,7 @@ class RowWatermarkOperator(EvaluatingOperator):
     def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:
         self._on_rows()
         current, sent, start = self._running(batch), self._sent, 0
-        # A row can only be late for what the rows before it have said.
+        # A row can only be late for the watermark of earlier rows.
         before = np.append(self._current, current[:-1])
         passed = 0
         for row in np.flatnonzero(times <= before).tolist():
@@ -102,7 +102,7 @@ class RowWatermarkOperator(EvaluatingOperator):
         self._send(sent)
 
     def _running(self, batch: Batch) -> NDArray[np.int64]:
-        """Return how far time has come behind each row."""
+        """Return the watermark after each row."""
         marks = self._strategy(batch)
         values, valid = plain(marks).astype(np.int64), valid_of(marks)
         if valid is not None:
@@ -110,10 +110,10 @@ class RowWatermarkOperator(EvaluatingOperator):
         return np.maximum(np.maximum.accumulate(values), self._current)
 
     def _reached(self, sent: int, current: NDArray[np.int64], start: int, end: int) -> int:
-        """Return the last watermark that is sent behind rows from `start` to `end`, when `sent` was the one before."""
+        """Return the last watermark sent after rows `start` to `end`; `sent` is the one before."""
         place = start
         while place < end:
-            # The next row behind which time has come on by more than the interval.
+            # The next row after which the watermark advances by more than the interval.
             place += int(np.searchsorted(current[place:end], sent + self.interval, "right"))
             if place < end:
                 sent = int(current[place])
@@ -133,7 +133,7 @@ class RowWatermarkOperator(EvaluatingOperator):
         return [(None, self.sent, self._is_idle, self._last_row)]
 
     def on_watermark(self, watermark: int) -> int | None:
-        # Those that come from before it end here, but for the last.
+        # Watermarks of the input are dropped, except the last.
         if watermark == MAX_WATERMARK and not self._ended:
             self._ended = True
             self._sent = watermark
@@ -143,16 +143,16 @@ class RowWatermarkOperator(EvaluatingOperator):
     def on_idle(self) -> bool:
         return False
 
-    # --- the clock
+    # --- processing time
 
     @property
     def follows_clock(self) -> bool:
         return not self.session.batch
 
     def on_processing_time(self) -> None:
-        """Send what has been waiting for an interval; find out that nothing comes.
+        """Send a watermark pending for an interval; detect idleness.
 
-        How long an epoch takes says nothing: only when one has passed without rows, they do not come.
+        The duration of an epoch does not count: the input is idle only after an epoch without rows.
         """
         if self._ended or self.session.batch or not self._was_quiet or self._has_rows:
             return
@@ -171,10 +171,10 @@ class RowWatermarkOperator(EvaluatingOperator):
             wakes.append(self._last_row + self.idle_timeout)
         return min(wakes, default=None)
 
-    # --- life in several processes
+    # --- snapshots
 
     def carry(self) -> Any:
-        # It is asked at the end of every epoch.
+        # Called at the end of every epoch.
         self._was_quiet, self._has_rows = not self._has_rows, False
         return self._current, self._sent, self._ended, self._is_idle, self._last_row
 
@@ -183,11 +183,11 @@ class RowWatermarkOperator(EvaluatingOperator):
 
     def redistribute(self, carried: list[Any], subtask: int, reads: Callable[[Any], bool] | None) -> Any:
         slowest = min(carried, key=lambda one: one[0])
-        # Those behind have not heard it over their new channels: it is said once more.
+        # Downstream subtasks have not received it over their new channels: it is sent again.
         return (*slowest[:2], False, all(one[3] for one in carried), slowest[4])
 
     def announce(self) -> None:
-        """Say again how far time has come, to those that have not heard it."""
+        """Send the watermark again, to subtasks that have not received it."""
         if self._is_idle:
             self.advance(None)
         elif self._sent > 0:
@@ -195,7 +195,7 @@ class RowWatermarkOperator(EvaluatingOperator):
 
 
 class OnEventWatermarkOperator(RowWatermarkOperator):
-    """Sends a watermark behind every row that is ahead of the last one, as Flink's sources do 'on-event'."""
+    """Emits a watermark after every row that advances it, as Flink's sources do 'on-event'."""
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -231,7 +231,7 @@ def _read_highest(highest: int) -> _Highest:
 
 @tagged("highest-watermark", write=lambda generator: (generator.highest,), read=_read_highest)
 class _Highest(WatermarkGenerator):
-    """How far the rows of a split have come."""
+    """The watermark of a split's rows."""
 
     def __init__(self) -> None:
         self.highest = MIN_WATERMARK
@@ -245,13 +245,13 @@ class _Highest(WatermarkGenerator):
 
 
 class SplitWatermarkOperator(WatermarkOperator):
-    """Makes the watermarks of splits by an expression over rows, when some of a split have been read.
+    """Assigns watermarks per split by an expression over rows.
 
     Args:
         column: the rowtime.
         expression: the watermark, a time.
-        session: what the query was made in.
-        idle_timeout: after so many milliseconds without a row a split holds others back no more; 0 for never.
+        session: the session settings.
+        idle_timeout: milliseconds without a row after which a split is idle; 0 for never.
     """
 
     encodes_input = False
@@ -276,7 +276,7 @@ class SplitWatermarkOperator(WatermarkOperator):
         return compiled(self.expression, self._context)
 
     def on_event(self, event: Batch, timestamp: int | None) -> None:
-        """A batch has passed."""
+        """Update the watermark for a batch."""
         if event.columns[self.column].null_count:
             raise TableException("RowTime field should not be null, please convert it to a non-null long value.")
         marks = self._marks(event)

@@ -1,7 +1,7 @@
-"""Top-N of rows that are only inserted, by vectors: what `TopNOperator` says of them row by row.
+"""Vectorized Top-N on append-only input, with the same output as `TopNOperator`.
 
-A row that comes in at a place moves those behind it. Partitions do not see each other, so that the first rows of all
-partitions in a batch come in at once, then the second ones, and so on. Of a partition with many rows few have a chance.
+A new row shifts the rows after it. Partitions are independent, so the first rows of all partitions in a batch are
+inserted at once, then the second ones, and so on. Of a partition with many rows few can enter the top N.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from millstream.sql.columns.row_order import Order, sorted_rows
 from millstream.sql.operators.aggregate.segments import Ints
 from millstream.sql.operators.base import KeyedBatchOperator
 
-# Of partitions with more places than this a table would be wide and mostly empty.
+# Maximum rank: with more, the table of partitions would be wide and mostly empty.
 MAX_RANKS = 64
 _NOBODY = np.iinfo(np.int64).max
 
 
 class AppendOnlyTopNOperator(KeyedBatchOperator):
-    """Keeps the first rows of each partition."""
+    """Stores the first rows of each partition."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
         *,
         pairs: bool = True,
     ) -> None:
-        """Make one; the arguments are those of `TopNOperator`."""
+        """Create the operator; the arguments are those of `TopNOperator`."""
         self.partition = tuple(partition)
         self.order = tuple(order)
         self.kinds = list(kinds)
@@ -71,7 +71,7 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
         return (out,)
 
     def _ranks(self, batch: Batch, kept: Ints) -> Ints:
-        """Return the places in the order of kept rows and behind them those of the batch; of equal ones the first."""
+        """Return the order positions of stored rows, then of the batch's; ties keep the earlier row."""
         columns = list(batch.columns)
         for column, _, _ in self.order:
             columns[column] = pa.concat_arrays([self._rows.take(column, kept), columns[column]])
@@ -81,7 +81,7 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
         return ranks
 
     def _come_in(self, tables: _Tables, partition: Ints, ranks: Ints, offset: int, said: _Said) -> None:
-        """Let rows of the batch, whose numbers begin at an offset, come in."""
+        """Insert rows of the batch; their numbers start at `offset`."""
         left = np.argsort(partition, kind="stable")
         while True:
             left = left[ranks[left] < tables.ranks[partition[left], -1]]
@@ -101,7 +101,7 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
     def _batch(self, batch: Batch, kept: Ints, said: _Said) -> Batch:
         rows, kinds, places = said.in_order()
         used = rows[rows < len(kept)]
-        # Only rows that something is said of are looked up.
+        # Only rows in the output are looked up.
         asked, of_kept = np.unique(used, return_inverse=True)
         at = np.empty(len(rows), np.int64)
         at[rows < len(kept)] = of_kept
@@ -114,15 +114,15 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
 
 
 class _Tables:
-    """The rows of partitions, each partition a line, in order.
+    """The rows of partitions in order, one line per partition.
 
     Attributes:
-        ranks: where each is in the order.
-        rows: which row it is, -1 for none.
+        ranks: the order position of each row.
+        rows: the row numbers, -1 for none.
     """
 
     def __init__(self, partitions: int, places: int, partition_of: Ints, ranks: Ints) -> None:
-        """Make it of rows, numbered from 0, that partitions have."""
+        """Fill the table with the stored rows, numbered from 0."""
         self.ranks = np.full((partitions, places), _NOBODY, np.int64)
         self.rows = np.full((partitions, places), -1, np.int64)
         order = np.lexsort((ranks, partition_of))
@@ -133,11 +133,11 @@ class _Tables:
         self.rows[owners, place] = order
 
     def insert(self, partitions: Ints, ranks: Ints, rows: Ints) -> tuple[NDArray[np.int64], Ints, Ints]:
-        """Insert a row into each of some partitions; return the rows of each before, how many, and the place."""
+        """Insert one row into each given partition; return its previous rows, their number, and the insert position."""
         there, ranks_there = self.rows[partitions], self.ranks[partitions]
         place = (ranks_there < ranks[:, None]).sum(axis=1)
         columns = np.arange(self.rows.shape[1])
-        # Those behind it are one place further.
+        # Rows after the inserted one shift by one.
         source = columns - (columns > place[:, None])
         lines = np.arange(len(partitions))
         for table, values, new in ((self.rows, there, rows), (self.ranks, ranks_there, ranks)):
@@ -148,11 +148,11 @@ class _Tables:
 
 
 class _Said:
-    """Changes, as they come of several rounds."""
+    """Changes collected over several rounds."""
 
     def __init__(self, places: int) -> None:
         self._places = places
-        # When it is said, of which row, as what, and at which place.
+        # (arrival, row, row kind, rank)
         self._parts: list[tuple[Ints, Ints, Ints, Ints]] = []
 
     def _add(self, arrival: Ints, step: Ints, rows: Ints, kind: int, place: Ints) -> None:
@@ -162,7 +162,7 @@ class _Said:
     def moved(
         self, arrival: Ints, before: Ints, after: Ints, count: Ints, start: Ints, first: int, pairs: bool
     ) -> None:
-        """Rows came in, and moved those from a place on."""
+        """Record inserted rows and the shift of those after them."""
         columns = np.arange(self._places)
         lines, at = np.nonzero((columns >= start[:, None]) & (columns < count[:, None]))
         if pairs:
@@ -173,14 +173,14 @@ class _Said:
         self._add(arrival[grows], 2 * last, after[grows, last], INSERT, last + 1)
 
     def replaced(self, arrival: Ints, gone: Ints, is_full: NDArray[np.bool_], come: Ints) -> None:
-        """Rows came in, and of full partitions others went."""
+        """Record inserted rows and, in full partitions, the rows they evict."""
         full = np.flatnonzero(is_full)
         nowhere = np.zeros(len(arrival), np.int64)
         self._add(arrival[full], nowhere[full], gone[full], DELETE, nowhere[full])
         self._add(arrival, nowhere + 1, come, INSERT, nowhere)
 
     def in_order(self) -> tuple[Ints, NDArray[np.int8], Ints]:
-        """Return the rows, what is said of each, and its place."""
+        """Return the rows, their kinds and their ranks, in order of arrival."""
         if not self._parts:
             nothing = np.zeros(0, np.int64)
             return nothing, nothing.astype(np.int8), nothing

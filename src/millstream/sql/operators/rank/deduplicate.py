@@ -1,4 +1,4 @@
-"""One row of each key: the last that has come, or the first."""
+"""Deduplication: the last or the first row of each key; changelog normalization."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from millstream.sql.operators.query_context import Session
 
 
 class LastRowOperator(KeyedBatchOperator):
-    """Keeps the last row of each key, and says what it was before.
+    """Stores the last row of each key and emits the change from the previous one.
 
-    Of upserts it makes all changes (ChangelogNormalize); of inserts, the last row of each key (Deduplicate).
+    Turns upserts into a full changelog (ChangelogNormalize), or inserts into the last row of each key (Deduplicate).
     """
 
     emits_later = True
@@ -42,17 +42,17 @@ class LastRowOperator(KeyedBatchOperator):
         ttl: int = 0,
         ignores_update_before: bool = False,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            keys: the columns of the key.
+            keys: the key columns.
             kinds: the Arrow types of the columns.
-            pairs: whether an update is -U and +U, not +U alone.
-            says_equal: whether a row that is equal to the one before is an update, too.
-            rowtime: the column by which a row is the last, not arrival; None for that.
-            final_only: whether only what is there at the end is emitted.
-            ttl: how long a row lives that is not touched, in milliseconds; 0 for ever.
-            drops_old_halves: whether rows that say -U are left out: what was there is known.
+            pairs: whether an update is emitted as -U and +U, not as +U alone.
+            emits_equal: whether a row equal to the previous one is an update, too.
+            rowtime: the column that decides which row is last; None for order of arrival.
+            final_only: whether only the final result is emitted.
+            ttl: state TTL in milliseconds; 0 for none.
+            ignores_update_before: whether -U rows are dropped, since the previous row is in state.
         """
         self.ttl = ttl
         self.ignores_update_before = ignores_update_before
@@ -100,11 +100,11 @@ class LastRowOperator(KeyedBatchOperator):
 
     @staticmethod
     def without_old_halves(batch: Batch) -> Batch:
-        """Return the rows that do not say -U."""
+        """Return the rows that are not -U."""
         return batch if batch.kinds is None else batch.filter(batch.kinds != UPDATE_BEFORE)
 
     def _counted(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
-        """Tell which rows take the place of the one before: those that are not older; None for all."""
+        """Return which rows replace the previous one, those that are not older; None for all."""
         if self.rowtime is None:
             return None
         times = plain(batch.columns[self.rowtime]).astype(np.int64)[segments.order]
@@ -121,7 +121,7 @@ class LastRowOperator(KeyedBatchOperator):
         signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
         exists = signs > 0
         existed = np.concatenate([exists, known >= 0])[segments.before]
-        # The rows of the batch, and behind them those that keys had before it.
+        # The batch's rows, followed by the stored rows of keys.
         had = pa.array(known, mask=known < 0) if (known < 0).any() else pa.array(known)
         there = self._rows.batch(had).columns
         columns = [pa.concat_arrays(both) for both in zip(batch.columns, there, strict=True)]
@@ -137,14 +137,14 @@ class LastRowOperator(KeyedBatchOperator):
         return Batch([c.take(at) for c in columns], changes.kinds, len(at))
 
     def finish(self) -> None:
-        """In BATCH: emit what is there."""
+        """Emit the final result in batch mode."""
         if self.final_only:
             rows = self._rows.all_rows()
             self.emit(split_batches(self._rows.batch(rows).columns, len(rows)))
 
 
 class TopOneOperator(LastRowOperator):
-    """Keeps the first row of each key in an order; of equal ones the first that has come."""
+    """Stores the first row of each key in an order; ties keep the earlier row."""
 
     def __init__(
         self,
@@ -157,13 +157,13 @@ class TopOneOperator(LastRowOperator):
         final_only: bool = False,
         ttl: int = 0,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            keys: the columns of the key.
+            keys: the key columns.
             order: (column, descending, nulls first).
-            unique: the columns by which a row updates another, where rows are upserts that never fall back in the
-                order; None where all are inserts.
+            unique: the columns by which a row updates another, for upserts that never move down in the order; None for
+                append-only input.
             kinds, pairs, final_only, ttl: see `LastRowOperator`.
         """
         super().__init__(keys, kinds, pairs=pairs, emits_equal=True, final_only=final_only, ttl=ttl)
@@ -190,15 +190,15 @@ class TopOneOperator(LastRowOperator):
         return counted
 
     def _updates_first(self, columns: Sequence[pa.Array], segments: Segments, better: Mask, first: Ints) -> Mask:
-        """Return which rows have the unique key of the row that is first when they come.
+        """Return which rows have the unique key of the row that is first when they arrive.
 
         Args:
-            columns: those of the batch, and behind them those of the rows that were first before it.
+            columns: those of the batch, followed by those of the stored first rows.
             segments: the rows by key; the result is in their order.
-            better: which rows become the first by the order.
-            first: of each segment, where its first row is in the columns before the batch; -1 without one.
+            better: which rows become first by the order.
+            first: the position of each segment's stored first row in the columns; -1 for none.
         """
-        # Where the row that is first behind each row stands: of the rows that became it the last.
+        # The position of the first row after each row: the latest row that became first.
         since = segments.scan(np.maximum, np.where(better, np.arange(segments.rows), -1), np.full(segments.count, -1))
         stands = np.where(since >= 0, segments.order[since], first[segments.of_row])
         stands = np.concatenate([stands, first])[segments.before]
@@ -210,7 +210,7 @@ class TopOneOperator(LastRowOperator):
 
 
 def _places_in(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
-    """Return numbers that are in an order as rows are, and equal where those are."""
+    """Return numbers that sort like the rows, and are equal for ties."""
     in_order = sorted_rows(columns, order, rows)
     differs = np.zeros(max(rows - 1, 0), np.bool_)
     for column, _, _ in order:
@@ -221,20 +221,20 @@ def _places_in(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
     return places
 
 
-# When the row of a key was told.
+# The time when the row of a key was emitted.
 _TOLD = "time"
 
 
 class FirstRowOperator(KeyedBatchOperator):
-    """The first row of each key, by arrival."""
+    """Emits the first row of each key, by arrival."""
 
     def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            keys: the columns of the key.
+            keys: the key columns.
             kinds: the Arrow types of the columns.
-            ttl: how long a key is known, in milliseconds; 0 for ever.
+            ttl: state TTL in milliseconds; 0 for none.
         """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
@@ -252,24 +252,24 @@ class FirstRowOperator(KeyedBatchOperator):
             self._seen.expire(TOUCHED, self.setup.clock() - self.ttl)
         _, new = self._seen.find_or_add([batch.columns[k] for k in self.keys], len(batch))
         if self.ttl and len(new):
-            # A row that comes again does not make it live longer.
+            # Duplicates do not extend the TTL.
             self._seen.column(TOUCHED)[-len(new) :] = self.setup.clock()
         return (batch.take(new),)
 
 
 class EarliestRowOperator(KeyedBatchOperator):
-    """The first row of each key by rowtime, when the watermark has passed it."""
+    """Emits the first row of each key by rowtime, when the watermark has passed it."""
 
     emits_later = True
 
     def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], rowtime: int, ttl: int = 0) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            keys: the columns of the key.
+            keys: the key columns.
             kinds: the Arrow types of the columns.
-            rowtime: the column of the rowtime.
-            ttl: how long it is known that a key's row was told, in milliseconds; 0 for ever.
+            rowtime: the rowtime column.
+            ttl: TTL in milliseconds of emitted keys; 0 for none.
         """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
@@ -285,7 +285,7 @@ class EarliestRowOperator(KeyedBatchOperator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         times = plain(batch.columns[self.rowtime])
-        # At the watermark is in time: it is told with the next one.
+        # A row at the watermark is not late: the next watermark emits it.
         batch = batch.filter(times >= self.watermark)
         if not len(batch):
             return ()
@@ -296,7 +296,7 @@ class EarliestRowOperator(KeyedBatchOperator):
         times = plain(batch.columns[self.rowtime]).astype(np.int64)
         fresh = self._done.find(columns, len(batch)) < 0
         keys = self._rows.find_or_add(columns, len(batch))
-        # The earliest of each key in the batch, of equal ones the first.
+        # The earliest row of each key in the batch; ties keep the earlier row.
         order = np.lexsort((times, keys))
         in_order = keys[order]
         earliest = order[np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))]
@@ -330,7 +330,7 @@ class EarliestRowOperator(KeyedBatchOperator):
 
 
 class FilteredLastRowOperator(EvaluatingOperator, LastRowOperator):
-    """Keeps the last row of each key that passes a condition; one that fails it takes the row of its key away."""
+    """Stores the last row of each key that passes a condition; a row that fails it deletes its key's row."""
 
     def __init__(
         self,
@@ -344,12 +344,12 @@ class FilteredLastRowOperator(EvaluatingOperator, LastRowOperator):
         ttl: int = 0,
         ignores_update_before: bool = False,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             passes: the condition.
-            session: what the query was made in.
-            keys, kinds, pairs, says_equal, ttl, drops_old_halves: see `LastRowOperator`.
+            session: the session settings.
+            keys, kinds, pairs, emits_equal, ttl, ignores_update_before: see `LastRowOperator`.
         """
         super().__init__(
             keys, kinds, pairs=pairs, emits_equal=emits_equal, ttl=ttl, ignores_update_before=ignores_update_before

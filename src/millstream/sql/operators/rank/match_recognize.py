@@ -1,7 +1,7 @@
-"""MATCH_RECOGNIZE on the automaton of patterns: rows of a key go to it in the order of time.
+"""MATCH_RECOGNIZE on the CEP automaton, which gets the rows of a key in time order.
 
-Conditions on the row alone are asked by vectors, before the automaton sees the rows. Those that look at rows taken
-before are asked for each run, as they must be. Measures are computed for all matches of a watermark together.
+Conditions on the current row alone are evaluated in vectors beforehand. Those that refer to earlier rows are evaluated
+per run. Measures are computed for all matches of a watermark together.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from millstream.sql.operators.base import EvaluatingOperator, KeyedBatchOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.specs import Definition, MatchSpec, MatchStep, Reference
 
-# A row: its values, and which of the conditions on the row alone it fulfils.
+# A row: its values, and the results of the conditions on the row alone.
 Event = tuple[tuple[Any, ...], tuple[bool, ...]]
 Rows = dict[str, list[Event]]
 _RUNS, _TIMER = "runs", "timer"
 
 
 class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
-    """The partition's columns, then the measures of each match."""
+    """Emits the partition columns, then the measures of each match."""
 
     emits_later = True
 
     def __init__(
         self, match: MatchSpec, kinds: Sequence[pa.DataType], out: Sequence[pa.DataType], session: Session
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             match: the pattern, its conditions and measures.
             kinds: the Arrow types of the input's columns.
-            out: the Arrow types of its own columns.
-            session: what the query was made in.
+            out: the Arrow types of the output columns.
+            session: the session settings.
         """
         self.match = match
         self.kinds = list(kinds)
@@ -141,7 +141,7 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         return found
 
     def _keep(self, slots: Ints) -> None:
-        """Note when keys have to be looked at again; forget those of which nothing has begun."""
+        """Schedule the next timers of keys; discard keys without partial matches."""
         runs, timers = self._keys.column(_RUNS), self._keys.column(_TIMER)
         for slot in slots.tolist():
             timers[slot] = min(runs[slot].timers, default=MAX_WATERMARK)
@@ -181,12 +181,12 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         return self._next + 1 if self.follows_clock and self._next < MAX_WATERMARK else None
 
     def finish(self) -> None:
-        """In BATCH, where there is no watermark: all rows have come."""
+        """Process all rows in batch mode, which has no watermark."""
         if self.session.batch:
             self._fire(MAX_WATERMARK)
 
     def _fire(self, time: int) -> None:
-        """Let time come: rows up to it go to the automaton, and what has taken too long ends."""
+        """Advance time: pass rows up to it to the automaton, and time out partial matches."""
         waiting = self._pending
         rows = waiting.all_rows()
         rows = rows[waiting.marks[rows] <= time]
@@ -211,7 +211,7 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         self.emit(self._emitted(sorted(found, key=lambda f: f[2])))
         self._keep(np.array(list(by_key), np.int64))
 
-    # --- what is told
+    # --- output
 
     def _emitted(self, found: list[tuple[int, Rows, int]]) -> Iterator[Batch]:
         if not found:
@@ -228,7 +228,7 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
 
 
 class _Asking:
-    """A condition that looks at rows taken before."""
+    """A condition that refers to earlier rows."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class _Asking:
         self._holds = holds
 
     def holds(self, event: Event, ctx: ConditionContext) -> bool:
-        """Tell whether the variable takes a row."""
+        """Return whether the variable accepts a row."""
         columns = []
         for reference in self._definition.references:
             rows = self._rows(reference.variable, event, ctx)
@@ -264,7 +264,7 @@ def _rows_of(match: Rows, variables: Sequence[str], variable: str | None) -> lis
 
 
 def _values(reference: Reference, rows: list[list[Event]], kinds: Sequence[pa.DataType]) -> pa.Array:
-    """Return what is asked of rows, of each of some lists of them."""
+    """Return the referenced values of each list of rows."""
     if reference.call is not None:
         return _aggregated(reference.call, rows, kinds)
     column, offset = reference.column, reference.offset
@@ -291,7 +291,7 @@ def _aggregated(call: AggregateCall, rows: list[list[Event]], kinds: Sequence[pa
 
 
 def _is_of_row(definition: Definition, reference: Reference) -> bool:
-    """Tell whether a reference is about the row in hand."""
+    """Return whether a reference is to the current row."""
     is_last = reference.function == "LAST" and reference.offset == 0
     return is_last and reference.variable in (None, definition.variable)
 

@@ -21,7 +21,7 @@ from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 
 
 class SortOperator(KeyedBatchOperator):
-    """Rows in an order: in BATCH at the end, in a stream that is ordered by rowtime with the watermark."""
+    """Sorts rows: at the end in batch mode, with the watermark in a stream ordered by rowtime."""
 
     emits_later = True
 
@@ -33,14 +33,14 @@ class SortOperator(KeyedBatchOperator):
         limit: int | None = None,
         rowtime: int | None = None,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             order: (column, descending, nulls first).
             kinds: the Arrow types of the columns.
-            offset: so many rows are left out at the beginning.
-            limit: so many rows are emitted; None for all.
-            rowtime: the column by which rows are emitted with the watermark; None for at the end.
+            offset: the number of rows to skip.
+            limit: the maximum number of rows to emit; None for all.
+            rowtime: the column by which the watermark emits rows; None for at the end.
         """
         self.order = tuple(order)
         self.kinds = list(kinds)
@@ -54,7 +54,7 @@ class SortOperator(KeyedBatchOperator):
         assert setup.state is not None
         setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
-        # The time of the last row that was emitted: what is not behind that is late.
+        # The time of the last emitted row: earlier rows are late.
         self._last = MIN_WATERMARK
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -129,7 +129,7 @@ class SortOperator(KeyedBatchOperator):
 
 
 class LimitOperator(KeyedBatchOperator):
-    """The first rows that come, of rows that are only inserted."""
+    """Emits the first rows of append-only input."""
 
     def __init__(self, offset: int, limit: int | None) -> None:
         self.offset = offset

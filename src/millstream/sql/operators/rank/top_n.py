@@ -1,6 +1,6 @@
-"""Top-N: the rows of each partition that are at some places of an order.
+"""Top-N: a range of ranks of each partition.
 
-Row by row, as Flink's: a row that comes in at a place moves those behind it.
+Works row by row, like Flink's: a new row shifts those after it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 
 Row = tuple[Any, ...]
-# (kind, row, place)
+# (row kind, row, rank)
 _Change = tuple[int, Row, int]
 
-# What it keeps of a partition: its rows in order, and when it was changed last.
+# State of a partition: its sorted rows, and the time of its last change.
 ROWS = "rows"
 KEPT = [StateColumn(ROWS, object, list), StateColumn(TOUCHED, np.int64)]
 
 
 class TopNOperator(KeyedBatchOperator):
-    """Keeps the rows of each partition in order."""
+    """Stores the sorted rows of each partition."""
 
     emits_later = True
 
@@ -51,19 +51,19 @@ class TopNOperator(KeyedBatchOperator):
         final_only: bool = False,
         ttl: int = 0,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             partition: the columns to partition by.
             order: (column, descending, nulls first).
             kinds: the Arrow types of the input's columns.
-            first, last: the places, from 1; None for all behind the first.
-            shows_rank: whether the place is the last column.
-            retracts: whether the input may take rows back: then all rows are kept.
-            unique: the columns by which a row replaces another, where rows are updated and not taken back before.
-            pairs: whether an update is -U and +U, not +U alone.
-            final_only: whether only what is there at the end is emitted.
-            ttl: how long a partition lives that is not changed, in milliseconds; 0 for ever.
+            first, last: the ranks, from 1; `last` is None for all from the first.
+            shows_rank: whether the rank is the last column.
+            retracts: whether the input may retract rows: then all rows are stored.
+            unique: the columns by which a row replaces another, if updates come without -U.
+            pairs: whether an update is emitted as -U and +U, not as +U alone.
+            final_only: whether only the final result is emitted.
+            ttl: state TTL of a partition in milliseconds; 0 for none.
         """
         self.ttl = ttl
         self.partition = tuple(partition)
@@ -113,9 +113,9 @@ class TopNOperator(KeyedBatchOperator):
         return () if self.final_only else (self._batch(changes),)
 
     def _hopeless(self, batch: Batch, of_rows: Slots, slots: Slots) -> NDArray[np.bool_] | None:
-        """Tell which rows are behind all that their partitions have, which are full already; None where it is not told.
+        """Return a mask of rows that cannot enter a full partition's top N, or None if no cheap test applies.
 
-        Most rows are, once a job has run for a while: they are left out by vectors, and only the others looked at.
+        Once a job has run for a while these are most rows: the vectorized test leaves few for the row-by-row path.
         """
         column, descending, _ = self.order[0] if self.order else (0, False, False)
         values = batch.columns[column]
@@ -130,7 +130,7 @@ class TopNOperator(KeyedBatchOperator):
         worst = last.take(of_rows)
         behind: NDArray[np.bool_] = numbers < worst if descending else numbers > worst
         if len(self.order) == 1:
-            # Of equal rows the first stays.
+            # Ties keep the earlier row.
             behind |= numbers == worst
         return behind & is_full.take(of_rows)
 
@@ -147,7 +147,7 @@ class TopNOperator(KeyedBatchOperator):
             there.pop()
 
     def _moved_back(self, there: list[Row], place: int, changes: list[_Change]) -> None:
-        """Say that a row has come in at a place."""
+        """Record the changes of a row inserted at a position."""
         if self.final_only or place >= self._max_rank:
             return
         if self.shows_rank or self.first > 1:
@@ -195,7 +195,7 @@ class TopNOperator(KeyedBatchOperator):
         return None
 
     def _replace(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
-        """Put a row in the place of the one with the same unique key."""
+        """Replace the row with the same unique key."""
         if not self.retracts:
             self._moved_up(there, row, changes)
             return
@@ -227,7 +227,7 @@ class TopNOperator(KeyedBatchOperator):
             changes.append((INSERT, come, 0))
 
     def _moved_up(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
-        """Put a row in the place of the one with the same unique key, which never falls back."""
+        """Replace the row with the same unique key, which never moves down."""
         old = self._find(there, row)
         if old is None:
             place = bisect_right(there, self._key(row), key=self._key)
@@ -248,7 +248,7 @@ class TopNOperator(KeyedBatchOperator):
         for i in range(place, old):
             said.append((UPDATE_BEFORE, there[i + 1], i + 1))
             if i == place:
-                # What is updated is taken back before it is said anew.
+                # An updated row is retracted before it is emitted again.
                 said.append((UPDATE_BEFORE, gone, old + 1))
             said.append((UPDATE_AFTER, there[i], i + 1))
         if place == old:
@@ -266,7 +266,7 @@ class TopNOperator(KeyedBatchOperator):
         return Batch(columns, kinds if kinds.any() else None, len(changes))
 
     def finish(self) -> None:
-        """In BATCH: emit what is there."""
+        """Emit the final result in batch mode."""
         if self.final_only:
             lists = self._state.column(ROWS)
             found: list[_Change] = []

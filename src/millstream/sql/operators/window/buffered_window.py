@@ -1,4 +1,4 @@
-"""Operators that keep the rows of open windows, and tell what comes of them when the windows end."""
+"""Base of operators that buffer the rows of open windows and emit when the windows end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream.sql.operators.window.windowing import local_times
 
 
 class BufferedInput:
-    """One input whose rows are kept: the types of its columns, its key, and the column of the window's end."""
+    """A buffered input: its column types, its key, and the window-end column."""
 
     def __init__(self, kinds: Sequence[pa.DataType], keys: Sequence[int], end: int) -> None:
         self.kinds = list(kinds)
@@ -27,7 +27,7 @@ class BufferedInput:
 
 
 class WindowRowsOperator(KeyedBatchOperator):
-    """Keeps rows until their windows end; a row whose window has ended is late."""
+    """Buffers rows until their windows end; rows of ended windows are late."""
 
     emits_later = True
 
@@ -37,7 +37,7 @@ class WindowRowsOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        # The mark of a row is how far time must have come for its window to end.
+        # The mark of a row is the time at which its window ends.
         self._rows: list[KeyedRows] = [
             self.state_table(f"rows{i}", KeyedRows(kept.kinds, kept.keys)) for i, kept in enumerate(self.kept)
         ]
@@ -47,7 +47,7 @@ class WindowRowsOperator(KeyedBatchOperator):
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
     def _keep(self, batch: Batch, index: int) -> None:
-        """Keep the rows of a batch of an input, but for those that are late."""
+        """Buffer the rows of an input's batch, except late ones."""
         kept, rows = self.kept[index], self._rows[index]
         triggers = self.times.triggers(local_times(batch.columns[kept.end], self.times.zone))
         if self.times.is_event_time:
@@ -70,7 +70,7 @@ class WindowRowsOperator(KeyedBatchOperator):
                 self._next = min(self._next, int(rows.marks[there].min()))
 
     def _due(self, index: int, time: int) -> tuple[Batch, Ints]:
-        """Return and forget the rows whose windows end when time has come this far; and their triggers."""
+        """Remove and return the rows whose windows end by a time, with their trigger times."""
         rows = self._rows[index]
         there = rows.all_rows()
         there = there[rows.marks[there] <= time]
@@ -81,7 +81,7 @@ class WindowRowsOperator(KeyedBatchOperator):
 
     @abstractmethod
     def _fire(self, time: int) -> None:
-        """Emit what comes of windows that end when time has come this far."""
+        """Emit the results of windows that end by a time."""
 
     def waiting(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, *self._rows) if self.times.is_event_time else ()
@@ -107,5 +107,5 @@ class WindowRowsOperator(KeyedBatchOperator):
 
 
 def by_trigger(batch: Batch, triggers: Ints) -> Batch:
-    """Return rows in the order in which their windows end."""
+    """Return rows in order of their windows' ends."""
     return batch.take(np.argsort(triggers, kind="stable"))

@@ -1,4 +1,4 @@
-"""Windows that depend on their rows: sessions, and windows of so many rows. The rows themselves are kept."""
+"""Session and count windows over buffered rows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LONG_AGO = -(1 << 62)
 
 
 class RowWindowOperator(KeyedBatchOperator):
-    """Keeps rows until it is known which window they are in."""
+    """Buffers rows until their window is known."""
 
     emits_later = True
-    # The name of the table in which it keeps what it waits for.
+    # The name of the state table with buffered rows.
     kept_as = "rows"
 
     def __init__(
@@ -37,15 +37,15 @@ class RowWindowOperator(KeyedBatchOperator):
         kinds: Sequence[pa.DataType],
         properties: Sequence[tuple[str, pa.DataType]],
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            times: where rows are in time.
-            partition: the columns whose rows make windows together.
+            times: the times of rows.
+            partition: the columns by which windows are formed.
             keys: the columns to group by, within a window.
             calls: the aggregates.
             kinds: the Arrow types of the input's columns.
-            properties: of the window: which they are, and their types.
+            properties: the window properties and their types.
         """
         self.times = times
         self.partition = tuple(partition)
@@ -61,14 +61,14 @@ class RowWindowOperator(KeyedBatchOperator):
         self._rows: KeyedRows = self.state_table(self.kept_as, self._kept_rows())
 
     def _kept_rows(self) -> KeyedRows:
-        # Its mark is the time of a row.
+        # The mark is the time of a row.
         return KeyedRows(self.kinds, self.partition)
 
     def _keys_of(self, batch: Batch) -> Ints:
         return self._rows.find_or_add([batch.columns[k] for k in self.partition], len(batch))
 
     def _results(self, rows: Ints, windows: Ints, starts: Times, ends: Times) -> Iterator[Batch]:
-        """Yield the results of rows that are in windows, which have starts and ends; in the order of windows."""
+        """Yield the results of rows in windows, in order of windows."""
         if not len(rows):
             return
         batch = self._rows.batch(rows)
@@ -87,7 +87,7 @@ class RowWindowOperator(KeyedBatchOperator):
 
 
 class SessionWindowOperator(RowWindowOperator):
-    """Windows of rows of which each comes within a gap of another."""
+    """Session windows: rows within a gap of each other."""
 
     def __init__(
         self,
@@ -100,12 +100,12 @@ class SessionWindowOperator(RowWindowOperator):
         properties: Sequence[tuple[str, pa.DataType]],
         batch: bool = False,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            gap: the longest time between two rows of a session, in milliseconds.
+            gap: the session gap in milliseconds.
             times, partition, keys, calls, kinds, properties: see `RowWindowOperator`.
-            batch: whether the job is one of batch, where nothing is late.
+            batch: whether the job runs in batch mode, where no row is late.
         """
         super().__init__(times, partition, keys, calls, kinds, properties)
         self.gap = gap
@@ -141,7 +141,7 @@ class SessionWindowOperator(RowWindowOperator):
         return ()
 
     def _in_time(self, times: Times, keys: Ints) -> Mask:
-        """Tell which rows are not late: the session of one that is may be open, because of another row."""
+        """Return which rows are not late: a row behind the watermark may belong to an open session."""
         keep = self.times.triggers(times + self.gap) > self.watermark
         for row in np.flatnonzero(~keep).tolist():
             _, there = self._rows.pairs(keys[row : row + 1])
@@ -173,7 +173,7 @@ class SessionWindowOperator(RowWindowOperator):
         due = self.times.triggers(ends) <= time
         mine = due[session]
         rows, session = rows[mine], session[mine]
-        # By the end of sessions, and then as rows have come.
+        # By session end, then by arrival.
         order = np.lexsort((rows, ends[session]))
         self.emit(self._results(rows[order], session[order], starts, ends))
         self._rows.remove(rows)
@@ -201,7 +201,7 @@ class SessionWindowOperator(RowWindowOperator):
 
 
 class SessionTableOperator(SessionWindowOperator):
-    """Each row with its session, when that ends."""
+    """Emits each row with its session, when that ends."""
 
     def _results(self, rows: Ints, windows: Ints, starts: Times, ends: Times) -> Iterator[Batch]:
         columns = [self._rows.take(i, rows) for i in range(len(self.kinds))]
@@ -210,7 +210,7 @@ class SessionTableOperator(SessionWindowOperator):
 
 
 class CountWindowOperator(RowWindowOperator):
-    """Windows of so many rows of a key, every so many rows."""
+    """Count windows: `size` rows of a key, every `slide` rows."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class CountWindowOperator(RowWindowOperator):
         keys = self._keys_of(batch)
         added = rows.add(keys, batch.columns)
         numbers = rows.numbers_of(added)
-        # The rows with which a window is full.
+        # The rows that complete a window.
         full = np.flatnonzero((numbers + 1 >= self.size) & ((numbers + 1 - self.size) % self.slide == 0))
         members, window = [], []
         for i, row in enumerate(full.tolist()):
@@ -246,13 +246,13 @@ class CountWindowOperator(RowWindowOperator):
         self._discard(np.unique(keys[full]))
 
     def _discard(self, keys: Ints) -> None:
-        """Remove rows that are in no window to come, but for the newest of a key: it says how many there were."""
+        """Discard rows that are in no future window, except the newest of a key, which has the row number."""
         places, there = self._rows.pairs(keys)
         if not len(there):
             return
         newest = np.zeros(len(keys), np.int64)
         number = self._rows.numbers_of(there)
         np.maximum.at(newest, places, number + 1)
-        # The next window that is not full begins here.
+        # The start of the next incomplete window.
         begins = ((newest - self.size) // self.slide + 1) * self.slide
         self._rows.remove(there[number < np.clip(begins, 0, newest - 1)[places]])

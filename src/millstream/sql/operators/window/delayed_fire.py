@@ -1,8 +1,8 @@
-"""Windows that are told by the clock before they end, or behind it: a delay after the first row, and again after each.
+"""Windows that fire periodically by processing time, before or after their end.
 
-What `table.exec.emit.early-fire.delay` and `late-fire.delay` above 0 say of windows in a GROUP BY. Every window has its
-own rhythm. Rows that come behind the end of a window that was not there at its end tell it at once, as in Flink; and
-what has come late and was not told when the allowed lateness is over is never told.
+Implements `table.exec.emit.early-fire.delay` and `late-fire.delay` above 0 for windows in a GROUP BY. Each window has its
+own schedule, which starts with its first row. As in Flink, late rows of a window that had no rows at its end fire it at
+once, and late rows not yet fired when the allowed lateness expires are never emitted.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.window.early_late_fire import END, SAID, FiringWindowOperator, Placed
 from millstream.sql.plan.specs import PeriodicFires
 
-# When a window is told next by the clock, whether it was there when it ended, and whether it has changed since it was
-# told: then the other table has what was told.
+# When a window fires next by the clock, whether it had rows when it ended, and whether it has changed since it fired:
+# then the other table has the emitted results.
 _TOLD_NEXT, _ENDED, _CHANGED = "next_fire", "ended", "changed"
 _NEVER = MAX_WATERMARK
 
 
 class PeriodicWindowOperator(FiringWindowOperator):
-    """Keys, aggregates, then properties of the window, with updates."""
+    """Emits keys, aggregates, then window properties, with updates."""
 
     fires: PeriodicFires
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        # Keys, the end of the window, and what its aggregates had come to.
+        # Keys, the window end, and the last emitted aggregates.
         self._width = len(self.keys) + 1
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64(), *(a.result for a in self.aggregates.accumulators)]
         before = KeyedRows(kinds, range(self._width), len(self.keys), marked=False)
@@ -57,7 +57,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
         self._begin(slots[state.column(_TOLD_NEXT)[slots] == _NEVER])
 
     def _remember(self, slots: Slots) -> None:
-        """Keep what was told of windows that change now."""
+        """Store the emitted results of windows that change now."""
         if len(slots):
             self._before.compact()
             keys = self._state.keys_at(slots)
@@ -66,7 +66,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
             self._state.column(_CHANGED)[slots] = True
 
     def _begin(self, slots: Slots) -> None:
-        """Rows have come for windows that were waiting for one."""
+        """Schedule windows that got their first row."""
         delays = self._delays(slots)
         slots, delays = slots[delays > 0], delays[delays > 0]
         if len(slots):
@@ -77,10 +77,10 @@ class PeriodicWindowOperator(FiringWindowOperator):
     def _delays(self, slots: Slots) -> Ints:
         return np.where(self._state.column(_ENDED)[slots], self.fires.late_delay, self.fires.early_delay)
 
-    # --- telling
+    # --- firing
 
     def _tell(self, slots: Slots) -> None:
-        """Tell windows, in this order, if they have changed since they were told."""
+        """Fire windows in this order, if they have changed since they last fired."""
         state = self._state
         slots = slots[~state.column(SAID)[slots] | state.column(_CHANGED)[slots]]
         if not len(slots):
@@ -105,7 +105,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
         state.changed(slots)
 
     def _rows_before(self, keys: list[pa.Array], count: int) -> Ints:
-        """Return where that is which was told of windows; -1 where it is not kept."""
+        """Return the slots of the windows' emitted results; -1 if not stored."""
         found = np.full(count, -1, np.int64)
         places, rows = self._before.pairs(self._before.find(keys, count))
         found[places] = rows
@@ -133,23 +133,23 @@ class PeriodicWindowOperator(FiringWindowOperator):
         slots = slots[state.column(_TOLD_NEXT)[slots] <= now]
         times, delays = state.column(_TOLD_NEXT)[slots], self._delays(slots)
         self._tell(slots[np.argsort(times, kind="stable")])
-        # The rhythm stays what it was, though nobody looked at the clock for some beats of it; so what files know of it
-        # is as good where nothing else has changed.
+        # The schedule does not drift if timers run late, so checkpointed schedules stay valid if nothing else has
+        # changed.
         state.column(_TOLD_NEXT)[slots] = times + ((now - times) // delays + 1) * delays
         self._schedule_timer()
 
     def _fire(self, watermark: int) -> None:
-        """Tell windows that end now, if they have changed; forget those that nobody can be late for any more."""
+        """Fire changed windows that end now; discard those whose allowed lateness has expired."""
         state, slots = self._state, self._state.slots()
         ends = state.column(END)[slots]
         triggers = self.times.triggers(ends)
-        # Those that were not there at their end have not ended: they are told with every row.
+        # Windows without rows at their end have not ended: every late row fires them.
         end_now = (triggers > self.watermark) & (triggers <= watermark) & ~state.column(_ENDED)[slots]
         ended = slots[end_now][np.argsort(ends[end_now], kind="stable")]
         self._tell(ended)
         state.column(_ENDED)[ended] = True
         if self.fires.early_delay != self.fires.late_delay:
-            # Flink knows its triggers by their delays: those that are equal are one, and its rhythm goes on.
+            # Flink identifies triggers by their delays: equal early and late delays share one schedule.
             state.column(_TOLD_NEXT)[ended] = _NEVER
         state.changed(ended)
         self._discard(slots[triggers + self.fires.lateness <= watermark], watermark)

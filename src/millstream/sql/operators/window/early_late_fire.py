@@ -1,6 +1,6 @@
-"""Windows that are told before they end, or again after it: every row changes the result of its window.
+"""Windows that fire before their end, or again after it: every row changes the result of its window.
 
-What `table.exec.emit.early-fire`, `late-fire` and `allow-lateness` say of windows in a GROUP BY.
+Implements `table.exec.emit.early-fire`, `late-fire` and `allow-lateness` for windows in a GROUP BY.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from millstream.sql.operators.window.window_aggregate import WindowTimes, proper
 from millstream.sql.operators.window.windowing import Times, Windowing
 from millstream.sql.plan.specs import Fires
 
-# The end of a slot's window, whether it has been told, and how many rows it has, where rows may be taken back.
+# The end of a slot's window, whether it has fired, and its number of rows if rows may be retracted.
 END, SAID, _ROWS = "end", "fired", "rows"
 
 
 @record
 class Placed:
-    """Rows with the ends of their windows, the keys of those (the last is the end), and their slots."""
+    """Rows with the ends of their windows, the window keys (the last is the end), and their slots."""
 
     batch: Batch
     ends: Times
@@ -48,7 +48,7 @@ class Placed:
 
 
 class FiringWindowOperator(KeyedBatchOperator):
-    """Keys, aggregates, then properties of the window, with updates."""
+    """Emits keys, aggregates, then window properties, with updates."""
 
     emits_later = True
 
@@ -65,18 +65,18 @@ class FiringWindowOperator(KeyedBatchOperator):
         retracts: bool = False,
         pairs: bool = True,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             windowing: the windows.
-            times: where rows are in time: event time.
+            times: the event times of rows.
             keys: the columns to group by.
             calls: the aggregates.
             kinds: the Arrow types of the input's columns.
             properties: which of "start", "end" and "rowtime" the last columns are, and their types.
-            fires: when a window is told.
-            retracts: whether the input may take rows back.
-            pairs: whether an update is -U and +U, not +U alone.
+            fires: the emit strategy.
+            retracts: whether the input may retract rows.
+            pairs: whether an update is emitted as -U and +U, not as +U alone.
         """
         self.windowing = windowing
         self.times = times
@@ -103,12 +103,12 @@ class FiringWindowOperator(KeyedBatchOperator):
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
     def _about_windows(self) -> list[StateColumn]:
-        """Return what is kept of a window besides its aggregates."""
+        """Return the state columns of a window besides its aggregates."""
         about = [StateColumn(END, np.int64), StateColumn(SAID, np.bool_, False)]
         return [*about, StateColumn(_ROWS, np.int64)] if self.retracts else about
 
     def _have_rows(self, slots: Slots) -> Mask:
-        """Tell of windows whether there is something to be told."""
+        """Return which windows have rows."""
         return self._state.column(_ROWS)[slots] > 0 if self.retracts else np.ones(len(slots), np.bool_)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -127,7 +127,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         return (self._emitted(placed.filter(at_once), first_new),) if at_once.any() else ()
 
     def _placed(self, batch: Batch, ends: Times) -> tuple[Placed, int]:
-        """Return rows with the slots of their windows, and which is the first slot that is new."""
+        """Return rows with the slots of their windows, and the first new slot."""
         keys = [*(batch.columns[k] for k in self.keys), pa.array(ends)]
         first_new = self._state.bound
         slots, new = self._state.find_or_add(keys, len(batch))
@@ -137,12 +137,12 @@ class FiringWindowOperator(KeyedBatchOperator):
         return Placed(batch, ends, keys, slots), first_new
 
     def _are_told_at_once(self, placed: Placed) -> Mask:
-        """Tell which rows tell their windows."""
+        """Return which rows fire their windows at once."""
         in_time = self.times.triggers(placed.ends) > self.watermark
         return ~in_time | self.fires.early
 
     def _fold(self, placed: Placed) -> None:
-        """Take rows of windows that are told later."""
+        """Process rows of windows that fire later."""
         if self.retracts:
             signs = signs_of(placed.batch)
             np.add.at(self._state.column(_ROWS), placed.slots, 1 if signs is None else signs)
@@ -150,7 +150,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         self._state.changed(placed.slots)
 
     def _emitted(self, placed: Placed, first_new: int) -> Batch:
-        """Take rows of windows that are told at once; return what changes."""
+        """Process rows of windows that fire at once; return the changes."""
         state, batch = self._state, placed.batch
         segments = Segments.of(placed.slots, first_new, state.bound, signs_of(batch))
         said = state.column(SAID)[segments.slots].copy()
@@ -173,7 +173,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         return Batch([*columns, *self._properties(placed.ends[at])], changes.kinds, len(at))
 
     def _counted(self, segments: Segments) -> Mask:
-        """Count the rows of windows; tell whether there are any behind each."""
+        """Count the rows of windows; return whether any are left after each row."""
         if not self.retracts:
             return np.ones(segments.rows, np.bool_)
         column = self._state.column(_ROWS)
@@ -189,7 +189,7 @@ class FiringWindowOperator(KeyedBatchOperator):
     # --- time
 
     def _waits(self, triggers: Times) -> Times:
-        """Return when there is next something to do about windows: at their end, or when nobody can be late."""
+        """Return the next timer of windows: their end, or the end of allowed lateness."""
         return np.where(triggers > self.watermark, triggers, triggers + self.fires.lateness)
 
     def _schedule_timer(self) -> None:
@@ -212,7 +212,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         return watermark
 
     def _fire(self, watermark: int) -> None:
-        """Tell windows that end now and have not been told; forget those that nobody can be late for any more."""
+        """Fire windows that end now and have not fired; discard those whose allowed lateness has expired."""
         state, slots = self._state, self._state.slots()
         ends = state.column(END)[slots]
         triggers = self.times.triggers(ends)
@@ -226,7 +226,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         self._discard(slots[triggers + self.fires.lateness <= watermark], watermark)
 
     def _discard(self, slots: Slots, watermark: int) -> None:
-        """Forget windows that nobody can be late for any more."""
+        """Discard windows whose allowed lateness has expired."""
         self._state.remove(slots)
         lateness = self.fires.lateness
         self.aggregates.discard(len(self.keys), lambda e: self.times.triggers(e) + lateness <= watermark)

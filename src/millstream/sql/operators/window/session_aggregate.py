@@ -1,7 +1,6 @@
-"""Session windows of which only what the aggregates have come to is kept, not the rows.
+"""Session windows with mergeable aggregates: state is accumulators, not rows.
 
-Rows of a batch that are within a gap of each other are taken together first; then what comes of them is put together
-with the sessions that their keys have.
+Rows of a batch within a gap of each other are aggregated first, then merged with the sessions in state.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from millstream.sql.operators.window.windowing import Times
 
 
 def can_merge(calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType]) -> bool:
-    """Tell whether aggregates come to the same when rows are taken together first, whichever."""
+    """Return whether the aggregates do not depend on the order in which rows are merged."""
     aggregates = AggregateHandler(calls, kinds, False)
     return aggregates.combine and aggregates.is_exact
 
@@ -38,10 +37,10 @@ class _Sessions:
     """Some sessions.
 
     Attributes:
-        keys: the number of each one's key.
-        starts, ends: the time of the first row, and a gap behind that of the last.
-        came: when the first of its rows came.
-        partials: what the aggregates have kept of it, as columns.
+        keys: the number of each session's key.
+        starts, ends: the time of the first row, and of the last row plus the gap.
+        came: the arrival of the first row.
+        partials: the state columns of the aggregates.
     """
 
     keys: Ints
@@ -55,7 +54,7 @@ class _Sessions:
 
 
 class MergedSessionOperator(SessionWindowOperator):
-    """Sessions by key; of rows that are only inserted, and with aggregates that `can_merge`."""
+    """Sessions by key, on append-only input and with aggregates that `can_merge`."""
 
     kept_as = "sessions"
 
@@ -69,14 +68,14 @@ class MergedSessionOperator(SessionWindowOperator):
         properties: Sequence[tuple[str, pa.DataType]],
         batch: bool = False,
     ) -> None:
-        """Make one; see `SessionWindowOperator`."""
+        """Create the operator; see `SessionWindowOperator`."""
         super().__init__(gap, times, keys, keys, calls, kinds, properties, batch)
         self.aggregates = AggregateHandler(calls, kinds, False)
 
     def _kept_rows(self) -> KeyedRows:
         width = len(self.keys)
         partials = [written(k, np.empty(0, k.dtype)).type for k in self.aggregates.kept]
-        # The key, the start and when its first row came; its end is the mark.
+        # The key, the start and the first arrival; the end is the mark.
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64(), pa.int64(), *partials]
         return KeyedRows(kinds, range(width))
 
@@ -125,12 +124,12 @@ class MergedSessionOperator(SessionWindowOperator):
         return _Sessions(by_key[first], in_order[first], in_order[last] + self.gap, came, partials)
 
     def _merge(self, new: _Sessions, key_columns: list[pa.Array], keys: Ints) -> None:
-        """Put sessions together with those that are kept."""
+        """Merge sessions with those in state."""
         touched, first = np.unique(keys, return_index=True)
         _, rows = self._rows.pairs(touched)
         kept = self._sessions_at(rows)
         together = _grouped(kept, new)
-        # A session that is kept and that no row has come to stays as it is.
+        # Sessions in state without new rows are unchanged.
         changes = np.zeros(int(together.max()) + 1, np.bool_)
         changes[together[len(kept) :]] = True
         changed = changes[together]
@@ -144,7 +143,7 @@ class MergedSessionOperator(SessionWindowOperator):
         self._next = min(self._next, int(self.times.triggers(merged.ends).min()))
 
     def _concat(self, kept: _Sessions, new: _Sessions, changed: Mask, together: Ints) -> _Sessions:
-        """Return what some of both come to, by the group that they are in."""
+        """Merge sessions of both, by group."""
         which = np.flatnonzero(changed)
         groups, group = np.unique(together[which], return_inverse=True)
         keys, starts, ends, came = (
@@ -171,7 +170,7 @@ class MergedSessionOperator(SessionWindowOperator):
         starts, came = (plain(table.take(width + i, rows)) for i in (0, 1))
         return _Sessions(table.keys_of(rows), starts, table.marks[rows], came, partials)
 
-    # --- the end of sessions
+    # --- end of sessions
 
     def waiting(self) -> Iterable[tuple[str, int, int]]:
         if self.times.is_event_time and MIN_WATERMARK < self._next < MAX_WATERMARK:
@@ -188,7 +187,7 @@ class MergedSessionOperator(SessionWindowOperator):
         rows = rows[self.times.triggers(self._rows.marks[rows]) <= time]
         if len(rows):
             due = self._sessions_at(rows)
-            # By the end of sessions, and then as rows have come.
+            # By session end, then by arrival.
             order = np.lexsort((due.came, due.ends))
             at, every = pa.array(order), np.arange(len(rows))
             state = FreshColumns(self.aggregates.kept, len(rows))
@@ -203,13 +202,13 @@ class MergedSessionOperator(SessionWindowOperator):
 
 
 def _grouped(kept: _Sessions, new: _Sessions) -> NDArray[np.int64]:
-    """Return for each of both in which group it is: sessions of a key that overlap are in one."""
+    """Return the group of each session: overlapping sessions of a key share one."""
     keys, starts, ends = (
         np.concatenate(both) for both in zip(*((s.keys, s.starts, s.ends) for s in (kept, new)), strict=True)
     )
     order = np.lexsort((starts, keys))
     by_key, begin = keys[order], starts[order]
-    # How far those of a key before each reach: ends as small numbers, so that keys can be told apart by larger ones.
+    # How far earlier sessions of the key reach: ends are ranked, so that an offset per key separates keys.
     known, rank = np.unique(ends[order], return_inverse=True)
     key_rank = np.cumsum(np.append(0, by_key[1:] != by_key[:-1])) * len(known)
     reach = known[np.maximum.accumulate(key_rank + rank) - key_rank]

@@ -1,4 +1,4 @@
-"""Window aggregate: one row for each key and window, when the window ends."""
+"""Window aggregate: one row per key and window, when the window ends."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandle
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.window.windowing import Times, Windowing, local_times, points
 
-# The end of a slot's slice or window; of a slice, also the end of the last window that it was emitted with.
+# The end of a slot's slice or window; for a slice also the end of the last window emitted with it.
 _END, _DONE, _START, _ROWS = "end", "done", "start", "rows"
 _LONG_AGO = -(1 << 62)
 
 
 class WindowTimes:
-    """Where rows are in time, and when windows end."""
+    """The times of rows, and when windows end."""
 
     def __init__(self, column: int, is_event_time: bool, zone: str, has_window: tuple[int, int] | None = None) -> None:
-        """Make it.
+        """Create it.
 
         Args:
             column: the time attribute.
-            is_event_time: whether that is a rowtime, not processing time.
-            zone: whose clock shows the times of windows over points in time.
-            has_window: the columns of window_start and window_end, where rows have them.
+            is_event_time: whether it is a rowtime, not processing time.
+            zone: the time zone of windows over TIMESTAMP_LTZ.
+            has_window: the window_start and window_end columns, if the input has them.
         """
         self.column = column
         self.is_event_time = is_event_time
         self.zone = zone
         self.has_window = has_window
-        # Whether times are points in time; windows have the times that a clock shows then.
+        # Whether times are instants (TIMESTAMP_LTZ); window bounds are then local times.
         self.are_points = not is_event_time
 
     def of(self, batch: Batch, now: int) -> Times:
@@ -56,7 +56,7 @@ class WindowTimes:
         return local_times(column, self.zone)
 
     def local(self, point: int) -> int:
-        """Return what a clock shows at a point in time, where that is what windows go by."""
+        """Return the local time of an instant, if windows are in local time."""
         if not self.are_points or is_utc(self.zone) or abs(point) > 1 << 52:
             return point
         at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=point)
@@ -65,16 +65,16 @@ class WindowTimes:
         return point + round(offset.total_seconds() * 1000)
 
     def triggers(self, ends: Times) -> Times:
-        """Return how far time must have come for windows to end."""
+        """Return the times at which windows end."""
         return (points(ends, self.zone) if self.are_points else ends) - 1
 
 
-# Rows, perhaps several times, with the ends of their slices or windows, and their starts where they were given them.
+# Rows, perhaps repeated, with the starts (if the input has windows) and ends of their slices or windows.
 Placed = tuple[Batch, Times | None, Times]
 
 
 def placed(batch: Batch, windowing: Windowing, times: WindowTimes, shares: bool, now: int) -> Placed:
-    """Return rows with the windows that they are in, or their slices where windows share those."""
+    """Return rows with their windows, or their slices if windows share those."""
     if times.has_window is not None:
         start, end = (local_times(batch.columns[c], times.zone) for c in times.has_window)
         return batch, start, end
@@ -85,14 +85,14 @@ def placed(batch: Batch, windowing: Windowing, times: WindowTimes, shares: bool,
 
 
 def shares_slices(windowing: Windowing, times: WindowTimes, aggregates: AggregateHandler) -> bool:
-    """Tell whether windows share what they have in common."""
+    """Return whether overlapping windows share slices."""
     return times.has_window is None and not windowing.has_one_window and aggregates.combine
 
 
 class WindowAggregateOperator(KeyedBatchOperator):
-    """Keys, aggregates, then properties of the window.
+    """Emits keys, aggregates, then window properties.
 
-    Windows that overlap share what they have in common: slices, if what the aggregates keep can be put together.
+    Overlapping windows share slices if the aggregates can be merged.
     """
 
     emits_later = True
@@ -109,17 +109,17 @@ class WindowAggregateOperator(KeyedBatchOperator):
         retracts: bool = False,
         batch: bool = False,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             windowing: the windows.
-            times: where rows are in time.
+            times: the times of rows.
             keys: the columns to group by.
             calls: the aggregates.
             kinds: the Arrow types of the input's columns.
             properties: which of "start", "end", "rowtime" and "proctime" the last columns are, and their types.
-            retracts: whether the input may take rows back.
-            batch: whether the job is one of batch, where nothing is late.
+            retracts: whether the input may retract rows.
+            batch: whether the job runs in batch mode, where no row is late.
         """
         self.windowing = windowing
         self.times = times
@@ -137,7 +137,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         window = [pa.int64()] if self.times.has_window is None else [pa.int64(), pa.int64()]
-        # The last column of the key is the end of the window.
+        # The last column of the key is the window end.
         self._kinds = kinds = [*(self.kinds[k] for k in self.keys), *window]
         kept = [StateColumn(_END, np.int64)]
         kept += [] if self.times.has_window is None else [StateColumn(_START, np.int64)]
@@ -187,7 +187,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         return [batch.columns[k] for k in self.keys]
 
     def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Slots) -> None:
-        """Take rows that have slots."""
+        """Process rows whose slots are known."""
         if self.retracts:
             signs = signs_of(batch)
             np.add.at(self._state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
@@ -196,12 +196,12 @@ class WindowAggregateOperator(KeyedBatchOperator):
     # --- time
 
     def _expect(self, ends: Times) -> None:
-        """Windows are open that end then, or slices whose first windows may."""
+        """Schedule the end of open windows, or of the first windows of slices."""
         first = np.unique(self.windowing.first_ends(ends) if self.shares else ends)
         self._next = min(self._next, int(self.times.triggers(first).min()))
 
     def _schedule_timer(self) -> None:
-        """Find out what is open, of what was read from a file."""
+        """Schedule the windows in restored state."""
         self._next = MAX_WATERMARK
         slots = self._state.slots()
         if len(slots):
@@ -230,7 +230,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         return None if self.times.is_event_time or self._next == MAX_WATERMARK else self._next
 
     def _fire(self, time: int) -> None:
-        """Emit the windows that end when time has come this far."""
+        """Emit the windows that end by a time."""
         if self.shares:
             self._fire_slices(time)
         else:
@@ -272,7 +272,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         state.remove(slots[over])
 
     def _fire_one(self, members: Slots, start: int, window: int) -> None:
-        """Emit a window that is made of some slots."""
+        """Emit a window that consists of some slots."""
         state = self._state
         all_keys = state.keys_at(members)[: len(self.keys)]
         by_key = grouped(all_keys, len(members))
@@ -295,7 +295,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
 
 
 class GlobalWindowAggregateOperator(WindowAggregateOperator):
-    """The second phase: takes what `LocalWindowAggregateOperator` emits; made with what that was made with."""
+    """The second phase; merges the output of a `LocalWindowAggregateOperator` with the same arguments."""
 
     def _placed(self, batch: Batch) -> Placed:
         start = None if self.times.has_window is None else plain(batch.columns[-2])
@@ -312,7 +312,7 @@ class GlobalWindowAggregateOperator(WindowAggregateOperator):
 
 
 def property_column(name: str, kind: pa.DataType, starts: Times, ends: Times, times: WindowTimes) -> pa.Array:
-    """Return a property of windows as a column."""
+    """Return a window property as a column."""
     if name == "proctime":
         return pa.nulls(len(ends), kind)
     values = starts if name == "start" else ends

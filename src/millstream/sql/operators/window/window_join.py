@@ -1,4 +1,4 @@
-"""Window joins: the rows of two inputs that are in the same window, when it ends."""
+"""Window joins: join the rows of two inputs in the same window, when it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.sql.plan.specs import JoinKind
 
 
 class WindowJoinOperator(EvaluatingOperator, WindowRowsOperator):
-    """Joins two inputs window by window; the window is a part of the key."""
+    """Joins two inputs window by window; the window is part of the key."""
 
     inputs = 2
 
@@ -30,15 +30,15 @@ class WindowJoinOperator(EvaluatingOperator, WindowRowsOperator):
         condition: Expression | None,
         session: Session,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
-            kind: which rows without a partner are kept.
+            kind: the kind of join.
             times: when windows end.
             left, right: the inputs.
             null_safe: for each pair of keys whether nulls are equal.
-            condition: what else must hold of the columns of both; None for nothing.
-            session: what the query was made in.
+            condition: a further condition on the columns of both; None for none.
+            session: the session settings.
         """
         super().__init__(times, [left, right])
         self.kind = kind

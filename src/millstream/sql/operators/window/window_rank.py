@@ -1,4 +1,4 @@
-"""Top-N and deduplication within windows: told once, when a window ends."""
+"""Top-N and deduplication within windows, emitted when a window ends."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from millstream.sql.operators.over.over_frames import starts_of
 from millstream.sql.operators.window.buffered_window import BufferedInput, WindowRowsOperator
 from millstream.sql.operators.window.window_aggregate import WindowTimes
 
-# Rows that cannot be among the first any more are looked for when there are this many, then when there are twice as
-# many as were left.
+# Rows that cannot reach the last rank are removed when there are this many rows, then when the number has doubled.
 _MANY = 1 << 14
 
 
 class WindowRankOperator(WindowRowsOperator):
-    """The rows at some places of an order, of each partition, of which the window is a part."""
+    """Emits a range of ranks of each partition, of which the window is a part."""
 
     def __init__(
         self,
@@ -37,17 +36,17 @@ class WindowRankOperator(WindowRowsOperator):
         shows_rank: bool,
         last_wins: bool = False,
     ) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             times: when windows end.
-            end: the column of the window's end.
+            end: the window-end column.
             partition: the columns to partition by.
             order: (column, descending, nulls first).
             kinds: the Arrow types of the input's columns.
-            first, last: the places, from 1.
-            shows_rank: whether the place is the last column.
-            last_wins: whether of rows that are equal in order the last that has come is first.
+            first, last: the ranks, from 1.
+            shows_rank: whether the rank is the last column.
+            last_wins: whether ties prefer the later row.
         """
         super().__init__(times, [BufferedInput(kinds, partition, end)])
         self.partition = tuple(partition)
@@ -73,7 +72,7 @@ class WindowRankOperator(WindowRowsOperator):
         return ()
 
     def _placed(self, columns: list[pa.Array], triggers: Ints) -> tuple[Ints, Ints]:
-        """Return rows by window and partition, in order, and their places."""
+        """Return rows sorted by window, partition and order, and their ranks."""
         count = len(triggers)
         partition = grouped([columns[k] for k in self.partition], count).codes
         came = np.arange(count)

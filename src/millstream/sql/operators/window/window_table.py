@@ -1,4 +1,4 @@
-"""Window table functions: each row once for every window it is in."""
+"""Window table functions: each row once per window that it is in."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class WindowTableOperator(BatchOperator):
     """Adds window_start, window_end and window_time."""
 
     def __init__(self, windowing: Windowing, times: WindowTimes, kinds: Sequence[pa.DataType]) -> None:
-        """Make one.
+        """Create the operator.
 
         Args:
             windowing: the windows.
-            times: where rows are in time.
+            times: the times of rows.
             kinds: the Arrow types of the three columns.
         """
         self.windowing = windowing

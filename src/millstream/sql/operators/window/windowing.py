@@ -1,4 +1,4 @@
-"""Which windows a time is in, by vectors; pure."""
+"""Vectorized window assignment; pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _EPOCH = datetime(1970, 1, 1)
 
 @record
 class Windowing:
-    """Windows that follow each other; times are in milliseconds.
+    """Tumbling, hopping or cumulating windows; times are in milliseconds.
 
-    A slice is a span of time that is never cut by a window's edge: a window is made of slices, and is known by its end.
+    A slice is a span that no window bound splits: a window consists of slices. Windows are identified by their ends.
     """
 
     kind: WindowKind
@@ -38,49 +38,49 @@ class Windowing:
 
     @cached_property
     def slice(self) -> int:
-        """How long a slice is."""
+        """The length of a slice."""
         if self.kind is WindowKind.HOP:
             return gcd(self.size, self.step)
         return self.step if self.kind is WindowKind.CUMULATE else self.size
 
     def slice_ends(self, times: Times) -> Times:
-        """Return the ends of the slices that times are in."""
-        # Floor division takes a quarter of the time that numpy's remainder takes.
+        """Return the ends of the slices of times."""
+        # Floor division takes a quarter of the time of numpy's remainder.
         return ((times - self.offset) // self.slice + 1) * self.slice + self.offset
 
     def first_ends(self, slices: Times) -> Times:
-        """Return the ends of the first windows that slices are in, by the ends of the slices."""
+        """Return the end of the first window of each slice, by the slice's end."""
         if self.kind is not WindowKind.HOP:
             return slices
-        # Windows end at the offset and the size, and every step from there.
+        # Windows end at offset + size + n * step.
         behind = np.mod(slices - self.offset - self.size, self.step)
         return np.where(behind == 0, slices, slices - behind + self.step)
 
     def last_ends(self, slices: Times) -> Times:
-        """Return the ends of the last windows that slices are in, by the ends of the slices."""
+        """Return the end of the last window of each slice, by the slice's end."""
         if self.kind is WindowKind.CUMULATE:
             return slices - np.mod(slices - self.slice - self.offset, self.size) - self.slice + self.size
         if self.kind is WindowKind.HOP:
-            # The last one begins where the slice does or before.
+            # The last window begins at or before the slice's start.
             starts = slices - self.slice
             return starts - np.mod(starts - self.offset, self.step) + self.size
         return slices
 
     def starts(self, ends: Times) -> Times:
-        """Return where windows begin, by their ends."""
+        """Return the starts of windows, by their ends."""
         if self.kind is WindowKind.CUMULATE:
             return ends - 1 - np.mod(ends - 1 - self.offset, self.size)
         return ends - self.size
 
     @property
     def has_one_window(self) -> bool:
-        """Whether every time is in one window only."""
+        """Whether every time is in exactly one window."""
         return self.kind is WindowKind.TUMBLE or (self.kind is WindowKind.HOP and self.size == self.step)
 
     def all_ends(self, times: Times) -> tuple[NDArray[np.int64], Times]:
-        """Return each time once for every window it is in: its place, and the window's end.
+        """Return the position and window end of each time, once per window.
 
-        Windows are in Flink's order: those that hop the last one first, those that cumulate the first one first.
+        Windows are in Flink's order: hopping windows from last to first, cumulating ones from first to last.
         """
         slices = self.slice_ends(times)
         if self.has_one_window:
@@ -95,7 +95,7 @@ class Windowing:
 
 
 def local_times(column: pa.Array, zone: str) -> Times:
-    """Return times in milliseconds, points in time as a clock shows them in a zone."""
+    """Return times in milliseconds; instants as local times of a zone."""
     kind = column.type
     if kind.tz is not None:
         if is_utc(zone):
@@ -106,7 +106,7 @@ def local_times(column: pa.Array, zone: str) -> Times:
 
 
 def points(times: Times, zone: str) -> Times:
-    """Return the points in time at which a clock shows times, in a zone: the first of two, the next after a gap."""
+    """Return the instants of local times: the first of two at an overlap, the next after a gap."""
     if is_utc(zone):
         return times
     distinct, inverse = np.unique(times, return_inverse=True)
