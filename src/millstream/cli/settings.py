@@ -62,5 +62,5 @@ def start_settings(
 
 
 def asks_for_leaders(settings: dict[str, str]) -> bool:
-    """Tell whether several job managers are, or may be, asked for: what that takes is imported only then."""
+    """Return whether several job managers are, or may be, asked for: what that takes is imported only then."""
     return any(key.startswith(("high-availability", "recovery.")) for key in settings)

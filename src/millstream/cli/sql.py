@@ -96,7 +96,7 @@ def _text_at(uri: str, settings: dict[str, str]) -> str:
 
 
 def _run(running: Running, text: str, is_shown: bool) -> bool:
-    """Run the statements of a text until one fails; tell whether none did."""
+    """Run the statements of a text until one fails; return whether none did."""
     from millstream.cli.prompt.loop import PROMPT
     from millstream.gateway.script_text import statements_of
 

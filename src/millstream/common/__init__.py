@@ -1,4 +1,4 @@
-"""Words everybody uses."""
+"""Flink's common API (pyflink.common), and helpers that every package may import."""
 
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,6 @@ __all__ = [
     "WatermarkStrategy",
 ]
 
-# Found when asked for: they belong to the formats, and PyFlink has them here too.
+# Resolved on access: these schemas belong to the formats, and PyFlink exports them here too.
 if not TYPE_CHECKING:
     __getattr__ = old_place

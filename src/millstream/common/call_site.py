@@ -17,10 +17,7 @@ _CELL = re.compile(r"ipykernel_\d+|^<ipython-input-")
 
 
 def program_line() -> str | None:
-    """Return the line of the program that has called us, as `job.py:12`; None when nobody has.
-
-    It is the first one, from here outwards, that is not in millstream.
-    """
+    """Return the first line outside millstream on the call stack, as `job.py:12`; None if there is none."""
     frame = sys._getframe(1)
     while frame.f_globals.get("__name__", "").startswith("millstream."):
         if frame.f_back is None:
@@ -31,7 +28,7 @@ def program_line() -> str | None:
 
 
 def labelled(name: str, made_at: str | None) -> str:
-    """Return how an operator is called in errors.
+    """Return how errors name an operator.
 
     Example:
         >>> labelled("Map", "job.py:12")
@@ -41,17 +38,17 @@ def labelled(name: str, made_at: str | None) -> str:
 
 
 def warn_deprecated(old: str, fix: str) -> None:
-    """Warn the caller of a deprecated method, at the line of its call, of what to do in its place."""
+    """Warn, at the user's line, that a method is deprecated and how to replace it."""
     warnings.warn(f"{old} is deprecated: {fix}.", DeprecationWarning, stacklevel=_users_level())
 
 
 def warn_user(text: str) -> None:
-    """Warn of what is probably a mistake, at the line of the program that makes it."""
+    """Warn of a probable mistake at the user's line."""
     warnings.warn(text, UserWarning, stacklevel=_users_level())
 
 
 def users_frame() -> FrameType:
-    """Return the frame of the first line outside millstream."""
+    """Return the innermost stack frame outside millstream."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("millstream."):
         frame = frame.f_back
@@ -59,21 +56,21 @@ def users_frame() -> FrameType:
 
 
 def _users_level() -> int:
-    """Return the `stacklevel` of the first line outside millstream, seen from the caller of this function."""
+    """Return the `stacklevel` of the first line outside millstream, counted from the caller of this function."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("millstream.", "importlib.")):
         frame = frame.f_back
-        # warnings does not count the frames of the import system.
+        # warnings skips frames of the import system.
         level += not frame.f_globals.get("__name__", "").startswith("importlib.")
     return level
 
 
 def old_names(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module in which things are also known by older names.
+    """Return a module's `__getattr__` that resolves deprecated names.
 
     Args:
         module: the module's name.
-        names: what each old name stands for.
+        names: objects by deprecated name.
     """
 
     def find(name: str) -> Any:

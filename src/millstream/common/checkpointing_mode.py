@@ -8,16 +8,15 @@ __all__ = ["CheckpointingMode", "ExternalizedCheckpointRetention"]
 
 
 class CheckpointingMode(Enum):
-    """What a failure may do to results.
+    """Delivery guarantee after a failure.
 
-    State is exact in the first two modes: a job goes on from a checkpoint, with the state and the positions of
-    its sources that belong together. The modes differ in what sinks show.
+        State is consistent in the first two modes: a job restores state and source positions from one checkpoint. The
+    modes differ in what sinks show.
 
-    EXACTLY_ONCE: output counts only with the checkpoint it belongs to. Nothing is lost, nothing comes twice.
-    AT_LEAST_ONCE: output counts as soon as its epoch has ended. What came after the last checkpoint comes
-    again after a failure.
-    AT_MOST_ONCE, which Flink does not have: the position is saved before records are processed. What was being
-    processed in a failure is lost, nothing is repeated.
+        EXACTLY_ONCE: sinks commit output with its checkpoint. Nothing is lost or repeated.
+        AT_LEAST_ONCE: sinks commit output at the end of its epoch. Output after the last checkpoint is repeated.
+        AT_MOST_ONCE (not in Flink): source positions are saved before records are processed. Records in process at a
+        failure are lost; none is repeated.
     """
 
     EXACTLY_ONCE = 0
@@ -26,13 +25,13 @@ class CheckpointingMode(Enum):
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """When the checkpoints of a job that has ended are kept.
+    """When the checkpoints of an ended job are retained.
 
-    Those of a job that finished are deleted in any case.
+    Checkpoints of a finished job are always deleted.
 
-    DELETE_ON_CANCELLATION: kept when the job failed, deleted when it was cancelled.
-    RETAIN_ON_CANCELLATION: kept when the job failed or was cancelled.
-    NO_EXTERNALIZED_CHECKPOINTS: never kept.
+    DELETE_ON_CANCELLATION: retained after a failure, deleted after a cancellation.
+    RETAIN_ON_CANCELLATION: retained after a failure or a cancellation.
+    NO_EXTERNALIZED_CHECKPOINTS: never retained.
     """
 
     DELETE_ON_CANCELLATION = 0

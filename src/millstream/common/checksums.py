@@ -1,4 +1,4 @@
-"""Checksums of files: CRC-32, as zlib has it, against damage; SHA-256 against people, where state is signed."""
+"""Checksums of files: CRC-32 (as zlib computes it) against damage, SHA-256 against tampering where state is signed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 try:
-    # The same numbers in an eighth of the time. Machines that it is not built for have zlib.
+    # Eight times as fast as zlib, with the same results; not built for every platform.
     from isal.isal_zlib import crc32
 except ImportError:
     from zlib import crc32
@@ -18,7 +18,7 @@ Checksum = int | str
 
 
 class Summing:
-    """The checksum of bytes that come piece by piece.
+    """An incremental checksum.
 
     Example:
         >>> summing = Summing(digest=False)
@@ -48,10 +48,10 @@ def checksum_of(data: Any, digest: bool) -> Checksum:
 
 
 def is_digest(checksum: Checksum | None) -> bool:
-    """Tell whether a checksum is one that nobody can make other bytes for."""
+    """Return whether a checksum is a cryptographic digest."""
     return isinstance(checksum, str)
 
 
 def matches(data: Any, expected: Checksum) -> bool:
-    """Tell whether bytes have a checksum, of whichever kind that is."""
+    """Return whether bytes have a checksum of either kind."""
     return checksum_of(data, is_digest(expected)) == expected

@@ -31,7 +31,7 @@ def _nullable(convert: Converter) -> Converter:
 
 
 def instance_of(name: str, *classes: type) -> Converter:
-    """Return a converter that takes what is of some class, and None, as it is."""
+    """Return a converter that accepts None and instances of the given classes."""
 
     def convert(value: Any) -> Any:
         if value is None or isinstance(value, classes):
@@ -42,26 +42,26 @@ def instance_of(name: str, *classes: type) -> Converter:
 
 
 def plain(value: Any) -> Any:
-    """Return the Python value that a scalar of numpy's stands for; any other value as it is."""
+    """Return the Python value of a numpy scalar; other values unchanged."""
     kind = type(value)
     return value.item() if kind.__module__ == "numpy" and hasattr(kind, "item") and not value.shape else value
 
 
 def _whole(name: str, bits: int | None) -> Converter:
-    """Return a converter to ints of so many bits: other numbers are cut off, and one that is too large is refused."""
+    """Return a converter to ints of `bits` bits: fractions are truncated, values out of range refused."""
     high = None if bits is None else 1 << (bits - 1)
 
     def convert(value: Any) -> Any:
         if value is None:
             return None
-        held = plain(value)
-        # Unlike int(), a text that shows a number is none.
-        if not hasattr(held, "__int__") and not hasattr(held, "__index__"):
+        scalar = plain(value)
+        # Unlike int(), strings of digits are refused.
+        if not hasattr(scalar, "__int__") and not hasattr(scalar, "__index__"):
             raise misfit(value, name)
         try:
-            number = int(held)
+            number = int(scalar)
         except (ValueError, OverflowError, TypeError):
-            # A NaN, or infinite.
+            # NaN or infinity.
             raise misfit(value, name) from None
         if high is not None and not -high <= number < high:
             raise misfit(value, f"{name}, which is from {-high} to {high - 1}")
@@ -114,7 +114,7 @@ def _decimal(value: Any) -> Any:
     raise misfit(value, "BigDecimal")
 
 
-# How plain values are made to fit, by the type's name.
+# Converters by type name.
 BASIC: dict[str, Converter] = {
     "String": _text,
     "Boolean": _nullable(lambda v: bool(v) if isinstance(plain(v), int) else _raise(misfit(v, "Boolean"))),
@@ -135,7 +135,7 @@ def _bits(bits: int) -> Whole:
     return Whole(-(1 << (bits - 1)), (1 << (bits - 1)) - 1, null=True)
 
 
-# What values fit as they are, by the type's name; a string of one character has no shape.
+# Inferred types of converted values by type name; a one-character string has none.
 BASIC_SHAPES: dict[str, Shape] = {
     "String": Some(str, exact=False, null=True),
     "Boolean": Some(bool, exact=True, null=True),
@@ -155,26 +155,26 @@ def _raise(error: Exception) -> Any:
     raise error
 
 
-# CPython compares ints below this in place, and others by a call.
+# CPython compares smaller ints inline, larger ones by a call.
 QUICK = (1 << 30) - 1
 
 
 def plain_class(type_info: TypeInformation | None) -> type | None:
-    """Return the class whose values fit a type, and cannot change, all of them or, of ints, those up to QUICK."""
+    """Return the immutable class whose values need no coercion to a type; of ints, those up to QUICK."""
     shape = type_info.shape() if type_info is not None else None
     if isinstance(shape, Whole):
         small = (shape.low is None or shape.low <= -QUICK) and (shape.high is None or shape.high >= QUICK)
         return int if small else None
     if isinstance(shape, Real):
-        # Also of FLOAT: like PyFlink, state gives back the very number that was put in, rounded where it is encoded.
+        # FLOAT too: as in PyFlink, state returns the number that was put in; it is rounded where it is encoded.
         return float
     return shape.kind if isinstance(shape, Some) and shape.kind in ATOMS else None
 
 
 def fitter(type_info: TypeInformation | None, what: str) -> Converter | None:
-    """Return a function that makes a value fit a type, or says what does not; None where any value fits.
+    """Return a function that coerces a value to a type or raises TypeMismatchError; None if any value fits.
 
-    The commonest values are only looked at; the type's own converter sees the others.
+    It tests for the most common values inline; the type's converter handles the others.
 
     Example:
         >>> from millstream.common import Types

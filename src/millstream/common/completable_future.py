@@ -1,4 +1,4 @@
-"""CompletableFuture: what asynchronous calls of the API return."""
+"""CompletableFuture: the result of the API's asynchronous calls."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ T = TypeVar("T")
 
 
 class CompletableFuture(Generic[T]):
-    """A result that may not be there yet; it can be waited for or awaited."""
+    """A result that may not be available yet; it can be waited for or awaited."""
 
     def __init__(self, future: Future[T]) -> None:
         self._future = future
 
     @classmethod
     def completed(cls, value: T) -> CompletableFuture[T]:
-        """Return a future that is done."""
+        """Return a completed future."""
         future: Future[T] = Future()
         future.set_result(value)
         return cls(future)
 
     def cancel(self) -> bool:
-        """Give up waiting; what is waited for goes on."""
+        """Stop waiting for the result; the operation continues."""
         return self._future.cancel()
 
     def cancelled(self) -> bool:
-        """Tell whether it was given up."""
+        """Return whether the future was cancelled."""
         return self._future.cancelled()
 
     def done(self) -> bool:
-        """Tell whether there is a result or an error."""
+        """Return whether there is a result or an error."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the result; raise what went wrong if it did."""
+        """Wait for the result and return it, or raise its error."""
         return self._future.result(timeout)
 
     def exception(self) -> BaseException | None:
-        """Return the error, None when there is none."""
+        """Return the error, or None."""
         return self._future.exception()
 
     def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
-        """Have a function called when it is done."""
+        """Call a function when the future is done."""
         self._future.add_done_callback(fn)
 
     def __await__(self) -> Generator[Any, None, T]:

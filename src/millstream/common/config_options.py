@@ -1,4 +1,4 @@
-"""ConfigOptions: a setting's key, type and default as one object."""
+"""ConfigOptions: key, type and default of an option in one object."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 @record
 class ConfigOption(Generic[T]):
-    """A setting: its key, and what it is when nobody sets it."""
+    """An option's key and default value."""
 
     key: str
     default: T | None = None
 
 
 class ConfigOptions:
-    """Where a ConfigOption begins.
+    """Builds ConfigOption objects.
 
     Example:
         >>> ConfigOptions.key("tmp.dir").string_type().default_value("/tmp")
@@ -30,11 +30,11 @@ class ConfigOptions:
 
     @staticmethod
     def key(key: str) -> ConfigOptions.OptionBuilder:
-        """Begin an option with its key."""
+        """Start an option with its key."""
         return ConfigOptions.OptionBuilder(key)
 
     class OptionBuilder:
-        """Knows the key, not yet the type."""
+        """An option with a key and no type yet."""
 
         def __init__(self, key: str) -> None:
             self._key = key
@@ -43,40 +43,40 @@ class ConfigOptions:
             return ConfigOptions.TypedConfigOptionBuilder(self._key, kind)
 
         def boolean_type(self) -> ConfigOptions.TypedConfigOptionBuilder[bool]:
-            """Say that its value is true or false."""
+            """Declare a boolean."""
             return self._typed(bool)
 
         def int_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
-            """Say that its value is a whole number."""
+            """Declare an integer."""
             return self._typed(int)
 
         def long_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
-            """Say that its value is a whole number."""
+            """Declare an integer."""
             return self._typed(int)
 
         def float_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
-            """Say that its value is a number."""
+            """Declare a floating-point number."""
             return self._typed(float)
 
         def double_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
-            """Say that its value is a number."""
+            """Declare a floating-point number."""
             return self._typed(float)
 
         def string_type(self) -> ConfigOptions.TypedConfigOptionBuilder[str]:
-            """Say that its value is a text."""
+            """Declare a string."""
             return self._typed(str)
 
     class TypedConfigOptionBuilder(Generic[T]):
-        """Knows key and type, not yet the default."""
+        """An option with key and type, and no default yet."""
 
         def __init__(self, key: str, kind: Callable[[Any], T]) -> None:
             self._key = key
             self._kind = kind
 
         def default_value(self, value: T) -> ConfigOption[T]:
-            """Return the option, with what it is when nobody sets it."""
+            """Return the option with a default value."""
             return ConfigOption(self._key, self._kind(value))
 
         def no_default_value(self) -> ConfigOption[T]:
-            """Return the option, without a default."""
+            """Return the option without a default."""
             return ConfigOption(self._key)

@@ -1,4 +1,4 @@
-"""Configuration: string keys and values, Flink's names; `spark.*` keys go to Spark as they are."""
+"""Configuration: options by Flink's keys; `spark.*` keys are passed to Spark unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNITS = {
 
 
 def parse_duration_ms(text: str) -> int:
-    """Read a duration as Flink writes it.
+    """Parse a duration in Flink's notation.
 
     Example:
         >>> parse_duration_ms("10 s"), parse_duration_ms("250")
@@ -38,7 +38,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 class Configuration:
-    """Settings by key. Unknown keys are kept, not refused: another layer may know them.
+    """Options by key. Unknown keys are retained: another layer may know them.
 
     Example:
         >>> config = Configuration().set_string("parallelism.default", "2")
@@ -51,7 +51,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
-        """Return a configuration with these values."""
+        """Return a configuration with the given values."""
         config = cls()
         config._values.update(map)
         return config
@@ -61,19 +61,19 @@ class Configuration:
         return self
 
     def set_string(self, key: str, value: str) -> Configuration:
-        """Set a text."""
+        """Set a string."""
         return self._set(key, value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
-        """Set a whole number."""
+        """Set an integer."""
         return self._set(key, value)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
-        """Set true or false."""
+        """Set a boolean."""
         return self._set(key, value)
 
     def set_float(self, key: str, value: float) -> Configuration:
-        """Set a number."""
+        """Set a floating-point number."""
         return self._set(key, value)
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
@@ -81,20 +81,20 @@ class Configuration:
         return self._set(key, value)
 
     def get_string(self, key: str, default_value: str) -> str:
-        """Return a value as text, else the default."""
+        """Return a value as a string, else the default."""
         value = self._values.get(key)
         return default_value if value is None else _text(value)
 
     def get_integer(self, key: str, default_value: int) -> int:
-        """Return a whole number, else the default; an error names the key."""
+        """Return an integer, else the default."""
         return self._number(key, default_value, int)
 
     def get_float(self, key: str, default_value: float) -> float:
-        """Return a number, else the default; an error names the key."""
+        """Return a floating-point number, else the default."""
         return self._number(key, default_value, float)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
-        """Return true or false, else the default; an error names the key."""
+        """Return a boolean, else the default."""
         value = self._values.get(key)
         if value is None:
             return default_value
@@ -110,7 +110,7 @@ class Configuration:
         return default_value if value is None else bytearray(value)
 
     def get_millis(self, key: str, default_value: int) -> int:
-        """Read a duration ("10 s", "200 ms", or plain milliseconds)."""
+        """Return a duration ("10 s", "200 ms", or plain milliseconds) in milliseconds."""
         value = self._values.get(key)
         try:
             return default_value if value is None else parse_duration_ms(_text(value))
@@ -131,29 +131,29 @@ class Configuration:
         return set(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> None:
-        """Take over all values of another, with something before their keys if given."""
+        """Copy all values of another configuration, with an optional prefix to their keys."""
         for key, value in other._values.items():
             self._values[f"{prefix}{key}" if prefix else key] = value
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
-        """Add all to a dict, each value as it was set: a number stays one."""
+        """Copy all values to a dict, with their types."""
         target_dict.update({k: bytes(v) if isinstance(v, bytearray) else v for k, v in self._values.items()})
 
     def contains_key(self, key: str) -> bool:
-        """Tell whether a key has a value."""
+        """Return whether a key has a value."""
         return key in self._values
 
     def remove_config(self, key: str) -> bool:
-        """Remove a value; tell whether there was one."""
+        """Remove a value; return whether it existed."""
         return self._values.pop(key, None) is not None
 
     def to_dict(self) -> dict[str, str]:
-        """Return all as texts."""
+        """Return all values as strings."""
         return {k: _text(v) for k, v in self._values.items()}
 
     @staticmethod
     def parse_list_value(value: str) -> list[Any]:
-        """Read a list as YAML writes it, in one line or in several, or items parted by semicolons.
+        """Parse a YAML list (flow or block style), or items separated by semicolons.
 
         Example:
             >>> Configuration.parse_list_value("a;b"), Configuration.parse_list_value("['a;b', c]")

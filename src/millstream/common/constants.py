@@ -1,4 +1,4 @@
-"""Numbers that Flink has names for."""
+"""Constants that Flink names."""
 
 __all__ = ["DEFAULT_OUTPUT_TAG", "MAX_LONG_VALUE", "MIN_LONG_VALUE"]
 

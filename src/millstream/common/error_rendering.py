@@ -1,4 +1,4 @@
-"""How an error is told: with the lines of the user's program, not ours."""
+"""Renders errors with the user's lines, without millstream's frames."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["show_errors_our_way", "suggestion", "tell", "tell_any", "with_source
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _PYTHON = os.path.dirname(os.__file__) + os.sep
-# What runs a file or a cell as a program; the program's own frames come after its last.
+# Frames that run a file or a cell; the program's own frames follow the last of them.
 _RUNNERS = ("<frozen runpy>", f"IPython{os.sep}core{os.sep}interactiveshell.py")
 _SUGGESTED = re.compile(r"\. Did you mean: .*\?\s*\Z")
 _FRAME = re.compile(r'  File "(.*)", line (\d+)(, in .*)?')
 
 
 def tell(error: MillstreamError) -> str:
-    """Return what to show of an error of ours: the sentence, behind the lines of the program that led to it."""
+    """Return the text of a millstream error: the user's lines that led to it, then the message."""
     lines: list[str] = []
     if error.is_of_program:
         frames = extract_tb(_inside_program(error))
@@ -34,13 +34,13 @@ def tell(error: MillstreamError) -> str:
 
 
 def _is_of_program(file: str) -> bool:
-    """Return whether a file is neither ours nor Python's own."""
+    """Return whether a file belongs neither to millstream nor to Python."""
     is_of_python = file.startswith(_PYTHON) and f"{os.sep}site-packages{os.sep}" not in file
     return not file.startswith(_PACKAGE) and not is_of_python
 
 
 def tell_any(error: Exception) -> str | None:
-    """Return what to show of any error of a program that was run as a file; None when it is not the program's."""
+    """Return the text of any error of a program run as a file; None if the error is not the program's."""
     inner = _inside_program(error)
     if inner is error.__traceback__:
         return f"{error}\n" if isinstance(error, MillstreamError) else None
@@ -50,7 +50,7 @@ def tell_any(error: Exception) -> str | None:
 
 
 def _as_python_shows_it(error: BaseException) -> str:
-    """Return what Python itself shows, suggestions of other names included; `traceback` has them only from 3.12 on."""
+    """Return Python's own rendering with name suggestions, which `traceback` has only from 3.12 on."""
     shown = io.StringIO()
     with redirect_stderr(shown):
         sys.__excepthook__(type(error), error, error.__traceback__)
@@ -58,7 +58,7 @@ def _as_python_shows_it(error: BaseException) -> str:
 
 
 def suggestion(error: BaseException) -> str:
-    """Return what Python adds to an error about a name that is misspelt; nothing where it knows no other.
+    """Return Python's suggestion for a misspelt name, or an empty string.
 
     Example:
         >>> try:
@@ -74,7 +74,7 @@ def suggestion(error: BaseException) -> str:
 
 
 def _inside_program(error: Exception) -> TracebackType | None:
-    """Return the traceback from the program's first frame on; all of it where nothing is around the program."""
+    """Return the traceback from the program's first frame on."""
     inner = error.__traceback__
     for tb in _frames(error.__traceback__):
         if tb.tb_frame.f_code.co_filename.endswith(_RUNNERS):
@@ -89,7 +89,7 @@ def _frames(tb: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def show_errors_our_way() -> None:
-    """Have errors of ours that end a program told by `tell`, unless the program has a way of its own."""
+    """Render uncaught millstream errors with `tell`, unless the program has set its own excepthook."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook
 
@@ -102,7 +102,7 @@ def _hook(kind: type[BaseException], error: BaseException, tb: TracebackType | N
 
 
 def with_source_lines(text: str) -> str:
-    """Add to a traceback from another process the lines of source that only this one has: those of a notebook's cells.
+    """Add source lines to a traceback of another process where only this one has them (notebook cells).
 
     Example:
         >>> with_source_lines('  File "<nowhere>", line 1, in f')

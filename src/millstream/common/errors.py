@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each one is a sentence that names the operator and, where we know it, the fix."""
+"""Errors that users see. Each message names the operator and, if known, the fix."""
 
 from __future__ import annotations
 
@@ -6,51 +6,51 @@ from typing import ClassVar
 
 
 class MillstreamError(Exception):
-    """The base of everything millstream raises on purpose.
+    """The base class of all errors that millstream raises.
 
     Attributes:
-        is_of_program: found where the program is put together, so that the program's line is shown with it.
+        is_of_program: raised while the program is built, so that the user's line is shown with it.
     """
 
     is_of_program: ClassVar[bool] = False
 
     def _render_traceback_(self) -> list[str]:
-        """Let a notebook show the program's lines and the sentence, and no frames of ours."""
+        """Show the user's lines and the message in notebooks, without millstream's frames."""
         from millstream.common.error_rendering import tell
 
         return tell(self).splitlines()
 
 
 class InvalidProgramError(MillstreamError, ValueError):
-    """The program cannot run as written; found before anything was started."""
+    """The program cannot run as written; raised before the job starts."""
 
     is_of_program = True
 
 
 class WrongTypeError(InvalidProgramError, TypeError):
-    """A method was given an object of another kind than it takes."""
+    """A method got an argument of the wrong type."""
 
 
 class TypeMismatchError(MillstreamError, TypeError):
-    """A value does not fit the type that was declared for it."""
+    """A value does not have its declared type."""
 
     is_of_program = True
 
 
 class IncurableError(MillstreamError):
-    """Starting the job again would end in the same way, so it is not tried."""
+    """A failure that a restart would repeat: the job is not restarted."""
 
 
 class LostOutputError(IncurableError):
-    """Output that was written, and is to be committed now, is not there any more."""
+    """Staged output was deleted before its commit."""
 
 
 class RecordTooLargeError(IncurableError):
-    """A record is larger than what can be sent from one subtask to another."""
+    """A record exceeds the maximum size of a message between subtasks."""
 
 
 class DamagedStateError(MillstreamError):
-    """A file of a checkpoint or savepoint cannot be used: it is missing, damaged, or of a newer version."""
+    """A file of a checkpoint or savepoint is missing, damaged, or of a newer version."""
 
 
 class UntrustedStateError(MillstreamError):
@@ -58,38 +58,37 @@ class UntrustedStateError(MillstreamError):
 
 
 class StateNotSharedError(MillstreamError):
-    """A machine of the cluster does not see where a job's state is."""
+    """A machine of the cluster cannot access the job's state directory."""
 
 
 class StateLostError(MillstreamError):
-    """A process was taken for another one, which held state in memory."""
+    """A slot process was replaced, and its in-memory state is lost."""
 
 
 class MissingClassError(MillstreamError):
-    """State cannot be read because a class of the user's program cannot be imported."""
+    """State cannot be read because a user class cannot be imported."""
 
 
 class JavaNotFoundError(MillstreamError):
-    """No Java 17 or newer could be found to run Spark on."""
+    """No Java 17 or newer was found."""
 
 
 class JobCancelledError(MillstreamError):
-    """The job was cancelled before it ended by itself."""
+    """The job was cancelled."""
 
 
 class DeposedError(MillstreamError):
-    """Another job manager leads, or may: what this one wanted to write does not count."""
+    """This job manager is no longer the leader: its write was rejected."""
 
 
 class JobSuspendedError(MillstreamError):
-    """The job does not run here any more, and has not ended: whoever leads goes on with it."""
+    """The job is suspended here; the new leader continues it."""
 
 
 class JobExecutionError(MillstreamError):
     """A job failed.
 
-    The text begins with the user's own traceback when user code raised; `engine_trace` holds what
-    Spark said, for the rare case that it is needed.
+    The message starts with the user's traceback if user code raised; `engine_trace` holds Spark's error.
     """
 
     def __init__(self, message: str, *, engine_trace: str = "") -> None:

@@ -1,4 +1,4 @@
-"""ExecutionConfig: settings of an environment by methods, over the same Configuration that keys reach."""
+"""ExecutionConfig: methods over the options of a Configuration."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _PARAMETERS = "pipeline.global-job-parameters"
 
 
 def global_job_parameters(config: Configuration) -> dict[str, str]:
-    """Return the parameters for functions that a configuration has under Flink's key: `name:value,name:value`."""
+    """Return the global job parameters of Flink's key: `name:value,name:value`."""
     pairs = (part.partition(":") for part in config.get_string(_PARAMETERS, "").split(",") if part)
     return {name.strip(): config.get_string(name.strip(), value.strip()) for name, _, value in pairs}
 
 
 class ExecutionConfig:
-    """Flink's older way to settings.
+    """Flink's older API for options.
 
-    What has no meaning here (Kryo, Avro, closure cleaning) is remembered and does nothing.
+    Options without a meaning here (Kryo, Avro, closure cleaning) are stored and have no effect.
     """
 
     PARALLELISM_DEFAULT = -1
@@ -51,87 +51,87 @@ class ExecutionConfig:
         return self
 
     def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
-        """Accepted; here the end of an epoch is the tick of periodic watermarks."""
+        """Set the interval of periodic watermarks; they are emitted at the end of each epoch."""
         return self._set(WATERMARK_INTERVAL.key, interval)
 
     def get_auto_watermark_interval(self) -> int:
-        """Return the interval of periodic watermarks that was set, in milliseconds."""
+        """Return the interval of periodic watermarks in milliseconds."""
         return WATERMARK_INTERVAL.read(self._config)
 
     def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
-        """Remembered: latency is not tracked by markers."""
+        """Stored without effect: there are no latency markers."""
         return self._set(LATENCY_INTERVAL.key, interval)
 
     def get_latency_tracking_interval(self) -> int:
-        """Return what was set, in milliseconds."""
+        """Return the stored value in milliseconds."""
         return LATENCY_INTERVAL.read(self._config)
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
-        """Set how many subtasks an operator has that is given no number."""
+        """Set the default parallelism of operators."""
         return self._set(PARALLELISM.key, parallelism)
 
     def get_parallelism(self) -> int:
-        """Return the default parallelism, -1 when none is set."""
+        """Return the default parallelism, -1 if unset."""
         return PARALLELISM.read(self._config)
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
-        """Set how many key groups operators have that are given no number."""
+        """Set the default maximum parallelism (number of key groups)."""
         return self._set(MAX_PARALLELISM.key, max_parallelism)
 
     def get_max_parallelism(self) -> int:
-        """Return the number of key groups that was set, -1 for none."""
+        """Return the default maximum parallelism, -1 if unset."""
         return MAX_PARALLELISM.read(self._config)
 
     def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
-        """Remembered: tasks are cancelled at once."""
+        """Stored without effect: tasks are cancelled at once."""
         return self._set(CANCELLATION_INTERVAL.key, interval)
 
     def get_task_cancellation_interval(self) -> int:
-        """Return what was set, in milliseconds."""
+        """Return the stored value in milliseconds."""
         return CANCELLATION_INTERVAL.read(self._config)
 
     def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
-        """Remembered: tasks are cancelled at once."""
+        """Stored without effect: tasks are cancelled at once."""
         return self._set(CANCELLATION_TIMEOUT.key, timeout)
 
     def get_task_cancellation_timeout(self) -> int:
-        """Return what was set, in milliseconds."""
+        """Return the stored value in milliseconds."""
         return CANCELLATION_TIMEOUT.read(self._config)
 
     def enable_object_reuse(self) -> ExecutionConfig:
-        """Remembered: a value is copied where it must be, and nowhere else."""
+        """Stored without effect: values are copied only where necessary."""
         return self._set(OBJECT_REUSE.key, True)
 
     def disable_object_reuse(self) -> ExecutionConfig:
-        """Remembered: a value is copied where it must be."""
+        """Stored without effect: values are copied only where necessary."""
         return self._set(OBJECT_REUSE.key, False)
 
     def is_object_reuse_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the stored value."""
         return OBJECT_REUSE.read(self._config)
 
     def enable_auto_generated_uids(self) -> ExecutionConfig:
-        """Let operators without a uid have an id from their place in the program (the default)."""
+        """Generate ids for operators without a uid from their position in the program (the default)."""
         return self._set(GENERATED_UIDS.key, True)
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
-        """Remembered; give every operator a uid."""
+        """Stored without effect; set a uid for each operator."""
         return self._set(GENERATED_UIDS.key, False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the stored value."""
         return GENERATED_UIDS.read(self._config)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
-        """Compress the files of checkpoints, or do not."""
+        """Enable or disable compression of checkpoint files."""
         return self._set("execution.checkpointing.snapshot-compression", use_snapshot_compression)
 
     def is_use_snapshot_compression(self) -> bool:
-        """Tell whether the files of checkpoints are compressed."""
+        """Return whether checkpoint files are compressed."""
         return self._config.get_boolean("execution.checkpointing.snapshot-compression", False)
 
     def set_global_job_parameters(self, global_job_parameters_dict: dict[str, str]) -> ExecutionConfig:
-        """Set parameters that functions read with `get_job_parameter`."""
+        """Set the parameters that functions read with `get_job_parameter`."""
         for key, value in global_job_parameters_dict.items():
             self._set(key, value)
         self._config.set_string(_PARAMETERS, ",".join(f"{k}:{v}" for k, v in global_job_parameters_dict.items()))
@@ -141,64 +141,64 @@ class ExecutionConfig:
         """Return the parameters that functions read with `get_job_parameter`."""
         return global_job_parameters(self._config)
 
-    # --- what concerns Flink's Java serializers: remembered, and nothing depends on it
+    # --- Flink's Java serializers: stored without effect
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
-        """Remembered only: there is none."""
+        """Stored without effect: there is no closure cleaner."""
         return self._set("pipeline.closure-cleaner-level", "RECURSIVE")
 
     def disable_closure_cleaner(self) -> ExecutionConfig:
-        """Remembered only: there is none."""
+        """Stored without effect: there is no closure cleaner."""
         return self._set("pipeline.closure-cleaner-level", "NONE")
 
     def is_closure_cleaner_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the stored value."""
         return self._config.get_string("pipeline.closure-cleaner-level", "RECURSIVE") != "NONE"
 
     def enable_force_kryo(self) -> ExecutionConfig:
-        """Remembered only: there is no Kryo."""
+        """Stored without effect: there is no Kryo."""
         return self._set("pipeline.force-kryo", True)
 
     def disable_force_kryo(self) -> ExecutionConfig:
-        """Remembered only: there is no Kryo."""
+        """Stored without effect: there is no Kryo."""
         return self._set("pipeline.force-kryo", False)
 
     def is_force_kryo_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the stored value."""
         return self._config.get_boolean("pipeline.force-kryo", False)
 
     def enable_generic_types(self) -> ExecutionConfig:
-        """Remembered only: any Python value can be a record."""
+        """Stored without effect: any Python value can be a record."""
         return self._set("pipeline.generic-types", True)
 
     def disable_generic_types(self) -> ExecutionConfig:
-        """Remembered only: any Python value can be a record."""
+        """Stored without effect: any Python value can be a record."""
         return self._set("pipeline.generic-types", False)
 
     def has_generic_types_disabled(self) -> bool:
-        """Return what was set."""
+        """Return the stored value."""
         return not self._config.get_boolean("pipeline.generic-types", True)
 
     def enable_force_avro(self) -> ExecutionConfig:
-        """Remembered only: records are not written as Avro on their way."""
+        """Stored without effect: records are not exchanged as Avro."""
         return self._set("pipeline.force-avro", True)
 
     def disable_force_avro(self) -> ExecutionConfig:
-        """Remembered only: records are not written as Avro on their way."""
+        """Stored without effect: records are not exchanged as Avro."""
         return self._set("pipeline.force-avro", False)
 
     def is_force_avro_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the stored value."""
         return self._config.get_boolean("pipeline.force-avro", False)
 
     def get_default_kryo_serializer_classes(self) -> dict[str, str]:
-        """Return none: there is no Kryo."""
+        """Return an empty dict: there is no Kryo."""
         return {}
 
     def get_registered_kryo_types(self) -> list[str]:
-        """Return none: there is no Kryo."""
+        """Return an empty list: there is no Kryo."""
         return []
 
     def get_registered_pojo_types(self) -> list[str]:
-        """Return none: there are no Java classes."""
+        """Return an empty list: there are no Java classes."""
         return []

@@ -1,4 +1,4 @@
-"""The states of a task, and which may follow which.
+"""The states of a task and their transitions.
 
 CREATED -> SCHEDULED -> DEPLOYING -> INITIALIZING -> RUNNING -> FINISHED
    |           |            |             |             |
@@ -14,7 +14,7 @@ __all__ = ["ExecutionState"]
 
 
 class ExecutionState(Enum):
-    """Flink's states of a task: of one attempt of one subtask."""
+    """Flink's states of a task: one attempt of one subtask."""
 
     CREATED = 0
     SCHEDULED = 1
@@ -31,7 +31,7 @@ class ExecutionState(Enum):
         return self in (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
 
     def may_become(self, next_state: ExecutionState) -> bool:
-        """Tell whether the life cycle allows this step."""
+        """Return whether the life cycle allows this transition."""
         return next_state in _NEXT.get(self, frozenset())
 
 

@@ -1,8 +1,8 @@
-"""Classes that are only their fields: what `dataclass(frozen=True)` makes, in a tenth of its time.
+"""Dataclasses that are cheap to define: a tenth of the import time of `dataclass(frozen=True)`.
 
-A dataclass compiles six methods of its own for each class. A program that starts has hundreds of them, for trees and
-messages; here they share all but `__init__`, which is compiled for the first object. That no field is assigned later is
-for mypy to see.
+`dataclass` compiles six methods for each class, and a starting program has hundreds of them. Here all classes share
+their methods but `__init__`, which is compiled with the first object. Type checkers refuse assignments to fields; at
+run time nothing does, because that would cost each construction a call per field.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _shared(cls: _Class) -> _Class:
 
 
 def _compiled_later(cls: type) -> Callable[..., None]:
-    """Return what makes the first object, and has all others made by what is compiled for them."""
+    """Return an `__init__` that compiles the real one on first use."""
 
     def __init__(self: Any, *values: Any, **named: Any) -> None:
         made = _made(cls)

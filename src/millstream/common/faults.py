@@ -1,13 +1,14 @@
-"""Fault points: the named steps of the epoch and commit protocol, where a test can make something go wrong.
+"""Fault points: named steps of the epoch and commit protocol at which tests inject failures.
 
-In production a fault point is one look at a variable that is None. A test arms it, in the driver and in the workers,
-with the setting `millstream.testing.fault`:
+In production a fault point only tests a variable for None. A test arms one, in the driver and in the workers, with the
+option `millstream.testing.fault`:
 
-    <step>|<what>|<at the how manieth time>|<marker file>
+    <step>|<action>|<n>|<marker file>
 
-where what happens is one of raise, freeze, kill-worker, kill-executor, kill-driver, kill-PID.
+The action is one of raise, freeze, kill-worker, kill-executor, kill-driver, kill-PID; it happens the nth time the step
+is reached.
 
-The marker file makes it happen once, however many processes and restarts there are.
+The marker file makes it happen once across all processes and restarts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from millstream.common.errors import MillstreamError
 
 SETTING = "millstream.testing.fault"
 
-# Every step at which something can be made to go wrong, in the order of an epoch.
+# All steps, in the order of an epoch.
 TASK_POINTS = (
     "task.before-delta",
     "task.after-delta",
@@ -43,33 +44,33 @@ DRIVER_POINTS = (
     "driver.in-clean-up",
     "driver.after-clean-up",
 )
-# Reached only when something else has gone wrong before.
+# Reached only during recovery.
 RECOVERY_POINTS = ("driver.before-recover", "driver.in-recover", "driver.after-recover")
 
-# Reached where several job managers could have the job: the manifest is written, and does not count yet.
+# Reached with several job managers: the manifest is written and not yet published.
 PUBLISH_POINTS = ("driver.before-publish",)
 
-# Reached where a sink commits several transactions, one after the other.
+# Reached between two transactions of one commit.
 TRANSACTION_POINTS = ("driver.between-transactions",)
 
-# Reached when the checkpoints of a job that has ended are deleted.
+# Reached when the checkpoints of an ended job are deleted.
 END_POINTS = ("driver.after-removal",)
 
 _reached: Callable[[str], None] | None = None
 
 
 def fault_point(name: str) -> None:
-    """A step of the protocol is reached."""
+    """Mark a step of the protocol."""
     if _reached is not None:
         _reached(name)
 
 
 class InjectedFault(MillstreamError):
-    """What a fault point raises."""
+    """The error that a fault point raises."""
 
 
 def arm(setting: str | None) -> None:
-    """Have something go wrong in this process as a setting says; None disarms."""
+    """Arm a fault in this process; None disarms."""
     global _reached
     if setting is None:
         _reached = None
@@ -98,7 +99,7 @@ def _raise(step: str) -> None:
 
 
 def _freeze(_: str) -> None:
-    """Stop this process, until somebody wakes it."""
+    """Stop this process until SIGCONT."""
     os.kill(os.getpid(), signal.SIGSTOP)
     # Another thread may be stopped first.
     signal.sigtimedwait((), 0.2)
@@ -110,19 +111,19 @@ def _kill(pid: int, _: str) -> None:
 
 
 def _kill_worker(_: str) -> None:
-    """Kill this worker; from the driver, one of its workers."""
+    """Kill this worker; in the driver, one of its workers."""
     if _java_above():
         os.kill(os.getpid(), signal.SIGKILL)
     daemons = [d for java in _children(os.getpid()) if _name(java) == "java" for d in _children(java)]
     workers = [w for d in daemons for w in _children(d)]
-    # Slots are started by the daemon or, when they stay, by one of its children.
+    # Slots are children of the daemon, or of one of its children if they are resident.
     slots = [s for w in workers for s in (w, *_children(w)) if _name(s).startswith("millstream-s")]
     for worker in (slots or workers)[-1:]:
         os.kill(worker, signal.SIGKILL)
 
 
 def _kill_executor(_: str) -> None:
-    """Kill the Java this worker works for; from the driver, the one it has started."""
+    """Kill the JVM of this worker; in the driver, the JVM that it started."""
     above = _java_above()
     for java in [above] if above else [c for c in _children(os.getpid()) if _name(c) == "java"]:
         os.kill(java, signal.SIGKILL)
@@ -131,14 +132,14 @@ def _kill_executor(_: str) -> None:
 
 
 def _kill_driver(_: str) -> None:
-    """Kill the driver: this process, or what has started the Java this worker works for."""
+    """Kill the driver: this process, or the parent of this worker's JVM."""
     java = _java_above()
     os.kill(_parent(java) if java else os.getpid(), signal.SIGKILL)
     signal.pause()
 
 
 def _java_above() -> int:
-    """Return the process id of the Java that this process works for, 0 in the driver."""
+    """Return the process id of the JVM above this process, 0 in the driver."""
     pid = os.getpid()
     while pid > 1:
         pid = _parent(pid)

@@ -1,4 +1,4 @@
-"""Values that must not change: which cannot, and how to copy those that can."""
+"""Immutable values: which classes are, and how to copy the others."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import cloudpickle
 from millstream.common.errors import InvalidProgramError
 from millstream.common.types import Row, field_names
 
-# Types whose values never change.
+# Classes of immutable values.
 ATOMS = frozenset({int, str, float, bool, type(None), bytes, complex})
 
 
 def detach(value: Any) -> Any:
-    """Return a value that shares nothing changeable with the one given; one that cannot change is returned itself."""
+    """Return a value that shares no mutable object with the given one; immutable values are returned unchanged."""
     kind = value.__class__
     if kind in ATOMS:
         return value
@@ -41,12 +41,12 @@ def detach(value: Any) -> Any:
 
 
 def _is_named_tuple(kind: type) -> bool:
-    """Tell whether values of a class are named tuples that can have nothing but their fields."""
+    """Return whether a class is a named tuple without an instance dict."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and kind.__dictoffset__ == 0
 
 
 def _pickled(value: Any) -> bytes:
-    """Pickle a value, plainly if that does: with the code of a script's own class it takes a hundred times as long."""
+    """Pickle a value, plainly if possible: with the code of a script's class it takes a hundred times as long."""
     try:
         return pickle.dumps(value, 5)
     except Exception:

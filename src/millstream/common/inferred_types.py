@@ -1,7 +1,7 @@
-"""Shapes: what is known of a value before anybody looks at it.
+"""Inferred types: what is known of a value before the program runs.
 
-A shape is a set of values: the ints from 0 to 9, the pairs of a string and an int. With `null` it has None in it too.
-It says nothing of values that can change: such knowledge would not last.
+An inferred type is a set of values: ints from 0 to 9, pairs of a string and an int. With `null` it includes None. There
+is none for mutable values, which may change after the inference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Anything:
 
 @record
 class Whole:
-    """An `int`, of no class derived from it, within bounds; None is no bound."""
+    """An `int` (no subclass) within bounds; None is unbounded."""
 
     low: int | None = None
     high: int | None = None
@@ -33,12 +33,12 @@ class Whole:
 
 @record
 class Moved(Whole):
-    """Such an `int` that is another one plus something within bounds.
+    """An `int` that is another one plus a bounded number.
 
     Attributes:
-        place: which other one, by a number that whoever asks gave it.
-        least: the least that was added to it.
-        most: the most.
+        place: identifies the other one, by a number of the caller's choice.
+        least: the minimum that was added to it.
+        most: the maximum.
     """
 
     place: int = 0
@@ -48,7 +48,7 @@ class Moved(Whole):
 
 @record
 class Real:
-    """A `float`, of no class derived from it; perhaps one that four bytes hold."""
+    """A `float` (no subclass), of single precision if `single`."""
 
     single: bool = False
     null: bool = False
@@ -56,7 +56,7 @@ class Real:
 
 @record
 class Some:
-    """An instance of a class whose values do not change; if exact, of no class derived from it."""
+    """An instance of an immutable class; if `exact`, of no subclass."""
 
     kind: type
     exact: bool
@@ -65,7 +65,7 @@ class Some:
 
 @record
 class Fixed:
-    """A `tuple`, of no class derived from it, whose members have shapes."""
+    """A `tuple` (no subclass) with inferred types of its members."""
 
     members: tuple[Shape, ...]
     null: bool = False
@@ -79,7 +79,7 @@ TEXT = Some(str, exact=True)
 
 
 def within(shape: Shape, other: Shape) -> bool:
-    """Tell whether every value of a shape is one of another."""
+    """Return whether every value of a type belongs to another."""
     if isinstance(other, Anything):
         return True
     if isinstance(shape, Anything) or (shape.null and not other.null):
@@ -97,7 +97,7 @@ def within(shape: Shape, other: Shape) -> bool:
 
 
 def either(shape: Shape, other: Shape) -> Shape:
-    """Return a shape that has all values of two."""
+    """Return a type that includes both."""
     if isinstance(shape, Anything) or isinstance(other, Anything):
         return ANYTHING
     null = shape.null or other.null
@@ -125,7 +125,7 @@ def _same_width(shape: Fixed, other: Fixed) -> bool:
 
 
 def widened(shape: Shape, other: Shape) -> Shape:
-    """Return a shape with all values of two, and without a bound that the second one would move."""
+    """Return a type that includes both, without the bounds that the second one would move."""
     if isinstance(shape, Whole) and isinstance(other, Whole):
         both = either(shape, other)
         assert isinstance(both, Whole)
@@ -138,14 +138,14 @@ def widened(shape: Shape, other: Shape) -> Shape:
 
 
 def constant(shape: Shape) -> int | None:
-    """Return the one value that a shape has, if that is an int."""
+    """Return the only value of a type if that is an int."""
     if isinstance(shape, Whole) and not shape.null and shape.low == shape.high:
         return shape.low
     return None
 
 
 def null_as_in(shape: Shape, other: Shape) -> Shape:
-    """Return a shape without None where another one has none, also within tuples."""
+    """Return a type without None where another one excludes it, also within tuples."""
     if isinstance(shape, Anything):
         return shape
     null = shape.null and (isinstance(other, Anything) or other.null)
@@ -158,7 +158,7 @@ def null_as_in(shape: Shape, other: Shape) -> Shape:
 
 
 def shape_of(value: Any) -> Shape:
-    """Return the least shape that a value has."""
+    """Return the narrowest type of a value."""
     kind = value.__class__
     if kind is int:
         return Whole(value, value)

@@ -1,4 +1,4 @@
-"""Ingestion time: a record's timestamp is when it came in. Apart, because it needs a clock."""
+"""Ingestion-time timestamps. A module of its own because it needs a clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["IngestionTimeAssigner"]
 
 
 class IngestionTimeAssigner(TimestampAssigner):
-    """Gives a record the time at which it came in, by the wall clock."""
+    """Assigns the wall-clock time at which a record enters."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return int(time.time() * 1000)

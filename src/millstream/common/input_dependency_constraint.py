@@ -1,4 +1,4 @@
-"""InputDependencyConstraint: when Flink schedules a task of a batch job; here nothing depends on it."""
+"""InputDependencyConstraint: when Flink schedules a batch task; it has no effect here."""
 
 from enum import Enum
 
@@ -6,7 +6,7 @@ __all__ = ["InputDependencyConstraint"]
 
 
 class InputDependencyConstraint(Enum):
-    """Whether a task waits for any or for all of its inputs."""
+    """Whether a task waits for any or all of its inputs."""
 
     ANY = 0
     ALL = 1

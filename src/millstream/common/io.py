@@ -1,4 +1,4 @@
-"""InputFormat: what StreamExecutionEnvironment.create_input reads."""
+"""InputFormat: the argument of StreamExecutionEnvironment.create_input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["InputFormat"]
 
 
 class InputFormat(ABC):
-    """A format of files together with a path, such as AvroInputFormat; formats written in Java do not work here."""
+    """A file format with a path, such as AvroInputFormat; Java formats are not supported."""
 
     @abstractmethod
     def create_source(self) -> Any:

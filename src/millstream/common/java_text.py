@@ -1,4 +1,4 @@
-"""How Java writes values: numbers, times, and in which order it goes through a HashMap."""
+"""Java's text forms of numbers and times, and the iteration order of its HashMap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 def java_number(value: float, narrow: bool) -> str:
-    """Write a number the way Java's Double.toString (or Float.toString when narrow) does.
+    """Format a number as Java's Double.toString does (Float.toString if `narrow`).
 
     Example:
         >>> java_number(1e-05, False), java_number(5e-324, False), java_number(0.1, True)
@@ -27,11 +27,11 @@ def java_number(value: float, narrow: bool) -> str:
 
 
 def java_digits(value: float, shortest: str) -> str:
-    """Write a number whose shortest digits are known as Java does since JDK 19, which writes no digit too many.
+    """Format a number from its shortest digits, as Java does since JDK 19.
 
     Args:
         value: the number.
-        shortest: the fewest digits that give the same number, as Python writes them.
+        shortest: the fewest digits that round-trip, in Python's notation.
     """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -39,7 +39,7 @@ def java_digits(value: float, shortest: str) -> str:
         return _plain(shortest)
     sign, digits, exponent = _digits(shortest)
     if len(digits) == 1:
-        # Java shows two digits at least, the nearest: 4.9E-324.
+        # Java prints at least two digits, the nearest: 4.9E-324.
         sign, digits, exponent = _digits(f"{value:.1e}")
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
 
@@ -76,7 +76,7 @@ def _plain(shortest: str) -> str:
 
 
 def java_timestamp(value: datetime.datetime) -> str:
-    """Write a date and a time as Java's Timestamp does: with at least one digit of a second's fraction.
+    """Format a timestamp as Java's Timestamp does: with at least one fractional digit.
 
     Example:
         >>> java_timestamp(datetime.datetime(2024, 1, 1))
@@ -87,7 +87,7 @@ def java_timestamp(value: datetime.datetime) -> str:
 
 
 def java_instant(value: Instant) -> str:
-    """Write a point in time as Java's Instant does: with as many digits of a second's fraction, by threes, as it has.
+    """Format an instant as Java's Instant does: with fractional digits in groups of three.
 
     Example:
         >>> java_instant(Instant(1, 500_000_000))
@@ -117,7 +117,7 @@ def _bits_of(value: float, whole: str, part: str) -> int:
     return bits
 
 
-# The hash codes of Java's classes, by the name of the type.
+# Java's hash codes by type name.
 _HASHES: dict[str, Callable[[Any], int]] = {
     "String": _text_hash,
     "Char": ord,
@@ -132,12 +132,12 @@ _HASHES: dict[str, Callable[[Any], int]] = {
 
 
 def as_hash_map(items: Iterable[tuple[K, V]], key_type: str, capacity: int = 0) -> list[tuple[K, V]]:
-    """Return a map's items in the order in which Java's HashMap has them; as they are where that is not known.
+    """Return a map's items in the iteration order of Java's HashMap; unchanged if the key type's hash is unknown.
 
     Args:
-        items: in the order in which they were put.
+        items: in insertion order.
         key_type: the name of the keys' type.
-        capacity: how large the map is at first; it grows when it is three quarters full.
+        capacity: the initial capacity; the map grows when it is three quarters full.
 
     Example:
         >>> as_hash_map({"k": 1, "b": 2, "zz": 3}.items(), "String")
@@ -147,9 +147,9 @@ def as_hash_map(items: Iterable[tuple[K, V]], key_type: str, capacity: int = 0) 
     hash_of = _HASHES.get(key_type)
     if hash_of is None:
         return entries
-    # Flink makes the map as large as it must be for so many, three quarters full; Java rounds up to a power of 2.
-    wanted = len(entries) + 1 if len(entries) <= 2 else -(-len(entries) * 4 // 3)
-    buckets = max(capacity, 1 << (wanted - 1).bit_length())
+    # Flink sizes the map to be at most three quarters full; Java rounds up to a power of 2.
+    required = len(entries) + 1 if len(entries) <= 2 else -(-len(entries) * 4 // 3)
+    buckets = max(capacity, 1 << (required - 1).bit_length())
 
     def bucket(entry: tuple[K, V]) -> int:
         h = 0 if entry[0] is None else hash_of(entry[0])

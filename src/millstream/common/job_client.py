@@ -1,4 +1,4 @@
-"""JobClient: the handle on a running job."""
+"""JobClient: the handle to a running job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["JobClient"]
 
 
 class JobClient(ABC):
-    """Watch, wait for, or cancel a job that was started with `execute_async`."""
+    """Monitors, awaits or cancels a job started with `execute_async`."""
 
     @abstractmethod
     def get_job_id(self) -> JobID:
@@ -22,54 +22,54 @@ class JobClient(ABC):
 
     @abstractmethod
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """Return the state the job is in now."""
+        """Return the job's current status."""
 
     @abstractmethod
     def cancel(self) -> CompletableFuture[None]:
-        """Stop the job; the future is done when it has stopped."""
+        """Cancel the job; the future completes when it has stopped."""
 
     @abstractmethod
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Take a savepoint while the job goes on; the future holds where it is.
+        """Take a savepoint of the running job; the future holds its location.
 
         Args:
-            savepoint_directory: where it goes; without it where execution.checkpointing.savepoint-dir says.
+            savepoint_directory: the target; by default execution.checkpointing.savepoint-dir.
         """
 
     @abstractmethod
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool = False, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """Take a savepoint and end the job with it; the future holds where it is.
+        """Stop the job with a savepoint; the future holds its location.
 
         Args:
             advance_to_end_of_event_time: whether to drain: all windows and timers fire first, as at the end of input.
-            savepoint_directory: where it goes; without it where execution.checkpointing.savepoint-dir says.
+            savepoint_directory: the target; by default execution.checkpointing.savepoint-dir.
         """
 
     @abstractmethod
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Take a savepoint, then cancel the job; the future holds where it is."""
+        """Take a savepoint, then cancel the job; the future holds its location."""
 
     @abstractmethod
     def trigger_checkpoint(self) -> CompletableFuture[str]:
-        """Take a checkpoint now; the future holds where it is."""
+        """Take a checkpoint now; the future holds its location."""
 
     @abstractmethod
     def get_checkpoint_statistics(self) -> dict[str, Any]:
-        """Return how many checkpoints there were, and of the last ones: status, duration, bytes, place."""
+        """Return checkpoint counts, and status, duration, size and location of the latest checkpoints."""
 
     @abstractmethod
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
-        """Go on with another parallelism from the next epoch on, without a restart.
+        """Change the parallelism with the next epoch, without a restart.
 
-        Operators that were given a parallelism of their own keep it.
+        Operators with a parallelism of their own retain it.
         """
 
     @abstractmethod
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        """Return the accumulators as of the last finished epoch."""
+        """Return the accumulators as of the last completed epoch."""
 
     @abstractmethod
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """Return the job's result; waiting for it waits for the job's end."""
+        """Return the job's result; waiting for it waits for the end of the job."""

@@ -1,4 +1,4 @@
-"""What execute() gives back."""
+"""JobExecutionResult: the result of execute()."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["JobExecutionResult"]
 
 @record
 class JobExecutionResult:
-    """The outcome of a finished job."""
+    """The result of a finished job."""
 
     job_id: str
     job_name: str
@@ -26,15 +26,15 @@ class JobExecutionResult:
         return self.job_id
 
     def get_net_runtime(self) -> int:
-        """Return how long the job ran, in milliseconds."""
+        """Return the job's run time in milliseconds."""
         return self.net_runtime_ms
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """Return one of the metrics of the job's functions."""
+        """Return one accumulator."""
         return self.accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
-        """Return the metrics of the job's functions, summed over subtasks."""
+        """Return all accumulators, summed over subtasks."""
         return dict(self.accumulators)
 
     def is_job_execution_result(self) -> bool:

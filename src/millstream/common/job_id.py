@@ -1,4 +1,4 @@
-"""JobID: what a job is called by machines."""
+"""JobID: the id of a job."""
 
 __all__ = ["JobID"]
 

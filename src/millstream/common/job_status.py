@@ -35,15 +35,15 @@ class JobStatus(Enum):
     RECONCILING = 10
 
     def is_globally_terminal_state(self) -> bool:
-        """Tell whether the job has ended for good."""
+        """Return whether the job has ended for good."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
-        """Tell whether the job has ended."""
+        """Return whether the job has ended."""
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
 
     def may_become(self, next_status: JobStatus) -> bool:
-        """Tell whether the life cycle allows this step."""
+        """Return whether the life cycle allows this step."""
         return next_status in _NEXT.get(self, frozenset())
 
 

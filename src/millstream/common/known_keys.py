@@ -90,12 +90,12 @@ def flink_keys() -> frozenset[str]:
 
 
 def has_effect(key: str) -> bool:
-    """Tell whether an option of Flink's, under any of its spellings, changes what happens here."""
+    """Return whether an option of Flink's, under any of its spellings, changes what happens here."""
     return bool(set(_spellings()[key]) & _honoured())
 
 
 def is_harmless(key: str) -> bool:
-    """Tell whether an option of Flink's may be left in a configuration, though it has no effect here."""
+    """Return whether an option of Flink's may be left in a configuration, though it has no effect here."""
     return bool(harmless_patterns(key))
 
 

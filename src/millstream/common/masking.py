@@ -29,7 +29,7 @@ _IN_TEXT = re.compile(
 
 
 def is_secret(key: str) -> bool:
-    """Tell whether the value of a key must not be shown."""
+    """Return whether the value of a key must not be shown."""
     lower = key.lower()
     return any(word in lower for word in _SECRETS)
 

@@ -30,7 +30,7 @@ def buffer_timeout(config: Configuration) -> int:
 
 
 class EngineChoice(Enum):
-    """Where jobs run: on Spark, or in the process of the program."""
+    """The engine that runs jobs: Spark, or the program's own process."""
 
     SPARK = 0
     LOCAL = 1
@@ -40,10 +40,10 @@ ENGINE = ChoiceSetting("millstream.engine", EngineChoice.SPARK)
 
 
 def runs_here(config: Configuration) -> bool:
-    """Tell whether jobs with these settings run in this process."""
+    """Return whether jobs run in this process."""
     return ENGINE.read(config) is EngineChoice.LOCAL
 
 
 def cores_here() -> int:
-    """Return how many subtasks an operator has here that is given no number: as on Spark on this machine."""
+    """Return the default parallelism of the local engine: the cores of this machine, as on local Spark."""
     return len(os.sched_getaffinity(0))

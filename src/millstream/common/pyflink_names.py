@@ -40,7 +40,7 @@ def install() -> None:
 
 
 def is_installed() -> bool:
-    """Say whether `pyflink` is millstream in this process."""
+    """Return whether `pyflink` is millstream in this process."""
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 

@@ -40,7 +40,7 @@ def new_run_id(former: Iterable[str] = ()) -> str:
 
 
 def is_earlier(run: str, than: str) -> bool | None:
-    """Tell whether a run began before another; None when their ids do not say.
+    """Return whether a run began before another; None when their ids do not say.
 
     Example:
         >>> is_earlier(run_id("ab" * 16, 3), run_id("ab" * 16, 4))

@@ -31,7 +31,7 @@ class TypeInformation:
         return True
 
     def has_field(self, field: int | str) -> bool:
-        """Tell whether values of this type can have a field of that index or name."""
+        """Return whether values of this type can have a field of that index or name."""
         return True
 
     def format(self, value: Any) -> str:
@@ -41,7 +41,7 @@ class TypeInformation:
     get_java_type_info = missing_function("get_java_type_info", JAVA)
 
     def need_conversion(self) -> bool:
-        """Tell whether `to_internal_type` changes values of this type."""
+        """Return whether `to_internal_type` changes values of this type."""
         return False
 
     def to_internal_type(self, obj: Any) -> Any:

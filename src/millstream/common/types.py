@@ -118,7 +118,7 @@ class Row:
         return self._kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
-        """Say whether something was inserted, changed or deleted."""
+        """Return whether something was inserted, changed or deleted."""
         object.__setattr__(self, "_kind", row_kind)
 
     def get_fields_by_names(self, names: list[str]) -> list[Any]:

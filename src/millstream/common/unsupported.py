@@ -58,7 +58,7 @@ def missing_function(name: str, why: str) -> Callable[..., Any]:
 
 
 def is_missing(thing: Any) -> bool:
-    """Say whether something is only a name."""
+    """Return whether something is only a name."""
     return isinstance(thing, _Missing) or getattr(thing, "is_missing", False) is True
 
 

@@ -222,7 +222,7 @@ def cluster_of(address: str | None, token: str | None) -> ServiceClient:
 
 
 def is_of_this_machine(client: ServiceClient) -> bool:
-    """Tell whether a service runs on this machine, as this user."""
+    """Return whether a service runs on this machine, as this user."""
     return any(service.url == client.url for service in running_services())
 
 

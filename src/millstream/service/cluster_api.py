@@ -74,7 +74,7 @@ class ClusterApi:
         self._started = time.monotonic()
 
     def routes(self) -> list[Route]:
-        """Return the paths and who answers them."""
+        """Return the routes and their handlers."""
         worker = "/taskmanagers/{taskmanagerid}"
         return [
             Route("/config", self.configuration),

@@ -69,18 +69,18 @@ def refusal(status: int, why: str) -> Response:
 
 
 def shows(authorization: str, token: str) -> bool:
-    """Tell whether a request with this header `Authorization` shows a token."""
+    """Return whether a request with this header `Authorization` shows a token."""
     shown = authorization.removeprefix("Bearer ")
     return hmac.compare_digest(shown.encode(), token.encode())
 
 
 def is_page(path: str) -> bool:
-    """Tell whether a path is of the page, which itself says nothing of any job."""
+    """Return whether a path is of the page, which itself says nothing of any job."""
     return path in ("/", "/ui") or path.startswith("/ui/")
 
 
 def is_id(text: str) -> bool:
-    """Tell whether a text is an id: 32 hexadecimal digits."""
+    """Return whether a text is an id: 32 hexadecimal digits."""
     return _ID.fullmatch(text) is not None
 
 

@@ -70,7 +70,7 @@ class JobsApi:
         return found
 
     def routes(self) -> list[Route]:
-        """Return the paths and who answers them."""
+        """Return the routes and their handlers."""
         get, job = ["GET"], "/jobs/{jobid}"
         return [
             Route("/jobs", self.ids, methods=get),

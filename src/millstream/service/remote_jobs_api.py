@@ -35,7 +35,7 @@ class ElsewhereApi:
         self._elsewhere = elsewhere
 
     def routes(self) -> list[Route]:
-        """Return the paths and who answers them."""
+        """Return the routes and their handlers."""
         return [
             Route("/jobs", self.ids),
             Route("/jobs/overview", self.overview),

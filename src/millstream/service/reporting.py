@@ -263,7 +263,7 @@ _reporters: list[Reporter] = []
 
 
 def report(config: Configuration, registry: Registry) -> bool:
-    """Start the reporters that the settings name, once a process; tell whether there are any."""
+    """Start the reporters that the settings name, once a process; return whether there are any."""
     with _lock:
         if _reporters:
             return True

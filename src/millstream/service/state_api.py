@@ -35,7 +35,7 @@ class StateApi:
         self._jobs = jobs
 
     def routes(self) -> list[Route]:
-        """Return the paths and who answers them."""
+        """Return the routes and their handlers."""
         state, leases = "/jobs/{jobid}/state", "/jobs/{jobid}/state-leases"
         return [
             Route(state, self.states),

@@ -37,7 +37,7 @@ class VerticesApi:
         self._clock = clock
 
     def routes(self) -> list[Route]:
-        """Return the paths and who answers them."""
+        """Return the routes and their handlers."""
         vertex = "/jobs/{jobid}/vertices/{vertexid}"
         subtask = f"{vertex}/subtasks/{{subtaskindex}}"
         return [

@@ -47,7 +47,7 @@ def directory() -> str | None:
 
 
 def is_embedded() -> bool:
-    """Tell whether the daemons can be reached: Spark was started here, or by the cluster this process belongs to."""
+    """Return whether the daemons can be reached: Spark was started here, or by the cluster this process belongs to."""
     return bool(_directories)
 
 

@@ -53,13 +53,13 @@ def executions_that_hold() -> int:
 
 
 def is_local(context: SparkContext) -> bool:
-    """Tell whether tasks run on this machine, in the driver's own Java."""
+    """Return whether tasks run on this machine, in the driver's own Java."""
     master = str(context.master)
     return master == "local" or master.startswith("local[")
 
 
 def may_grow(context: SparkContext) -> bool:
-    """Tell whether Spark takes executors away that have nothing to do, and asks for others."""
+    """Return whether Spark takes executors away that have nothing to do, and asks for others."""
     return str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
 
 

@@ -189,7 +189,7 @@ class Manager:
         self.releases.append(_Release(connection, pids, time.monotonic() + _CLOSE_SECONDS))
 
     def _has_ended(self, key: str) -> bool:
-        """Tell whether an execution was released, alone or with its whole job."""
+        """Return whether an execution was released, alone or with its whole job."""
         parts = key.split("-")
         return any("-".join(parts[:n]) in self.ended for n in range(1, len(parts) + 1))
 
@@ -253,7 +253,7 @@ class Relay:
         return start + _read_exactly(self._jvm, length)
 
     def _serve(self, head: bytes) -> bool:
-        """Run one task; tell whether the connection can be used again."""
+        """Run one task; return whether the connection can be used again."""
         release, job = _RELEASE.search(head), _JOB.search(head)
         if release is not None:
             self._ask({"release": release.group(1).decode()})

@@ -64,7 +64,7 @@ def default_parallelism(config: Configuration) -> int:
 
 
 def needs_jvm(config: Configuration) -> bool:
-    """Tell whether Spark is to run in a JVM of this process's own that it has not got."""
+    """Return whether Spark is to run in a JVM of this process's own that it has not got."""
     if attachment() is not None or not master_of(config).startswith(_OWN_JVM) or "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
     # Who has not imported it has no Spark.
@@ -96,7 +96,7 @@ def gateway(config: Configuration) -> Gateway:
 
 
 def is_dead() -> bool:
-    """Tell whether the JVM that was started last has ended."""
+    """Return whether the JVM that was started last has ended."""
     return bool(_started) and _started[-1].is_dead
 
 
@@ -141,7 +141,7 @@ def _environment(config: Configuration) -> dict[str, str]:
 
 
 def _finds_pyspark(config: Configuration) -> bool:
-    """Tell whether workers find the very PySpark of this process by themselves, where packages are looked for."""
+    """Return whether workers find the very PySpark of this process by themselves, where packages are looked for."""
     if config.contains_key("python.executable") or os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
         return False
     looked_at = [*site.getsitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]

@@ -139,7 +139,7 @@ class Gateway:
             self._finish_archive(was_used, has_ended)
 
     def _close(self) -> bool:
-        """Have it end by itself; tell whether it has."""
+        """Have it end by itself; return whether it has."""
         writes = self._archive is not None and self._archive.is_made_now
         if self._archive is not None and writes and not self.settings.quiet:
             where = os.path.dirname(self._archive.path)

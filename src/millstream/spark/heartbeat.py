@@ -71,7 +71,7 @@ class Heartbeat:
     # --- the parent
 
     def is_silent(self, pid: int) -> bool:
-        """Tell whether the process has been frozen for longer than the timeout; to be asked every `pause`."""
+        """Return whether the process has been frozen for longer than the timeout; to be asked every `pause`."""
         now = self._now()
         elapsed, self._seen_at = now - self._seen_at, now
         (count,) = _COUNT.unpack_from(self._page, 0)

@@ -59,7 +59,7 @@ def name_process(name: str) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process exists."""
+    """Return whether a process exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -141,7 +141,7 @@ def ignore_sigterm() -> None:
 
 
 def is_termination_requested() -> bool:
-    """Tell whether this process was told to end."""
+    """Return whether this process was told to end."""
     return _termination_requested.is_set()
 
 

@@ -305,7 +305,7 @@ def _interrupts_as_before() -> Iterator[None]:
 
 
 def is_ours(context: SparkContext) -> bool:
-    """Tell whether a context has the settings that streams want."""
+    """Return whether a context has the settings that streams want."""
     # Asking Spark takes some hundred calls to the JVM, 10 ms of every job.
     return context in _own or context.getConf().get("spark.python.daemon.module") == DAEMON_MODULE
 

@@ -110,7 +110,7 @@ def _watch(connection: socket.socket, done: threading.Event) -> None:
 
 
 def _run(head: bytes, fd: int) -> bool:
-    """Run one task; tell whether its connection can be used for another."""
+    """Run one task; return whether its connection can be used for another."""
     outfile = os.fdopen(os.dup(fd), "wb", 65536)
     infile = ReplayedStream.open(head, fd)
     try:

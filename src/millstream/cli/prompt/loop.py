@@ -47,7 +47,7 @@ class Loop:
             readline.write_history_file(self._history)
 
     def _take_line(self) -> bool:
-        """Read a line, and run what it completes; tell whether to go on."""
+        """Read a line, and run what it completes; return whether to go on."""
         try:
             line = input(MORE if self._lines else PROMPT)
         except KeyboardInterrupt:
@@ -73,7 +73,7 @@ class Loop:
         return True
 
     def _command(self, word: str) -> bool:
-        """Carry out a command; tell whether to go on."""
+        """Carry out a command; return whether to go on."""
         if word in ("QUIT", "EXIT"):
             return False
         print(_CLEAR if word == "CLEAR" else HELP, end="" if word == "CLEAR" else "\n")

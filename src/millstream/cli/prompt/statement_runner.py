@@ -62,7 +62,7 @@ class Running:
         self._is_terminal = is_terminal
 
     def run(self, text: str) -> bool:
-        """Run a statement; tell whether it went well. Ctrl-C ends a query and nothing else."""
+        """Run a statement; return whether it went well. Ctrl-C ends a query and nothing else."""
         try:
             self._check_mode()
             outcome = self._session.execute(text)
@@ -176,5 +176,5 @@ def _rows(count: int) -> str:
 
 
 def is_screen() -> bool:
-    """Tell whether rows can be shown on a screen that changes."""
+    """Return whether rows can be shown on a screen that changes."""
     return sys.stdin.isatty() and sys.stdout.isatty()

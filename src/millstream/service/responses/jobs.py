@@ -22,7 +22,7 @@ from millstream.service.responses.tasks import (
 
 
 def is_over(view: JobView) -> bool:
-    """Tell whether a job has ended for good."""
+    """Return whether a job has ended for good."""
     return view.status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED)
 
 

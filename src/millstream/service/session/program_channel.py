@@ -24,7 +24,7 @@ class Line:
         self._lock = threading.Lock()
 
     def send(self, **message: Any) -> bool:
-        """Send a message; tell whether there is still somebody at the other end."""
+        """Send a message; return whether there is still somebody at the other end."""
         try:
             with self._lock:
                 self._end.sendall(json.dumps(message).encode() + b"\n")

@@ -64,7 +64,7 @@ class SessionApi:
         self._submits = submits
 
     def routes(self) -> list[Route]:
-        """Return the paths and who answers them."""
+        """Return the routes and their handlers."""
         post, program = ["POST"], "/programs/{programid}"
         return [
             Route("/cluster", self._allowed(self.end), methods=["DELETE"]),
