@@ -35,12 +35,12 @@ Group = list[PartFile]
 
 @dataclass(frozen=True)
 class FileCompactStrategy:
-    """When the files of a bucket that wait are put together.
+    """When the pending files of a bucket are merged.
 
     Attributes:
-        num_checkpoints: after how many checkpoints; None: however many there are.
-        size_threshold: when they have so many bytes together; None: however many they have.
-        num_compact_threads: how many buckets are worked on at once, on the driver.
+        num_checkpoints: checkpoints that a file waits; None for no limit.
+        size_threshold: total bytes that trigger a merge; None for no limit.
+        num_compact_threads: buckets that the driver merges concurrently.
 
     Example:
         >>> FileCompactStrategy.builder().enable_compaction_on_checkpoint(5).set_size_threshold(1 << 20).build()
@@ -53,11 +53,11 @@ class FileCompactStrategy:
 
     @staticmethod
     def builder() -> FileCompactStrategyBuilder:
-        """Begin a strategy."""
+        """Return a builder."""
         return FileCompactStrategyBuilder()
 
     def full_groups(self, parts: Iterable[PartFile]) -> tuple[list[Group], Group]:
-        """Cut a bucket's parts, in their order, where they are large enough together; return also what is left."""
+        """Group a bucket's parts, in order, by the size threshold; return the full groups and the rest."""
         groups: list[Group] = []
         rest: Group = []
         size = 0
@@ -70,31 +70,31 @@ class FileCompactStrategy:
         return groups, rest
 
     def is_due(self, parts: Iterable[PartFile]) -> bool:
-        """Tell whether some have waited for enough checkpoints."""
+        """Return whether a part has waited for enough checkpoints."""
         enough = self.num_checkpoints
         return enough is not None and any(part.waited >= enough for part in parts)
 
 
 class FileCompactStrategyBuilder:
-    """Builds a FileCompactStrategy; at least one condition must be given."""
+    """Builds a FileCompactStrategy with at least one condition."""
 
     def __init__(self) -> None:
         self._strategy = FileCompactStrategy()
 
     def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> FileCompactStrategyBuilder:
-        """Let files wait for so many checkpoints."""
+        """Merge files after this number of checkpoints."""
         _above_zero("enable_compaction_on_checkpoint", num_checkpoints_before_compaction)
         self._strategy = replace(self._strategy, num_checkpoints=num_checkpoints_before_compaction)
         return self
 
     def set_size_threshold(self, size_threshold: int) -> FileCompactStrategyBuilder:
-        """Let files wait until they have so many bytes together."""
+        """Merge files when their total size reaches this number of bytes."""
         _above_zero("set_size_threshold", size_threshold)
         self._strategy = replace(self._strategy, size_threshold=size_threshold)
         return self
 
     def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategyBuilder:
-        """Work on so many buckets at once."""
+        """Set the number of buckets to merge concurrently."""
         _above_zero("set_num_compact_threads", num_compact_threads)
         self._strategy = replace(self._strategy, num_compact_threads=num_compact_threads)
         return self
@@ -103,14 +103,14 @@ class FileCompactStrategyBuilder:
         """Return the strategy."""
         if self._strategy.num_checkpoints is None and self._strategy.size_threshold is None:
             raise InvalidProgramError(
-                "FileCompactStrategy: say when files are put together, with enable_compaction_on_checkpoint(n) or "
+                "FileCompactStrategy: set a condition, with enable_compaction_on_checkpoint(n) or "
                 "set_size_threshold(bytes)."
             )
         return self._strategy
 
 
 class FileCompactor(ABC):
-    """Makes one file of several.
+    """Merges several files into one.
 
     Example:
         >>> import io
@@ -122,23 +122,23 @@ class FileCompactor(ABC):
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """Write files one behind the other, with the delimiter between two."""
+        """Concatenate files, separated by the delimiter."""
         if file_delimiter is not None and not isinstance(file_delimiter, bytes):
             raise InvalidProgramError(f"concat_file_compactor takes the delimiter as bytes, not {file_delimiter!r}.")
         return _Concat(file_delimiter or b"")
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:
-        """Leave files as they are: each waits and is then shown by itself."""
+        """Leave files unchanged: each becomes visible on its own."""
         return _Identical()
 
     def groups(self, parts: Group) -> list[Group]:
-        """Return which of the parts that are due come into one file."""
+        """Divide the due parts into groups, one per output file."""
         return [parts]
 
     @abstractmethod
     def compact(self, files: Iterable[Iterable[bytes]], output: BinaryIO) -> None:
-        """Write the contents of files, each given in pieces, into one."""
+        """Write the contents of files, each an iterable of chunks, into one output."""
 
 
 class _Concat(FileCompactor):
@@ -161,46 +161,46 @@ class _Identical(_Concat):
 
 
 class Compaction(NamedTuple):
-    """How a FileSink puts files together."""
+    """How a FileSink merges files."""
 
     strategy: FileCompactStrategy
     compactor: FileCompactor
 
     def due(self, parts: Sequence[PartFile]) -> list[Group]:
-        """Return the groups of a bucket's parts whose time has come."""
+        """Return the groups of a bucket's parts that are due."""
         groups, rest = self.strategy.full_groups(parts)
         if self.strategy.is_due(rest):
             groups.append(rest)
         return [one for group in groups for one in self.compactor.groups(group)]
 
     def everything(self, parts: Sequence[PartFile]) -> list[Group]:
-        """Return all of a bucket's parts in groups: nothing follows that they could wait for."""
+        """Return all of a bucket's parts in groups, because no more parts follow."""
         groups, rest = self.strategy.full_groups(parts)
         return [one for group in (*groups, rest) if group for one in self.compactor.groups(group)]
 
 
-def _above_zero(what: str, value: int) -> None:
+def _above_zero(method: str, value: int) -> None:
     if value <= 0:
-        raise InvalidProgramError(f"FileCompactStrategy: {what} takes a number above 0, not {value}.")
+        raise InvalidProgramError(f"FileCompactStrategy: {method} takes a number above 0, not {value}.")
 
 
-# PyFlink has it inside the class it builds.
+# PyFlink nests the builder in the class.
 FileCompactStrategy.Builder = FileCompactStrategyBuilder  # type: ignore[attr-defined]
 
 
 _CLAIMED = ".compacting."
-_COUNTED = ".compacted."
+_COMMITTED = ".compacted."
 _PREFIX = "compacted-"
 _PIECE_BYTES = 1 << 20
 
 
 def compact(parts: list[PartFile], group: str, compactor: FileCompactor) -> None:
-    """Put parts of one bucket together, and show the file.
+    """Merge parts of one bucket, and make the output visible.
 
     Args:
-        parts: closed by their writers; the file is called after the first.
-        group: a name that nobody else has had or will have.
-        compactor: writes the file.
+        parts: closed parts; the first names the output.
+        group: a unique name.
+        compactor: writes the output.
     """
     directory, first = os.path.split(parts[0].final)
     output = _output(directory, group)
@@ -209,33 +209,33 @@ def compact(parts: list[PartFile], group: str, compactor: FileCompactor) -> None
     with open(output, "r+b") as file:
         compactor.compact((_pieces(path, part.length) for path, part in zip(claimed, parts, strict=True)), file)
     sync(output)
-    # The claims must be on the disk before the group counts: they say what is in it.
+    # The claims identify the output's parts, so they must be durable before the commit.
     sync(directory)
-    counted = f".{_PREFIX}{first}{_COUNTED}{group}"
-    os.rename(output, os.path.join(directory, counted))
-    _finish(directory, counted, claimed)
+    committed = f".{_PREFIX}{first}{_COMMITTED}{group}"
+    os.rename(output, os.path.join(directory, committed))
+    _finish(directory, committed, claimed)
 
 
-def settle(hidden: Iterable[str], wanted: Iterable[PartFile], prefixes: tuple[str, ...]) -> None:
-    """Leave no group half done: parts that are wanted wait again, or are in a file that is shown.
+def settle(hidden: Iterable[str], expected: Iterable[PartFile], prefixes: tuple[str, ...]) -> None:
+    """Finish or cancel all groups: afterwards each expected part is pending again or in a visible file.
 
     Args:
-        hidden: the hidden files that were found.
-        wanted: the parts that the checkpoint names.
-        prefixes: how the names of the sink's own groups begin; what they have claimed of other parts is deleted.
+        hidden: the existing hidden files.
+        expected: the parts that the checkpoint names.
+        prefixes: prefixes of the sink's own groups; other parts claimed by these are deleted.
     """
     paths = [os.path.split(path) for path in hidden]
     for directory, name in paths:
-        if _parse(name, _COUNTED) is not None:
-            _finish_found(directory, name)
-    by_name = {part.final: part for part in wanted}
+        if _parse(name, _COMMITTED) is not None:
+            _finish_committed(directory, name)
+    by_name = {part.final: part for part in expected}
     for directory, name in paths:
         claim = _parse(name, _CLAIMED)
         if claim is None:
             continue
         part = by_name.get(os.path.join(directory, claim[0]))
         if part is not None or claim[1].startswith(prefixes):
-            _take_back(directory, name, claim[1], part)
+            _cancel(directory, name, claim[1], part)
 
 
 def _output(directory: str, group: str) -> str:
@@ -243,9 +243,9 @@ def _output(directory: str, group: str) -> str:
 
 
 def _parse(name: str, marker: str) -> tuple[str, str] | None:
-    """Return what a hidden file is of, and its group; None for a file of another kind."""
-    start, found, group = name.rpartition(marker)
-    return (start[1:], group) if found and start.startswith(".") else None
+    """Return the name and the group of a hidden file, or None for another kind of file."""
+    start, separator, group = name.rpartition(marker)
+    return (start[1:], group) if separator and start.startswith(".") else None
 
 
 def _claim(part: PartFile, group: str) -> str:
@@ -255,14 +255,14 @@ def _claim(part: PartFile, group: str) -> str:
         os.rename(part.hidden, claimed)
     except FileNotFoundError:
         raise LostOutputError(
-            f"FileSink: {part.hidden} is not there any more to be put together with others; "
-            "was it moved, or does another driver of this job still run?"
+            f"FileSink: {part.hidden} was deleted before compaction: it was moved, or another driver of this job still "
+            "runs."
         ) from None
     return claimed
 
 
 def _pieces(path: str, length: int) -> Iterator[bytes]:
-    """Read what was acknowledged of a file."""
+    """Yield the acknowledged bytes of a file."""
     with open_start(path, length) as file:
         while length:
             piece = file.read(min(length, _PIECE_BYTES))
@@ -270,35 +270,35 @@ def _pieces(path: str, length: int) -> Iterator[bytes]:
             yield piece
 
 
-def _finish(directory: str, counted: str, claimed: Iterable[str]) -> None:
-    """The group counts: delete its parts, then show its output. Somebody else may be at it too."""
+def _finish(directory: str, committed: str, claimed: Iterable[str]) -> None:
+    """Delete the parts of a committed group, then make its output visible. Another driver may do the same."""
     sync(directory)
     for path in claimed:
         with suppress(FileNotFoundError):
             os.unlink(path)
     sync(directory)
-    found = _parse(counted, _COUNTED)
-    assert found is not None
+    parsed = _parse(committed, _COMMITTED)
+    assert parsed is not None
     with suppress(FileNotFoundError):
-        os.rename(os.path.join(directory, counted), os.path.join(directory, found[0]))
+        os.rename(os.path.join(directory, committed), os.path.join(directory, parsed[0]))
     sync(directory)
 
 
-def _finish_found(directory: str, counted: str) -> None:
-    found = _parse(counted, _COUNTED)
-    assert found is not None
-    claims = (name for name in os.listdir(directory) if name.endswith(f"{_CLAIMED}{found[1]}"))
-    _finish(directory, counted, [os.path.join(directory, name) for name in claims])
+def _finish_committed(directory: str, committed: str) -> None:
+    parsed = _parse(committed, _COMMITTED)
+    assert parsed is not None
+    claims = (name for name in os.listdir(directory) if name.endswith(f"{_CLAIMED}{parsed[1]}"))
+    _finish(directory, committed, [os.path.join(directory, name) for name in claims])
 
 
-def _take_back(directory: str, name: str, group: str, part: PartFile | None) -> None:
-    """End a group, unless it counts by now; then have a part it has claimed wait again, or delete what nobody wants."""
+def _cancel(directory: str, name: str, group: str, part: PartFile | None) -> None:
+    """Cancel a group unless it is committed; then release its claimed part, or delete the part if it is obsolete."""
     try:
         os.unlink(_output(directory, group))
     except FileNotFoundError:
-        # It was ended before, or it has come to count since we looked.
-        for late in [n for n in os.listdir(directory) if n.endswith(f"{_COUNTED}{group}")]:
-            _finish_found(directory, late)
+        # Another driver has cancelled or committed the group meanwhile.
+        for late in [n for n in os.listdir(directory) if n.endswith(f"{_COMMITTED}{group}")]:
+            _finish_committed(directory, late)
     path = os.path.join(directory, name)
     with suppress(FileNotFoundError):
         if part is None:

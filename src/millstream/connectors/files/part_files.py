@@ -1,9 +1,8 @@
-"""Part files on their way: hidden while they are written, renamed when they count, deleted when they never will.
+"""Part files: hidden while they are written, renamed when they are committed, deleted when they are aborted.
 
-A hidden file is called `.{name}.inprogress.{transaction}`, after the transaction in which it was started. Nobody but
-the writer that started it ever writes to it. A task that is believed dead may still be that writer, and what it writes
-follows the file under any name. So a file is only renamed after its own writer has closed it; what was acknowledged of
-any other file is copied.
+A hidden file is named `.{name}.inprogress.{transaction}`, after the transaction that created it. Only the writer that
+created it writes to it. That writer may be a task that is presumed dead, and its writes follow the file under any name.
+So a file is renamed only after its own writer has closed it; of any other file the acknowledged bytes are copied.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _COPY_BYTES = 1 << 20
 @tagged("part-file")
 @dataclass(frozen=True)
 class PartFile:
-    """A hidden file, and what it will be called.
+    """A hidden file and its final name.
 
     Attributes:
-        hidden: its path now.
-        final: its path once it is finished.
-        length: how many of its bytes count.
-        waited: for how many checkpoints it has waited, closed, to be put together with others.
+        hidden: its current path.
+        final: its path when finished.
+        length: its acknowledged bytes.
+        waited: the checkpoints that it has waited, closed, for compaction.
     """
 
     hidden: str
@@ -41,11 +40,11 @@ class PartFile:
 @tagged("staged-parts")
 @dataclass(frozen=True)
 class StagedParts:
-    """What a writer hands to the committer for an epoch.
+    """A writer's committable of an epoch.
 
     Attributes:
-        files: closed by their writer, to be renamed.
-        obsolete: hidden files whose contents are in `files` now.
+        files: closed files to rename.
+        obsolete: hidden files whose contents are now in `files`.
     """
 
     files: tuple[PartFile, ...]
@@ -57,33 +56,33 @@ def hidden_path(directory: str, name: str, transaction: str) -> str:
 
 
 def transaction_of(name: str) -> str | None:
-    """Return the transaction in which a hidden file was started; None for any other file."""
+    """Return the transaction of a hidden file, or None for any other file."""
     start, marker, transaction = name.rpartition(_HIDDEN)
     return transaction if marker and start.startswith(".") else None
 
 
 def create(path: str) -> None:
-    """Start a hidden file; its directory is made if it is missing."""
+    """Create a hidden file, and its directory if missing."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "xb"):
         pass
 
 
 def append(path: str, data: bytes) -> None:
-    """Add to a file that must be there: what was deleted must not come back."""
+    """Append to an existing file; a deleted file must not reappear."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     except FileNotFoundError:
         raise MillstreamError(
-            f"FileSink: {path} is not there any more: it was deleted or moved under the running job, which must go on "
-            "from its last checkpoint."
+            f"FileSink: {path} no longer exists: it was deleted or moved under the running job, which must restore "
+            "its last checkpoint."
         ) from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
 
 
 def open_start(path: str, length: int) -> BinaryIO:
-    """Open a file to read what was acknowledged of it."""
+    """Open a file to read its acknowledged bytes."""
     try:
         size = os.path.getsize(path)
     except FileNotFoundError:
@@ -91,13 +90,13 @@ def open_start(path: str, length: int) -> BinaryIO:
     if size < length:
         raise MillstreamError(
             f"FileSink: {path} has {size} bytes, but {length} were acknowledged; "
-            "the disk has lost data, so the job must go on from its last checkpoint."
+            "the disk has lost data, so the job must restore its last checkpoint."
         )
     return open(path, "rb")
 
 
 def copy_start(path: str, length: int, target: str) -> None:
-    """Copy what was acknowledged of a file into a new one."""
+    """Copy the acknowledged bytes of a file into a new one."""
     create(target)
     with open_start(path, length) as source, open(target, "r+b") as out:
         while length:
@@ -105,7 +104,7 @@ def copy_start(path: str, length: int, target: str) -> None:
 
 
 def sync(path: str) -> None:
-    """See a file or a directory onto the disk."""
+    """Flush a file or a directory to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -114,7 +113,7 @@ def sync(path: str) -> None:
 
 
 def sync_directories(paths: Iterable[str], base: str) -> None:
-    """See onto the disk that files are where they are: their directories, up to the base path."""
+    """Flush the directories of files, up to the base path, to disk."""
     directories: set[str] = set()
     for directory in {os.path.dirname(path) for path in paths}:
         directories.add(directory)

@@ -1,4 +1,4 @@
-"""What all parts of the Kafka connector need: the client library, its settings, and errors in a sentence."""
+"""The Kafka client library, its settings and its errors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from millstream.common.errors import IncurableError, InvalidProgramError, Millst
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
-# How long a broker may take to answer, in seconds.
 log = logging.getLogger("millstream")
 
+# Seconds that a broker may take to answer.
 TIMEOUT = 20.0
-# How long it is waited for one answer before it is asked what the matter is.
+# Seconds of one attempt; errors of the client are polled between attempts.
 _ATTEMPT = 2.0
 
-# Settings of Flink's connector and of Java's client that have no meaning for the client library.
+# Settings of Flink's connector and of Java's client that librdkafka does not know.
 _NOT_CLIENTS = re.compile(
     r"key\.(de)?serializer|value\.(de)?serializer|partition\.discovery\.interval\.ms|client\.id\.prefix"
     r"|register\.consumer\.metrics|register\.producer\.metrics|commit\.offsets\.on\.checkpoint|max\.poll\.records"
@@ -31,39 +31,38 @@ _JAAS = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 class KafkaFailure(MillstreamError):
-    """Kafka could not do what it was asked to."""
+    """Kafka refused a request or is not reachable."""
 
 
 class RefusedRecordError(KafkaFailure, IncurableError):
-    """Kafka does not take a record, however often it is sent."""
+    """Kafka rejects a record permanently."""
 
 
-# What is wrong with a record, and not with the brokers or the way to them.
+# Errors caused by the record, not by brokers or the network.
 _OF_THE_RECORD = frozenset({"INVALID_TIMESTAMP", "MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG_SIZE"})
 
 
 def is_of_record(error: Any) -> bool:
-    """Tell whether an error of the client library's is the record's: it would be refused again."""
+    """Return whether an error is caused by the record, so that a retry would fail again."""
     return error.name() in _OF_THE_RECORD
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings for the client library, from those that Flink's connector takes.
+    """Translate the properties of Flink's connector to those of the client library.
 
     Example:
         >>> client_settings({"bootstrap.servers": "b:9092", "value.deserializer": "x"})["bootstrap.servers"]
         'b:9092'
     """
     settings: dict[str, Any] = {
-        # What it logs would go to standard error; what is wrong is told as an error.
+        # Its log would go to standard error; failures are raised as errors.
         "log_level": 0,
-        # It connects to a broker it has just heard of only after a pause: half a second before every transaction.
+        # The default delays connections to new brokers, which costs half a second per transaction.
         "reconnect.backoff.ms": "10",
     }
     for key, value in properties.items():
         if key == "sasl.jaas.config":
-            found = dict(_JAAS.findall(value))
-            settings |= {f"sasl.{name}": text for name, text in found.items()}
+            settings |= {f"sasl.{name}": text for name, text in _JAAS.findall(value)}
         elif key.startswith(("ssl.truststore.", "ssl.keystore.")) and not key.endswith(".password"):
             raise InvalidProgramError(
                 f"Kafka: {key} is a setting of Java's client: give PEM files instead, with ssl.ca.location, "
@@ -75,7 +74,7 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def library() -> Any:
-    """Return the client library, which is a package of its own."""
+    """Return the client library, an optional package."""
     try:
         import confluent_kafka
     except ImportError:
@@ -87,18 +86,18 @@ def library() -> Any:
 
 
 def said(error: KafkaError | Any) -> str:
-    """Return what an error of the client says, in words."""
+    """Return the message of an error of the client."""
     text = error.str() if hasattr(error, "str") else str(error)
     return str(text).strip().rstrip(".")
 
 
 def reason(exception: Exception) -> str:
-    """Return what an exception of the client says."""
+    """Return the message of an exception of the client."""
     return said(exception.args[0]) if exception.args else str(exception)
 
 
 class Admin:
-    """The client library's way to ask a cluster about itself. What is wrong is told in a sentence, in bounded time."""
+    """An admin client with bounded timeouts and readable errors."""
 
     def __init__(self, settings: Mapping[str, Any], bootstrap: str) -> None:
         library()
@@ -106,19 +105,19 @@ class Admin:
 
         self._bootstrap = bootstrap
         self._refused: str | None = None
-        told: dict[str, Any] = {**settings, "error_cb": self._met}
-        self.client = AdminClient(told)
+        configuration: dict[str, Any] = {**settings, "error_cb": self._on_error}
+        self.client = AdminClient(configuration)
 
-    def _met(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.name() == "_AUTHENTICATION":
             fix = "check sasl.username, sasl.password and sasl.mechanism"
-            self._refused = f"does not let this user in ({said(error)}): {fix}"
+            self._refused = f"rejects this user ({said(error)}): {fix}"
         elif error.name() == "_SSL":
             fix = "check ssl.ca.location and security.protocol"
-            self._refused = f"cannot be spoken to with TLS ({said(error)}): {fix}"
+            self._refused = f"does not accept TLS ({said(error)}): {fix}"
 
     def cluster(self) -> Any:
-        """Return its brokers and topics."""
+        """Return the brokers and topics."""
         exception = library().KafkaException
         end = time.monotonic() + TIMEOUT
         has_warned = False
@@ -126,14 +125,14 @@ class Admin:
             try:
                 return self.client.list_topics(timeout=_ATTEMPT)
             except exception as e:
-                # Only then the client says what is the matter.
+                # The error callback runs only in poll.
                 self.client.poll(0)
                 if self._refused is not None:
                     raise KafkaFailure(f"Kafka at {self._bootstrap} {self._refused}.") from e
                 if time.monotonic() > end:
                     raise KafkaFailure(
                         f"Kafka at {self._bootstrap} does not answer: {reason(e)}. Check bootstrap.servers, the "
-                        "network, and security.protocol and sasl.* if the broker asks who you are."
+                        "network, and security.protocol and sasl.* if the broker requires authentication."
                     ) from e
                 if not has_warned:
                     text = "Kafka at %s does not answer yet (%s), retrying for %g s"

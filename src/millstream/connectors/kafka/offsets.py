@@ -1,4 +1,4 @@
-"""Where reading of Kafka's partitions begins and ends."""
+"""Offset initializers, and the cluster's offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class KafkaTopicPartition:
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """What counts where no offset was committed."""
+    """The start offset of a partition without a committed offset."""
 
     LATEST = 0
     EARLIEST = 1
@@ -35,12 +35,12 @@ class _Kind(Enum):
     LATEST = "latest"
     COMMITTED = "committed"
     TIMESTAMP = "timestamp"
-    GIVEN = "given"
+    EXPLICIT = "explicit"
 
 
 @dataclass(frozen=True)
 class KafkaOffsetsInitializer:
-    """Says where reading begins, or ends.
+    """The offsets at which reading begins or ends.
 
     Example:
         >>> KafkaOffsetsInitializer.timestamp(1_700_000_000_000).is_latest
@@ -50,28 +50,28 @@ class KafkaOffsetsInitializer:
     kind: _Kind
     reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST
     time: int = 0
-    given: Mapping[Partition, int] = field(default_factory=dict)
+    explicit: Mapping[Partition, int] = field(default_factory=dict)
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """Begin with the oldest record there is."""
+        """Begin at the oldest record."""
         return KafkaOffsetsInitializer(_Kind.EARLIEST)
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """Begin behind the newest record there is; as an end, end there."""
+        """Begin after the newest record, or end there."""
         return KafkaOffsetsInitializer(_Kind.LATEST)
 
     @staticmethod
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """Begin where the group has committed to, and as the strategy says where it has not."""
+        """Begin at the offsets committed by the group; the strategy applies to partitions without one."""
         return KafkaOffsetsInitializer(_Kind.COMMITTED, offset_reset_strategy)
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """Begin with the first record whose timestamp, in milliseconds, is not before this one."""
+        """Begin at the first record with this timestamp or a later one, in milliseconds."""
         return KafkaOffsetsInitializer(_Kind.TIMESTAMP, time=timestamp)
 
     @staticmethod
@@ -79,28 +79,28 @@ class KafkaOffsetsInitializer:
         offsets: dict[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """Begin at given offsets, and as the strategy says where none is given."""
-        given = {(p.topic, p.partition): offset for p, offset in offsets.items()}
-        return KafkaOffsetsInitializer(_Kind.GIVEN, offset_reset_strategy, given=given)
+        """Begin at explicit offsets; the strategy applies to other partitions."""
+        explicit = {(p.topic, p.partition): offset for p, offset in offsets.items()}
+        return KafkaOffsetsInitializer(_Kind.EXPLICIT, offset_reset_strategy, explicit=explicit)
 
     @property
     def is_latest(self) -> bool:
-        """Whether it means the end of a partition."""
+        """Whether it is the end of a partition."""
         return self.kind is _Kind.LATEST
 
     @property
     def needs_group(self) -> bool:
-        """Whether it means what a group has committed."""
+        """Whether it is the committed offset of a group."""
         return self.kind is _Kind.COMMITTED
 
 
-# What is said of a partition that is new, or whose leader was another just now: it is asked for again.
+# Errors of partitions without a leader yet, or whose leader just changed: retried.
 _LEADER_MOVES = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH")
-_PAUSE = 0.1
+_RETRY_SECONDS = 0.1
 
 
 class Cluster:
-    """Asks a cluster for its partitions and their offsets. Lives on the driver."""
+    """Queries partitions and offsets, on the driver."""
 
     def __init__(self, settings: dict[str, Any], bootstrap: str) -> None:
         self._kafka = library()
@@ -112,49 +112,48 @@ class Cluster:
         self._consumer: Any = None
 
     def topics(self) -> dict[str, list[int]]:
-        """Return all topics and the numbers of their partitions."""
-        found = self._admin.cluster()
-        return {name: sorted(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
+        """Return the partition numbers of all topics."""
+        topics = self._admin.cluster().topics
+        return {name: sorted(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
     def offsets(self, partitions: Iterable[Partition], start: KafkaOffsetsInitializer) -> dict[Partition, int]:
-        """Return the offset of each partition that an initializer means."""
-        wanted = list(partitions)
+        """Return the offsets that an initializer selects."""
+        requested = list(partitions)
         if start.kind is _Kind.EARLIEST:
-            return self.earliest(wanted)
+            return self.earliest(requested)
         if start.kind is _Kind.LATEST:
-            return self.latest(wanted)
+            return self.latest(requested)
         if start.kind is _Kind.TIMESTAMP:
-            found = self._list(wanted, ("timestamp", start.time), committed=False)
-            # None that new: then it begins with the next one.
-            ends = self.latest([p for p in wanted if found[p] < 0])
-            return {p: ends[p] if found[p] < 0 else found[p] for p in wanted}
-        known = start.given if start.kind is _Kind.GIVEN else self.group_offsets(wanted)
-        return self._or_reset(wanted, known, start.reset)
+            found = self._list(requested, ("timestamp", start.time), committed=False)
+            # Without a record that new, reading begins at the end.
+            ends = self.latest([p for p in requested if found[p] < 0])
+            return {p: ends[p] if found[p] < 0 else found[p] for p in requested}
+        known = start.explicit if start.kind is _Kind.EXPLICIT else self.group_offsets(requested)
+        return self._or_reset(requested, known, start.reset)
 
     def _or_reset(
-        self, wanted: list[Partition], known: Mapping[Partition, int], reset: KafkaOffsetResetStrategy
+        self, requested: list[Partition], known: Mapping[Partition, int], reset: KafkaOffsetResetStrategy
     ) -> dict[Partition, int]:
-        missing = [p for p in wanted if known.get(p, -1) < 0]
+        missing = [p for p in requested if known.get(p, -1) < 0]
         if missing and reset is KafkaOffsetResetStrategy.NONE:
             topic, partition = missing[0]
             raise KafkaFailure(
-                f"Kafka: there is no committed offset of partition {partition} of topic {topic!r}, "
-                "and what to do then is "
-                "not said: use KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)."
+                f"Kafka: partition {partition} of topic {topic!r} has no committed offset, and no reset "
+                "strategy is set: use KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)."
             )
-        asked = self.earliest if reset is KafkaOffsetResetStrategy.EARLIEST else self.latest
-        return {p: known[p] for p in wanted if p not in missing} | asked(missing)
+        reset_to = self.earliest if reset is KafkaOffsetResetStrategy.EARLIEST else self.latest
+        return {p: known[p] for p in requested if p not in missing} | reset_to(missing)
 
     def earliest(self, partitions: list[Partition]) -> dict[Partition, int]:
         """Return the offset of the oldest record of each partition."""
         return self._list(partitions, ("earliest", 0), committed=False)
 
     def latest(self, partitions: list[Partition]) -> dict[Partition, int]:
-        """Return the offset behind the newest record of each partition that may be read."""
+        """Return the end offset of each partition, after the newest readable record."""
         return self._list(partitions, ("latest", 0), self._committed)
 
     def written(self, partitions: list[Partition]) -> dict[Partition, int]:
-        """Return the offset behind the newest record of each partition, committed or not."""
+        """Return the end offset of each partition, including uncommitted records."""
         return self._list(partitions, ("latest", 0), committed=False)
 
     def _list(self, partitions: list[Partition], spec: tuple[str, int], committed: bool) -> dict[Partition, int]:
@@ -164,12 +163,12 @@ class Cluster:
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         kind, at = spec
-        asked = OffsetSpec.for_timestamp(at) if kind == "timestamp" else getattr(OffsetSpec, kind)()
+        offset_spec = OffsetSpec.for_timestamp(at) if kind == "timestamp" else getattr(OffsetSpec, kind)()
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         end = time.monotonic() + TIMEOUT
         found: dict[Partition, int] = {}
         while len(found) < len(partitions):
-            request = {TopicPartition(*partition): asked for partition in partitions if partition not in found}
+            request = {TopicPartition(*partition): offset_spec for partition in partitions if partition not in found}
             futures = self._admin.client.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT)
             for partition, future in futures.items():
                 try:
@@ -178,27 +177,27 @@ class Cluster:
                     if e.args[0].name() in _LEADER_MOVES and time.monotonic() < end:
                         continue
                     raise KafkaFailure(
-                        f"Kafka at {self.bootstrap} does not tell the offsets of partition {partition.partition} of "
+                        f"Kafka at {self.bootstrap} does not return the offsets of partition {partition.partition} of "
                         f"topic {partition.topic!r}: {reason(e)}."
                     ) from e
             if len(found) < len(partitions):
-                time.sleep(_PAUSE)
+                time.sleep(_RETRY_SECONDS)
         return found
 
     def group_offsets(self, partitions: list[Partition]) -> dict[Partition, int]:
-        """Return what the group has committed; -1 where it has not."""
-        asked = [self._kafka.TopicPartition(topic, number) for topic, number in partitions]
+        """Return the committed offsets of the group; -1 for none."""
+        targets = [self._kafka.TopicPartition(topic, number) for topic, number in partitions]
         try:
-            found = self._group().committed(asked, timeout=TIMEOUT)
+            found = self._group().committed(targets, timeout=TIMEOUT)
         except self._kafka.KafkaException as e:
-            raise KafkaFailure(f"Kafka does not tell the offsets of the group: {reason(e)}.") from e
+            raise KafkaFailure(f"Kafka does not return the offsets of the group: {reason(e)}.") from e
         return {(p.topic, p.partition): p.offset for p in found}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Say how far the group has come; nobody waits for it, since nothing depends on it."""
+        """Commit offsets of the group asynchronously; they are informative only."""
         if offsets:
-            said = [self._kafka.TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
-            self._group().commit(offsets=said, asynchronous=True)
+            positions = [self._kafka.TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
+            self._group().commit(offsets=positions, asynchronous=True)
 
     def _group(self) -> Any:
         if self._consumer is None:

@@ -16,38 +16,38 @@ from millstream.connectors.kafka.settings import SourceSettings
 from millstream.formats.changelog.rows import ChangeDeserializationSchema
 from millstream.operators.diagnostics.bad_records import FormatUnavailable
 
-# So many messages are asked for at once.
-_MESSAGES = 2048
-# A partition that has so many messages waiting here is not asked for more.
-_MOST_WAITING = 8192
-_PATIENCE = 0.1
+# Maximum messages per consume call.
+_MAX_MESSAGES = 2048
+# A partition with more buffered messages is paused.
+_MAX_BUFFERED = 8192
+_POLL_SECONDS = 0.1
 
 
 class _Flow:
-    """What has come of one partition."""
+    """The buffered messages of one partition."""
 
-    def __init__(self, at: int) -> None:
-        # As it came: messages in the order of their offsets.
-        self.waiting: deque[list[Any]] = deque()
-        # Behind which offset nothing is left for now, as far as the broker has said.
+    def __init__(self, offset: int) -> None:
+        # Batches as received, ordered by offset.
+        self.buffered: deque[list[Any]] = deque()
+        # The end offset of the partition, as last reported by the broker.
         self.end = -1
-        # The offset that is read next.
-        self.at = at
+        # The next offset to read.
+        self.offset = offset
         self.is_paused = False
 
     @property
     def length(self) -> int:
-        return sum(map(len, self.waiting))
+        return sum(map(len, self.buffered))
 
     def take(self, end: int) -> list[Any]:
-        """Take messages before an offset that wait."""
-        while self.waiting:
-            messages = self.waiting.popleft()
-            # After a seek the client may bring what is before it, from the batch it is in.
-            start = 0 if messages[0].offset() >= self.at else bisect_left(messages, self.at, key=_offset)
+        """Remove and return buffered messages before an offset."""
+        while self.buffered:
+            messages = self.buffered.popleft()
+            # After a seek the client may return earlier messages of the same record batch.
+            start = 0 if messages[0].offset() >= self.offset else bisect_left(messages, self.offset, key=_offset)
             stop = len(messages) if messages[-1].offset() < end else bisect_left(messages, end, key=_offset)
             if stop < len(messages):
-                self.waiting.appendleft(messages[max(start, stop) :])
+                self.buffered.appendleft(messages[max(start, stop) :])
                 return messages[start:stop]
             if start < stop:
                 return messages[start:]
@@ -59,7 +59,7 @@ def _offset(message: Any) -> int:
 
 
 class Fetcher:
-    """One consumer for all partitions of a subtask; what comes of one while another is read waits."""
+    """One consumer for all partitions of a subtask; it buffers messages of the partitions that are not being read."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._kafka = library()
@@ -67,59 +67,57 @@ class Fetcher:
         self._flows: dict[Partition, _Flow] = {}
 
     def read(self, partition: Partition, start: int, end: int) -> Iterator[list[Any]]:
-        """Yield the messages of a partition from one offset up to another, which the broker has said is there."""
-        flow = self._go_to(partition, start)
+        """Yield the messages of a partition in [start, end), which the broker has reported as available."""
+        flow = self._seek(partition, start)
         last = time.monotonic()
-        while flow.at < end:
+        while flow.offset < end:
             batch = flow.take(end)
             if batch:
                 last = time.monotonic()
-                flow.at = batch[-1].offset() + 1
+                flow.offset = batch[-1].offset() + 1
                 yield batch
-            elif flow.waiting or flow.end >= end:
-                # What comes next is beyond; up to there only markers of transactions, or nothing, is left.
-                flow.at = end
+            elif flow.buffered or flow.end >= end:
+                # The next message is beyond the end; only transaction markers remain before it.
+                flow.offset = end
             else:
                 self._poll()
-                if not flow.waiting and flow.end < end and time.monotonic() - last > TIMEOUT:
+                if not flow.buffered and flow.end < end and time.monotonic() - last > TIMEOUT:
                     topic, number = partition
                     raise KafkaFailure(
-                        f"Kafka has not sent the records of partition {number} of topic {topic!r} "
-                        f"from offset {flow.at} "
-                        f"for {TIMEOUT:.0f} s."
+                        f"Kafka has not sent the records of partition {number} of topic {topic!r} from offset "
+                        f"{flow.offset} for {TIMEOUT:.0f} s."
                     )
 
-    def _go_to(self, partition: Partition, start: int) -> _Flow:
-        """Have a partition read from an offset on: most often where it was left."""
+    def _seek(self, partition: Partition, start: int) -> _Flow:
+        """Position a partition at an offset, usually where the last read ended."""
         flow = self._flows.get(partition)
-        if flow is not None and flow.at == start:
+        if flow is not None and flow.offset == start:
             self._resume(partition, flow)
             return flow
-        at = self._kafka.TopicPartition(*partition, start)
         if flow is not None:
             self._consumer.incremental_unassign([self._kafka.TopicPartition(*partition)])
         flow = self._flows[partition] = _Flow(start)
-        self._consumer.incremental_assign([at])
+        self._consumer.incremental_assign([self._kafka.TopicPartition(*partition, start)])
         return flow
 
     def _resume(self, partition: Partition, flow: _Flow) -> None:
-        if flow.is_paused and flow.length < _MOST_WAITING // 2:
+        if flow.is_paused and flow.length < _MAX_BUFFERED // 2:
             self._consumer.resume([self._kafka.TopicPartition(*partition)])
             flow.is_paused = False
 
     def _poll(self) -> None:
-        # What is there; asked for so many with patience, the client would wait until all of them are.
-        messages = self._consumer.consume(_MESSAGES, 0) or self._consumer.consume(1, _PATIENCE)
+        # With a timeout, consume would wait for the full number of messages; so take available ones first.
+        messages = self._consumer.consume(_MAX_MESSAGES, 0) or self._consumer.consume(1, _POLL_SECONDS)
         good = [message for message in messages if message.error() is None]
         if len(good) < len(messages):
             for message in messages:
-                self._look_at(message, message.error())
-        for partition, found in self._by_partition(good).items():
+                self._on_error(message, message.error())
+        for partition, batch in self._by_partition(good).items():
             flow = self._flows.get(partition)
             if flow is not None:
-                flow.waiting.append(found)
+                flow.buffered.append(batch)
         for partition, flow in self._flows.items():
-            if flow.length > _MOST_WAITING and not flow.is_paused:
+            if flow.length > _MAX_BUFFERED and not flow.is_paused:
                 self._consumer.pause([self._kafka.TopicPartition(*partition)])
                 flow.is_paused = True
             else:
@@ -130,13 +128,13 @@ class Fetcher:
             return {}
         if len(self._flows) == 1:
             return {next(iter(self._flows)): messages}
-        found: dict[Partition, list[Any]] = {}
+        batches: dict[Partition, list[Any]] = {}
         for message in messages:
-            found.setdefault((message.topic(), message.partition()), []).append(message)
-        return found
+            batches.setdefault((message.topic(), message.partition()), []).append(message)
+        return batches
 
-    def _look_at(self, message: Any, error: Any) -> None:
-        """See what the client has to tell beside messages."""
+    def _on_error(self, message: Any, error: Any) -> None:
+        """Handle an error event of the client."""
         if error is None:
             return
         if error.code() == self._kafka.KafkaError._PARTITION_EOF:
@@ -150,10 +148,8 @@ class Fetcher:
         if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
             raise KafkaFailure(
                 f"Kafka: the records of partition {message.partition()} of topic {message.topic()!r} "
-                "are no longer there "
-                f"from where the job left off ({said(error)}): they were deleted by the topic's "
-                "retention. Start from a "
-                "later offset, and know that records are missing."
+                f"are no longer there at the job's offset ({said(error)}): the topic's retention deleted them. Start from "
+                "a later offset; the deleted records are lost."
             )
         if error.fatal() or not error.retriable():
             raise KafkaFailure(f"Kafka: {said(error)}.")
@@ -162,7 +158,7 @@ class Fetcher:
         self._consumer.close()
 
 
-# So many offsets are one record at most, where one is made of many.
+# Maximum offsets per batch.
 _BATCH_OFFSETS = 8192
 
 
@@ -188,7 +184,7 @@ class KafkaReader(SourceReader):
 
 
 class KafkaBatchReader(KafkaReader):
-    """Makes a record of the messages of so many offsets: the same ones, however the broker sends them."""
+    """Reads fixed intervals of offsets as one record each, independent of how the broker batches messages."""
 
     def __init__(self, settings: SourceSettings, subtask: int, schema: KafkaBatchDeserializationSchema) -> None:
         self._settings = settings
@@ -200,14 +196,14 @@ class KafkaBatchReader(KafkaReader):
 
     def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
         topic, partition, start, end, _ = share
-        for at in range(start + read * _BATCH_OFFSETS, end, _BATCH_OFFSETS):
-            to = min(at + _BATCH_OFFSETS, end)
-            messages = [m for found in self._fetcher.read((topic, partition), at, to) for m in found]
+        for begin in range(start + read * _BATCH_OFFSETS, end, _BATCH_OFFSETS):
+            stop = min(begin + _BATCH_OFFSETS, end)
+            messages = [m for batch in self._fetcher.read((topic, partition), begin, stop) for m in batch]
             yield [self._schema.deserialize(messages)]
 
 
 def _converter(settings: SourceSettings, bad: BadRecords) -> Callable[[list[Any]], list[tuple[Any, int]]]:
-    """Return what makes values with timestamps of messages."""
+    """Return a function that converts messages to values with timestamps."""
     if isinstance(settings.values, ChangeDeserializationSchema):
         return _change_converter(settings.values, bad)
     if settings.records is not None:
@@ -229,7 +225,7 @@ def _converter(settings: SourceSettings, bad: BadRecords) -> Callable[[list[Any]
 
     only_values = settings.records is None
 
-    def converted(messages: list[Any]) -> list[tuple[Any, int]]:
+    def convert(messages: list[Any]) -> list[tuple[Any, int]]:
         try:
             if only_values:
                 values = [m.value() for m in messages]
@@ -239,10 +235,10 @@ def _converter(settings: SourceSettings, bad: BadRecords) -> Callable[[list[Any]
                         return [(value, m.timestamp()[1]) for value, m in zip(found, messages, strict=True)]
             return [(value, m.timestamp()[1]) for m in messages if (value := one(m)) is not None]
         except Exception:
-            # Once more, one by one: which of them is it?
-            return carefully(messages)
+            # Convert one by one to identify the bad record.
+            return convert_each(messages)
 
-    def carefully(messages: list[Any]) -> list[tuple[Any, int]]:
+    def convert_each(messages: list[Any]) -> list[tuple[Any, int]]:
         found = []
         for message in messages:
             try:
@@ -250,32 +246,32 @@ def _converter(settings: SourceSettings, bad: BadRecords) -> Callable[[list[Any]
             except FormatUnavailable:
                 raise
             except Exception as e:
-                value = bad.meet(BadRecord(_place(message), message.value(), str(e) or repr(e)))
+                value = bad.meet(BadRecord(_location(message), message.value(), str(e) or repr(e)))
             if value is not None:
                 found.append((value, message.timestamp()[1]))
         return found
 
-    return converted
+    return convert
 
 
 def _change_converter(
     schema: ChangeDeserializationSchema, bad: BadRecords
 ) -> Callable[[list[Any]], list[tuple[Any, int]]]:
-    """Return what makes rows of messages that may have several each, such as Debezium's."""
+    """Return a function that converts messages with several rows each, such as Debezium's."""
 
-    def converted(messages: list[Any]) -> list[tuple[Any, int]]:
+    def convert(messages: list[Any]) -> list[tuple[Any, int]]:
         found: list[tuple[Any, int]] = []
         for message in messages:
             try:
                 rows: list[Any] = list(schema.deserialize_all(message.value() or b""))
             except Exception as e:
-                told = bad.meet(BadRecord(_place(message), message.value(), str(e) or repr(e)))
-                rows = [] if told is None else [told]
+                replacement = bad.meet(BadRecord(_location(message), message.value(), str(e) or repr(e)))
+                rows = [] if replacement is None else [replacement]
             found += [(row, message.timestamp()[1]) for row in rows]
         return found
 
-    return converted
+    return convert
 
 
-def _place(message: Any) -> str:
+def _location(message: Any) -> str:
     return f"offset {message.offset()} of partition {message.partition()} of topic {message.topic()!r}"

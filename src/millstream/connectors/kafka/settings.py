@@ -1,4 +1,4 @@
-"""What a KafkaSource was told: what it reads, from where to where, and what the client is to know of it."""
+"""Settings of KafkaSource and KafkaSink, and the client configurations that they imply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DISCOVERY_MS = 300_000
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """What a source reads, and how."""
+    """The topics, offsets and schemas of a source."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
@@ -56,25 +56,24 @@ class SourceSettings:
         return {
             "isolation.level": "read_uncommitted",
             "group.id": "millstream",
-            # When it has a hundred thousand messages it asks for no more for so long: a second, where they last for
-            # less.
+            # With 100,000 queued messages the client pauses for this time, 1 s by default; they last shorter.
             "fetch.queue.backoff.ms": "10",
             "max.partition.fetch.bytes": str(8 << 20),
             **settings,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            # A record that is gone is an error, not a reason to go on elsewhere.
+            # A deleted offset is an error; reading must not continue elsewhere.
             "auto.offset.reset": "error",
         }
 
     @property
     def discovery_seconds(self) -> float | None:
-        """How often to look for new partitions; None for never."""
+        """The interval of partition discovery, or None if disabled."""
         milliseconds = int(self.properties.get(_DISCOVERY, _DISCOVERY_MS))
         return None if milliseconds <= 0 or self.bounded else milliseconds / 1000
 
 
-# What a broker allows unless it was told otherwise.
+# The default maximum of brokers.
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 
@@ -83,9 +82,9 @@ class SinkSettings:
     properties: Mapping[str, str] = field(default_factory=dict)
     guarantee: DeliveryGuarantee = DeliveryGuarantee.NONE
     prefix: str | None = None
-    # Whether no other sink has the prefix; else other jobs may have it too, in sinks that stand elsewhere in them.
+    # Whether the prefix is unique to this sink; otherwise other jobs may use it for other sinks.
     owns_prefix: bool = True
-    # Whether messages have the timestamps of records.
+    # Whether messages get the timestamps of records.
     stamps: bool = True
     schema: KafkaRecordSerializationSchema | KafkaBatchSerializationSchema | None = None
 
@@ -104,7 +103,7 @@ class SinkSettings:
     def client(self) -> dict[str, Any]:
         """Return the settings of a producer."""
         return {
-            # Where Java's client would put a key, others look for it.
+            # Java's partitioner: other programs expect keys in its partitions.
             "partitioner": "murmur2_random",
             "linger.ms": "5",
             "queue.buffering.max.messages": "1000000",
@@ -113,7 +112,7 @@ class SinkSettings:
         }
 
     def admin(self) -> Admin:
-        """Return a client that asks the cluster about itself."""
+        """Return an admin client."""
         security = {k: v for k, v in self.properties.items() if k.startswith(("security.", "sasl.", "ssl."))}
         return Admin(client_settings({"bootstrap.servers": self.bootstrap, **security}), self.bootstrap)
 
