@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from millstream.connectors.base import SplitRange, SplitAssignment, SplitEnumerator
+from millstream.connectors.base import SplitAssignment, SplitEnumerator, SplitRange
 from millstream.connectors.kafka.client import KafkaFailure
 from millstream.connectors.kafka.offsets import Cluster, KafkaOffsetsInitializer, Partition
 from millstream.connectors.kafka.settings import SourceSettings
