@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.connectors.datagen.generators import Block, Generator
+from millstream.connectors.datagen.table import Block, Generator
 from millstream.connectors.datagen.table import DataGenSource
 from millstream.connectors.registry import register_connector
 from millstream.operators.source import Source

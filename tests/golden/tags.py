@@ -24,9 +24,8 @@ from millstream.connectors.cdc.mysql import offsets as mysql_places
 from millstream.connectors.cdc.mysql.log import ChangesShare
 from millstream.connectors.cdc.postgres import log as postgres_log
 from millstream.connectors.cdc.postgres.pgoutput import Begin, Column, Relation
-from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, LogShare
+from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, LogShare, Visibility
 from millstream.connectors.cdc.postgres.values import TypeNote
-from millstream.connectors.cdc.postgres.visibility import Visibility
 from millstream.connectors.files.enumerator import FilePosition, FileSplit
 from millstream.connectors.files.part_files import PartFile, StagedParts
 from millstream.connectors.files.partition_commit import Staged

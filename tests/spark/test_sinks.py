@@ -16,7 +16,7 @@ from millstream.checkpoint.store import list_checkpoints
 from millstream.common import Configuration, Encoder, Types
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.connectors.files.committer import CompactingCommitter
-from millstream.connectors.jdbc.url import connector
+from millstream.connectors.jdbc.connection import connector
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import (
     BucketAssigner,

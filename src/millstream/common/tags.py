@@ -62,7 +62,7 @@ MODULES: dict[str, str] = {
     "postgres-log-range": "millstream.connectors.cdc.postgres.splits",
     "postgres-schema": "millstream.connectors.cdc.postgres.splits",
     "postgres-type": "millstream.connectors.cdc.postgres.values",
-    "postgres-visibility": "millstream.connectors.cdc.postgres.visibility",
+    "postgres-visibility": "millstream.connectors.cdc.postgres.splits",
     "cdc-progress": "millstream.connectors.cdc.incremental_snapshot",
     "file-position": "millstream.connectors.files.enumerator",
     "file-split": "millstream.connectors.files.enumerator",

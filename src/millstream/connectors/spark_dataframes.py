@@ -26,8 +26,8 @@ from millstream.connectors.base import (
 )
 from millstream.connectors.files.enumerator import FilePosition
 from millstream.connectors.files.source import FileSource
-from millstream.formats.arrow_types import arrow_schema, to_arrow
-from millstream.formats.parquet.rows import ParquetColumnarRowInputFormat
+from millstream.formats.arrow_rows import arrow_schema, to_arrow
+from millstream.formats.parquet.files import ParquetColumnarRowInputFormat
 from millstream.operators.functions.context import RuntimeContext
 
 if TYPE_CHECKING:

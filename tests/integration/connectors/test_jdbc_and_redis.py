@@ -18,7 +18,7 @@ import pytest
 from millstream.common import Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.jdbc import source as jdbc_source
-from millstream.connectors.jdbc.errors import is_lost_connection, is_lost_race, is_mistake
+from millstream.connectors.jdbc.connection import is_lost_connection, is_lost_race, is_mistake
 from millstream.connectors.jdbc.source import JdbcSource, JdbcSourceBuilder, partition_cuts
 from millstream.datastream import AsyncDataStream
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from millstream.common.errors import MillstreamError
+from millstream.connectors.jdbc.connection import connector
 from millstream.connectors.jdbc.table_source import parts_of
-from millstream.connectors.jdbc.url import connector
 from millstream.connectors.lookup_cache import FullCache, PartialCache, Periodic, Timed
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.sql.columns.batch import Batch

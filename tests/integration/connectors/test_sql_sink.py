@@ -30,7 +30,7 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.jdbc import connection as sql_database
 from millstream.connectors.jdbc import sql_sink as sql
 from millstream.connectors.jdbc.connection import Driver
-from millstream.connectors.jdbc.sql_table import Table
+from millstream.connectors.jdbc.sql_sink import Table
 from millstream.datastream.connectors.base import CommitContext, SinkWriter
 from millstream.datastream.connectors.sql import SqlSink
 from tests.support.chaos import OPERATOR, ChaoticJob, Crash, runtime_context, travelled

@@ -41,7 +41,7 @@ from millstream.datastream.formats.avro import (
     GenericRecordAvroTypeInfo,
 )
 from millstream.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
-from millstream.formats import arrow_files
+from millstream.formats import arrow_rows as arrow_files
 from millstream.formats import file_format as file_formats
 from millstream.formats.avro import files as avro_files
 from millstream.formats.avro.values import fitter

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millstream.connectors.cdc.incremental_snapshot import Chunk, ReadChunk, Snapshotting
-from millstream.connectors.cdc.postgres.visibility import Visibility
+from millstream.connectors.cdc.postgres.splits import Visibility
 
 # Key and value before and after; None for no row.
 Change = tuple[str, int, Any, Any]

@@ -16,7 +16,7 @@ from nexmark import ddl
 from nexmark_events import COLUMNS
 from nexmark_here import environment
 
-from millstream.connectors.datagen.generators import Block
+from millstream.connectors.datagen.table import Block
 
 EVENTS = 5000
 

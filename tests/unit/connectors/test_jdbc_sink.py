@@ -15,9 +15,9 @@ import pytest
 
 from millstream.common import Row, Types
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.connectors.jdbc import connection as jdbc_url
 from millstream.connectors.jdbc import sink as jdbc
-from millstream.connectors.jdbc import url as jdbc_url
-from millstream.connectors.jdbc.url import connector, count_places, translated
+from millstream.connectors.jdbc.connection import connector, count_places, translated
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import SinkWriter
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink

@@ -7,9 +7,8 @@ from datetime import timedelta
 import pytest
 
 from millstream.common.errors import InvalidProgramError
-from millstream.connectors.cdc.mysql.gtids import Gtids
-from millstream.connectors.cdc.mysql.offsets import BinlogSeen, Place, place_of
-from millstream.connectors.cdc.mysql.statements import emptied, first_words
+from millstream.connectors.cdc.mysql.log import emptied, first_words
+from millstream.connectors.cdc.mysql.offsets import BinlogSeen, Gtids, Place, place_of
 from millstream.connectors.cdc.mysql.values import ColumnNote, from_log, right_time, short_float
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

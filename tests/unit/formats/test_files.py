@@ -38,11 +38,10 @@ from millstream.datastream.formats.json import (
     JsonRowSerializationSchema,
 )
 from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
-from millstream.formats import arrow_files
+from millstream.formats import arrow_rows as arrow_files
 from millstream.formats import file_format as file_formats
 from millstream.formats import line_reader as lines
-from millstream.formats.csv.dialect import CsvDialect
-from millstream.formats.csv.splitting import cut_behind_record
+from millstream.formats.csv.dialect import CsvDialect, cut_behind_record
 from millstream.formats.file_format import FileFormat
 from millstream.table import DataTypes
 from millstream.testing.local_job import LocalJob

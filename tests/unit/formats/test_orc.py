@@ -20,7 +20,7 @@ from millstream.datastream.connectors.file_system import BucketAssigner, FileSin
 from millstream.datastream.formats.csv import CsvBulkWriters, CsvSchema
 from millstream.datastream.formats.orc import OrcBulkWriters
 from millstream.datastream.formats.parquet import ParquetBulkWriters
-from millstream.formats import arrow_files
+from millstream.formats import arrow_rows as arrow_files
 from millstream.testing.local_job import LocalJob
 from tests.support.format_files import written
 

@@ -12,11 +12,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
-from millstream.connectors.cdc import startup
 from millstream.connectors.cdc.chunk_readers import ChunkReaders, Desk
 from millstream.connectors.cdc.incremental_snapshot import Key, ReadChunk, Snapshotting
 from millstream.connectors.cdc.log_reader import LogPiece, LogThread
-from millstream.connectors.cdc.settings import CaptureSettings
+from millstream.connectors.cdc.settings import SNAPSHOT, CaptureSettings
 from millstream.connectors.cdc.source import CaptureShare
 
 __all__ = ["CaptureEnumerator", "CapturedTable", "check_keys"]
@@ -216,7 +215,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
             self._chunks = self._open_chunks(Desk(self._machine, self._lock, self._tables, self._woken))
 
     def _look_for_tables(self, now: float) -> None:
-        if self._next_look is not None and now >= self._next_look and self._settings.startup.mode != startup.SNAPSHOT:
+        if self._next_look is not None and now >= self._next_look and self._settings.startup.mode != SNAPSHOT:
             self._find_new_tables()
             self._next_look = None
         if self._next_look is None:
@@ -277,7 +276,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         return SplitAssignment({0: shares}, limited=self._log.has_more)
 
     def next_poll(self, now: float) -> float:
-        is_quiet = self._machine.is_complete and self._settings.startup.mode != startup.SNAPSHOT
+        is_quiet = self._machine.is_complete and self._settings.startup.mode != SNAPSHOT
         return now + (_SOMETIME if is_quiet else _SOON)
 
     def _deal_log(self, budget: int) -> list[CaptureShare]:
@@ -305,7 +304,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         if self._machine.is_complete and self._chunks is not None:
             self._chunks.close()
             self._chunks = None
-        if self._settings.startup.mode != startup.SNAPSHOT:
+        if self._settings.startup.mode != SNAPSHOT:
             return
         if self._target is None and self._machine.all_dealt:
             self._target = self._end_of_log()

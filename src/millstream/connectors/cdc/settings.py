@@ -2,14 +2,113 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc.changes import DebeziumDeserializationSchema, RowDeserializationSchema
-from millstream.connectors.cdc.startup import StartupOptions
 
-__all__ = ["CaptureBuilder", "CaptureSettings"]
+__all__ = ["CaptureBuilder", "CaptureSettings", "StartupOptions", "check_named", "is_wanted"]
+
+
+INITIAL, LATEST, OFFSET, COMMITTED, SNAPSHOT = (
+    "initial",
+    "latest-offset",
+    "specific-offset",
+    "committed-offset",
+    "snapshot",
+)
+
+
+@dataclass(frozen=True)
+class StartupOptions:
+    """Where to begin when there is no checkpoint to go on from.
+
+    Example:
+        >>> StartupOptions.specific_offset("0/1528C90").offset
+        '0/1528C90'
+    """
+
+    mode: str
+    offset: Any = None
+
+    @staticmethod
+    def initial() -> StartupOptions:
+        """Read the tables as they are, then the log from exactly there."""
+        return StartupOptions(INITIAL)
+
+    @staticmethod
+    def latest() -> StartupOptions:
+        """Read only what is committed from now on."""
+        return StartupOptions(LATEST)
+
+    @staticmethod
+    def snapshot() -> StartupOptions:
+        """Read the tables as they are, and end."""
+        return StartupOptions(SNAPSHOT)
+
+    @staticmethod
+    def committed_offset() -> StartupOptions:
+        """Read the log from where its slot was confirmed: PostgreSQL only."""
+        return StartupOptions(COMMITTED)
+
+    @staticmethod
+    def specific_offset(offset: str, position: int | None = None) -> StartupOptions:
+        """Read the log from a place on.
+
+        Args:
+            offset: PostgreSQL's LSN as in `0/1528C90`; for MariaDB and MySQL the binlog's file, or the GTIDs of what is
+                done, as in `0-1-270`.
+            position: for MariaDB and MySQL, the place in that file.
+        """
+        if not offset:
+            raise InvalidProgramError(
+                "StartupOptions.specific_offset takes a place in the log, for example '0/1528C90'."
+            )
+        return StartupOptions(OFFSET, offset if position is None else (offset, position))
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether tables are read as they are."""
+        return self.mode in (INITIAL, SNAPSHOT)
+
+
+def is_wanted(table: str, patterns: Iterable[str]) -> bool:
+    """Tell whether a table is one of those that a list names, in full or by a pattern."""
+    return any(table == p or _matches(p, table) for p in patterns)
+
+
+def _matches(pattern: str, table: str) -> bool:
+    try:
+        return re.fullmatch(pattern, table) is not None
+    except re.error:
+        # It is a name, then.
+        return False
+
+
+def _is_name(pattern: str) -> bool:
+    """Tell whether a pattern can only be a name: without anything that patterns have, or no pattern at all."""
+    try:
+        re.compile(pattern)
+    except re.error:
+        return True
+    return not re.search(r"[\\*+?\[\](){}|^]", pattern)
+
+
+def check_named(patterns: Iterable[str], found: Collection[str], server: str, inside: str) -> None:
+    """Refuse a list that names a table in full that is not there.
+
+    Args:
+        server: what is asked, for the sentence.
+        inside: what a table is in, and an example.
+    """
+    for pattern in patterns:
+        if not any(is_wanted(table, (pattern,)) for table in found) and _is_name(pattern):
+            raise InvalidProgramError(
+                f"{server} has no table {pattern!r}: name tables with their {inside}, and see that the user may see it."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

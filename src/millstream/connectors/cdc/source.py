@@ -8,13 +8,12 @@ from itertools import islice
 from typing import Any, Protocol
 
 from millstream.connectors.base import Source, SourceReader, SplitRange
-from millstream.connectors.cdc import startup
 from millstream.connectors.cdc.changes import (
     BatchDeserializationSchema,
     Change,
     DebeziumDeserializationSchema,
 )
-from millstream.connectors.cdc.settings import CaptureSettings
+from millstream.connectors.cdc.settings import SNAPSHOT, CaptureSettings
 
 __all__ = ["CaptureShare", "CaptureSource"]
 
@@ -82,7 +81,7 @@ class CaptureSource(Source[Any]):
 
     @property
     def is_bounded(self) -> bool:
-        return self._settings.startup.mode == startup.SNAPSHOT
+        return self._settings.startup.mode == SNAPSHOT
 
     def check(self) -> None:
         with self._settings.database.connect() as connection:

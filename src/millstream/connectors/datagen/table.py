@@ -2,19 +2,313 @@
 
 from __future__ import annotations
 
+import decimal
 import random
 import time
-from collections.abc import Collection, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
 from millstream.common.display_text import did_you_mean
+from millstream.common.fast_dataclass import record
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, split_interval
-from millstream.connectors.datagen.generators import Block, Generator, Sequenced, generator_of
 from millstream.formats.options import Options
+from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
+
+_LENGTH = 100
+_ELEMENTS = 3
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+@record
+class Block:
+    """The rows from `start` to `end`, which are in the block of `size` rows that begins at `first`."""
+
+    first: int
+    size: int
+    start: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.start
+
+
+class Generator(ABC):
+    """Makes a column."""
+
+    @abstractmethod
+    def column(self, block: Block) -> pa.Array:
+        """Return the values of some rows."""
+
+
+class Sequenced(Generator):
+    """The numbers from a start to an end, both included, in the order of rows."""
+
+    def __init__(self, kind: t.DataType, start: int, end: int, arrow: pa.DataType) -> None:
+        self._start = start
+        self.count = max(end - start + 1, 0)
+        self._arrow = arrow
+        self._textual = isinstance(kind, (t.CharType, t.VarCharType))
+
+    def column(self, block: Block) -> pa.Array:
+        numbers = pa.array(np.arange(self._start + block.start, self._start + block.end, dtype=np.int64))
+        if pa.types.is_int64(self._arrow):
+            return numbers
+        if pa.types.is_decimal(self._arrow):
+            return pa.array(numbers.to_pylist(), self._arrow)
+        return numbers.cast(self._arrow, safe=not pa.types.is_integer(self._arrow))
+
+
+_Make = Callable[[np.random.Generator, int], pa.Array]
+
+
+class Random(Generator):
+    """Random values, some of them null."""
+
+    def __init__(self, make: _Make, seed: tuple[int, ...], null_rate: float) -> None:
+        self._make = make
+        self._seed = seed
+        self._null_rate = null_rate
+
+    def column(self, block: Block) -> pa.Array:
+        source = np.random.Generator(np.random.PCG64([*self._seed, block.first]))
+        values = self._make(source, block.size)
+        if self._null_rate > 0:
+            values = _nulled(values, source.random(block.size) < self._null_rate)
+        return values.slice(block.start - block.first, block.rows)
+
+
+def _nulled(values: pa.Array, nulls: NDArray[np.bool_]) -> pa.Array:
+    return values.take(pa.array(np.arange(len(values)), mask=nulls))
+
+
+class Clock(Generator):
+    """The time at which a row comes at the rate that is set, less a random time of at most `past` milliseconds."""
+
+    def __init__(
+        self, started: int, rate: int, past: int, seed: tuple[int, ...], write: Callable[[Any], pa.Array]
+    ) -> None:
+        self._started = started
+        self._rate = rate
+        self._past = past
+        self._seed = seed
+        self._write = write
+
+    def column(self, block: Block) -> pa.Array:
+        millis = self._started + np.arange(block.start, block.end, dtype=np.int64) * 1000 // self._rate
+        if self._past:
+            source = np.random.Generator(np.random.PCG64([*self._seed, block.first]))
+            back = source.integers(0, self._past, block.size, endpoint=True)
+            millis = millis - back[block.start - block.first : block.end - block.first]
+        return self._write(millis)
+
+
+def generator_of(
+    key: str, kind: t.DataType, options: Options, seed: tuple[int, ...], clock: tuple[int, int]
+) -> Generator:
+    """Return what makes a column.
+
+    Args:
+        key: how its options begin.
+        kind: its type.
+        options: of the table.
+        seed: what tells its random values from those of others.
+        clock: when the rows begin, in milliseconds, and how many there are a second.
+    """
+    from millstream.sql.columns.arrow import arrow_type
+
+    if options.text(f"{key}.kind", "random") == "sequence":
+        for bound in ("start", "end"):
+            if f"{key}.{bound}" not in options:
+                raise ValidationException(f"Could not find required property '{key}.{bound}' for sequence generator.")
+        if not isinstance(kind, (t.NumericType, t.CharType, t.VarCharType)):
+            raise ValidationException(f"Unsupported type: {kind}")
+        return Sequenced(kind, options.whole(f"{key}.start", 0), options.whole(f"{key}.end", 0), arrow_type(kind))
+    if isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
+        past = options.duration(f"{key}.max-past", 0)
+        unit, arrow = np.dtype("datetime64[ms]"), arrow_type(kind)
+        return Clock(*clock, past, seed, lambda m: pa.array(m.view(unit)).cast(arrow))
+    if isinstance(kind, t.DateType):
+        return Clock(*clock, 0, seed, lambda m: pa.array((m // 86_400_000).astype(np.int32)).cast(pa.date32()))
+    if isinstance(kind, t.TimeType):
+        return Clock(*clock, 0, seed, lambda m: pa.array((m % 86_400_000).astype(np.int32)).cast(pa.time32("ms")))
+    rate = options.number(f"{key}.null-rate", 0.0)
+    return Random(_maker(key, kind, options), seed, rate)
+
+
+def _maker(key: str, kind: t.DataType, options: Options) -> _Make:
+    make = _MAKERS.get(type(kind))
+    if make is None:
+        raise ValidationException(f"Unsupported type: {kind}")
+    return make(key, kind, options)
+
+
+def _integers(key: str, kind: Any, options: Options) -> _Make:
+    half = 1 << (kind.bits - 1)
+    low, high = options.whole(f"{key}.min", -half), options.whole(f"{key}.max", half - 1)
+    numpy = np.dtype(f"int{kind.bits}")
+    return lambda source, rows: pa.array(source.integers(low, high, rows, numpy, endpoint=True))
+
+
+def _floats(key: str, kind: Any, options: Options) -> _Make:
+    numpy = np.float32 if isinstance(kind, t.FloatType) else np.float64
+    most = float(np.finfo(numpy).max)
+    low, high = options.number(f"{key}.min", 0.0), options.number(f"{key}.max", most)
+
+    def make(source: np.random.Generator, rows: int) -> pa.Array:
+        share = source.random(rows)
+        return pa.array((low * (1 - share) + high * share).astype(numpy))
+
+    return make
+
+
+def _decimals(key: str, kind: Any, options: Options) -> _Make:
+    most = 10 ** (kind.precision - kind.scale) - 1
+    low, high = options.number(f"{key}.min", float(-most)), options.number(f"{key}.max", float(most))
+    unit = decimal.Decimal(1).scaleb(-kind.scale)
+
+    def make(source: np.random.Generator, rows: int) -> pa.Array:
+        values = source.uniform(low, high, rows).tolist()
+        context = decimal.Context(prec=80)
+        return pa.array(
+            [decimal.Decimal(v).quantize(unit, context=context) for v in values],
+            pa.decimal128(kind.precision, kind.scale),
+        )
+
+    return make
+
+
+def _booleans(key: str, kind: Any, options: Options) -> _Make:
+    return lambda source, rows: pa.array(source.random(rows) < 0.5)
+
+
+def _length(key: str, kind: Any, options: Options) -> int:
+    declared = kind.length
+    fixed = isinstance(kind, (t.CharType, t.BinaryType))
+    given = options.whole_or_none(f"{key}.length")
+    if fixed:
+        if given is not None:
+            raise ValidationException(f"Custom length for fixed-length type ({kind.root}) field is not supported.")
+        return int(declared)
+    if given is None:
+        return int(min(declared, _LENGTH))
+    if given > declared:
+        raise ValidationException(
+            f"Custom length '{given}' for variable-length type ({kind.root}) field '{key.split('.')[1]}' should be "
+            f"shorter than '{declared}' defined in the schema."
+        )
+    return given
+
+
+def _offsets(source: np.random.Generator, rows: int, length: int, varies: bool) -> NDArray[np.int32]:
+    if not varies:
+        return (np.arange(rows + 1) * length).astype(np.int32)
+    lengths = source.integers(1, length, rows, endpoint=True)
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def _texts(key: str, kind: Any, options: Options) -> _Make:
+    length, varies = _length(key, kind, options), options.flag(f"{key}.var-len", False)
+
+    def make(source: np.random.Generator, rows: int) -> pa.Array:
+        offsets = _offsets(source, rows, length, varies)
+        digits = _HEX[source.integers(0, 16, int(offsets[-1]), np.uint8)]
+        return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets.tobytes()), pa.py_buffer(digits.tobytes()))
+
+    return make
+
+
+def _bytes(key: str, kind: Any, options: Options) -> _Make:
+    length, varies = _length(key, kind, options), options.flag(f"{key}.var-len", False)
+
+    def make(source: np.random.Generator, rows: int) -> pa.Array:
+        offsets = _offsets(source, rows, length, varies)
+        body = source.bytes(int(offsets[-1]))
+        return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(body)])
+
+    return make
+
+
+def _intervals(key: str, kind: Any, options: Options) -> _Make:
+    months = isinstance(kind, t.YearMonthIntervalType)
+    most = 120_000 if months else 86_400_000 * 1000
+    low, high = options.whole(f"{key}.min", 0), options.whole(f"{key}.max", most)
+    numpy = np.dtype(np.int32 if months else np.int64)
+    return lambda source, rows: pa.array(source.integers(low, high, rows, numpy, endpoint=True))
+
+
+def _lists(key: str, kind: Any, options: Options) -> _Make:
+    inner = _maker(f"{key}.element", kind.element_type, options)
+    length = options.whole(f"{key}.length", _ELEMENTS)
+
+    def make(source: np.random.Generator, rows: int) -> pa.Array:
+        offsets = pa.array((np.arange(rows + 1) * length).astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, inner(source, rows * length))
+
+    return make
+
+
+def _maps(key: str, kind: Any, options: Options) -> _Make:
+    keys: _Make
+    values: _Make
+    if isinstance(kind, t.MultisetType):
+        keys, values = _maker(f"{key}.element", kind.element_type, options), _counts
+    else:
+        keys, values = (
+            _maker(f"{key}.{p}", k, options) for p, k in (("key", kind.key_type), ("value", kind.value_type))
+        )
+    length = options.whole(f"{key}.length", _ELEMENTS)
+
+    def make(source: np.random.Generator, rows: int) -> pa.Array:
+        offsets = pa.array((np.arange(rows + 1) * length).astype(np.int32))
+        return pa.MapArray.from_arrays(offsets, keys(source, rows * length), values(source, rows * length))
+
+    return make
+
+
+def _counts(source: np.random.Generator, rows: int) -> pa.Array:
+    return pa.array(source.integers(1, 10, rows, np.int32))
+
+
+def _rows(key: str, kind: Any, options: Options) -> _Make:
+    inner = [(f.name, _maker(f"{key}.{f.name}", f.data_type, options)) for f in kind.fields]
+
+    def make(source: np.random.Generator, rows: int) -> pa.Array:
+        return pa.StructArray.from_arrays([m(source, rows) for _, m in inner], [name for name, _ in inner])
+
+    return make
+
+
+_MAKERS: dict[type[t.DataType], Callable[[str, Any, Options], _Make]] = {
+    t.BooleanType: _booleans,
+    t.TinyIntType: _integers,
+    t.SmallIntType: _integers,
+    t.IntType: _integers,
+    t.BigIntType: _integers,
+    t.FloatType: _floats,
+    t.DoubleType: _floats,
+    t.DecimalType: _decimals,
+    t.CharType: _texts,
+    t.VarCharType: _texts,
+    t.BinaryType: _bytes,
+    t.VarBinaryType: _bytes,
+    t.YearMonthIntervalType: _intervals,
+    t.DayTimeIntervalType: _intervals,
+    t.ArrayType: _lists,
+    t.MultisetType: _maps,
+    t.MapType: _maps,
+    t.RowType: _rows,
+}
+
 
 # Rows are made in blocks whose values depend on nothing but the block's number: what is read again is the same.
 BLOCK = 1 << 15

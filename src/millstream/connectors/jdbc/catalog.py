@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from millstream.connectors.jdbc.options import JdbcConnectionOptions
-from millstream.connectors.jdbc.url import connector
+from millstream.connectors.jdbc.connection import JdbcConnectionOptions, connector
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.errors import CatalogException, ValidationException

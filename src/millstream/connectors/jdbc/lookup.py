@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from millstream.common.errors import MillstreamError
-from millstream.connectors.jdbc.connection import Connection
+from millstream.connectors.jdbc.connection import Connection, is_mistake
 from millstream.connectors.jdbc.dialect import Dialect, read_values
-from millstream.connectors.jdbc.errors import is_mistake
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.connectors import Found, LookupSource

@@ -11,10 +11,16 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
-from millstream.connectors.jdbc.connection import Connection, Driver
-from millstream.connectors.jdbc.errors import is_mistake
-from millstream.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
-from millstream.connectors.jdbc.url import connector, count_places, translated
+from millstream.connectors.jdbc.connection import (
+    Connection,
+    Driver,
+    JdbcConnectionOptions,
+    JdbcExecutionOptions,
+    connector,
+    count_places,
+    is_mistake,
+    translated,
+)
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 

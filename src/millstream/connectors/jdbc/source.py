@@ -12,10 +12,14 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.tags import tagged
 from millstream.common.types import Row
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
-from millstream.connectors.jdbc.connection import Connection, Driver
-from millstream.connectors.jdbc.errors import is_mistake, is_refusal
-from millstream.connectors.jdbc.options import JdbcConnectionOptions
-from millstream.connectors.jdbc.url import connector
+from millstream.connectors.jdbc.connection import (
+    Connection,
+    Driver,
+    JdbcConnectionOptions,
+    connector,
+    is_mistake,
+    is_refusal,
+)
 
 __all__ = ["JdbcSource", "JdbcSourceBuilder"]
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.connectors.base import Source
+from millstream.connectors.jdbc.connection import JdbcConnectionOptions, connector
 from millstream.connectors.jdbc.dialect import Dialect
 from millstream.connectors.jdbc.lookup import JdbcLookup
-from millstream.connectors.jdbc.options import JdbcConnectionOptions
 from millstream.connectors.jdbc.table_sink import JdbcTableSink, TableWrite
 from millstream.connectors.jdbc.table_source import JdbcTableSource, Part, TableQuery, parts_of
-from millstream.connectors.jdbc.url import connector
 from millstream.connectors.lookup_cache import LOOKUP_OPTIONS, cached_lookup
 from millstream.formats.options import Options
 from millstream.formats.predicates import Comparison, comparisons_of

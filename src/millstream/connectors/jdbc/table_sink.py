@@ -9,9 +9,8 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import record
-from millstream.connectors.jdbc.connection import Connection
+from millstream.connectors.jdbc.connection import Connection, is_mistake
 from millstream.connectors.jdbc.dialect import Dialect
-from millstream.connectors.jdbc.errors import is_mistake
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter

@@ -10,9 +10,8 @@ from typing import Any
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import record
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
-from millstream.connectors.jdbc.connection import Connection
+from millstream.connectors.jdbc.connection import Connection, is_mistake
 from millstream.connectors.jdbc.dialect import Dialect, read_values
-from millstream.connectors.jdbc.errors import is_mistake
 from millstream.formats.predicates import Comparison
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column

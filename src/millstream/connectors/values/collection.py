@@ -11,7 +11,7 @@ import cloudpickle
 from millstream.common.aliases import T_co
 from millstream.common.immutability import ATOMS, detach
 from millstream.connectors.base import Source, SourceReader, SplitEnumerator
-from millstream.connectors.datagen.number_sequence import IntervalEnumerator, IntervalReader
+from millstream.connectors.datagen.source import IntervalEnumerator, IntervalReader
 
 _CHUNK = 1024
 

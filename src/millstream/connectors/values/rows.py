@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.connectors.datagen.number_sequence import IntervalEnumerator, IntervalReader
+from millstream.connectors.datagen.source import IntervalEnumerator, IntervalReader
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import TableSource
 from millstream.sql.expressions import Expression

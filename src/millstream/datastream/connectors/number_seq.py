@@ -1,5 +1,5 @@
 """A source of numbers, under PyFlink's name."""
 
-from millstream.connectors.datagen.number_sequence import NumberSequenceSource
+from millstream.connectors.datagen.source import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from millstream.common.types import Row
 from millstream.formats.base import FIX, Decoded, Malformed, MessageFormat
-from millstream.formats.csv.dialect import CsvDialect, CsvError, UnclosedError
-from millstream.formats.csv.splitting import can_be_cut, cut_behind_record
+from millstream.formats.csv.dialect import CsvDialect, CsvError, UnclosedError, can_be_cut, cut_behind_record
 from millstream.formats.file_access import FileAccess
 from millstream.formats.file_format import FileFormat, FilePart, StreamFormat
 from millstream.formats.options import Options

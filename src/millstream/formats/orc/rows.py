@@ -9,8 +9,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import BulkWriter, RowDataBulkWriterFactory
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
-from millstream.formats.arrow_files import row_writer
-from millstream.formats.arrow_types import arrow_schema
+from millstream.formats.arrow_rows import arrow_schema, row_writer
 from millstream.formats.text_values import check_row_type
 
 __all__ = ["OrcBulkWriters"]

@@ -18,7 +18,7 @@ _SHOWN = 300
 # Where code is that is not the user's: libraries, Python's own, and ours.
 _LIBRARIES = (
     *(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
-    os.path.dirname(os.path.dirname(__file__)) + os.sep,
+    os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep,
     "<",
 )
 

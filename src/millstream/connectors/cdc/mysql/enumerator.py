@@ -9,7 +9,6 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.cdc import changes as ops
-from millstream.connectors.cdc import startup
 from millstream.connectors.cdc.changes import Change
 from millstream.connectors.cdc.chunk_readers import Desk
 from millstream.connectors.cdc.enumerator import CaptureEnumerator, check_keys
@@ -24,9 +23,8 @@ from millstream.connectors.cdc.mysql.catalog import (
 )
 from millstream.connectors.cdc.mysql.chunks import MySqlChunks
 from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, library, said
-from millstream.connectors.cdc.mysql.gtids import Gtids
 from millstream.connectors.cdc.mysql.log import BinlogReader, ChangesShare, Piece
-from millstream.connectors.cdc.mysql.offsets import Place, place_of
+from millstream.connectors.cdc.mysql.offsets import Gtids, Place, place_of
 from millstream.connectors.cdc.mysql.positions import (
     bytes_behind,
     check_file,
@@ -35,8 +33,7 @@ from millstream.connectors.cdc.mysql.positions import (
     place_before,
 )
 from millstream.connectors.cdc.mysql.values import Convert, from_log
-from millstream.connectors.cdc.settings import CaptureSettings
-from millstream.connectors.cdc.table_names import is_wanted
+from millstream.connectors.cdc.settings import COMMITTED, OFFSET, CaptureSettings, is_wanted
 
 # Where the key is in a row, and what is made of the values at which places.
 Shape = tuple[tuple[int, ...], list[tuple[int, Convert]]]
@@ -83,9 +80,9 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
 
     def _start(self) -> Place:
         mode, offset = self._settings.startup.mode, self._settings.startup.offset
-        if mode == startup.COMMITTED:
+        if mode == COMMITTED:
             raise InvalidProgramError("MySqlSource: the server does not know how far a job is: take another start.")
-        if mode == startup.OFFSET:
+        if mode == OFFSET:
             if not isinstance(offset, tuple):
                 self._done = Gtids.parse(offset)
                 return place_before(self._connection, self._done, offset)

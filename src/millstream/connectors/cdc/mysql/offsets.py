@@ -1,13 +1,74 @@
-"""Places in MariaDB's and MySQL's binlog. Pure."""
+"""Binlog offsets and GTID sets."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 
-__all__ = ["BinlogSeen", "Place", "place_of"]
+__all__ = ["BinlogSeen", "Gtids", "Place", "place_of"]
+
+
+_MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
+_MYSQL = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})((?::\d+(?:-\d+)?)+)")
+# From the first number to the last, by the domain (MariaDB) or the server (MySQL) that counts them.
+Spans = Mapping[str, tuple[tuple[int, int], ...]]
+
+
+@dataclass(frozen=True)
+class Gtids:
+    """A set of transactions.
+
+    Example:
+        >>> done = Gtids.parse("0-1-270,1-1-3")
+        >>> done.has("0-2-270"), done.has("0-1-271"), done.has("1-1-3")
+        (True, False, True)
+        >>> Gtids.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7").has("3E11FA47-71CA-11E1-9E33-C80AA9429562:6")
+        False
+    """
+
+    spans: Spans
+
+    @staticmethod
+    def parse(text: str) -> Gtids:
+        """Read a set as the server writes it: `0-1-270` of MariaDB is the last of its domain."""
+        spans: dict[str, tuple[tuple[int, int], ...]] = {}
+        for part in filter(None, (p.strip() for p in text.split(","))):
+            if found := _MARIADB.fullmatch(part):
+                spans[found[1]] = ((1, int(found[3])),)
+            elif found := _MYSQL.fullmatch(part):
+                bounds = [b.split("-") for b in found[2][1:].split(":")]
+                here = tuple((int(b[0]), int(b[-1])) for b in bounds)
+                spans[found[1].lower()] = (*spans.get(found[1].lower(), ()), *here)
+            else:
+                raise InvalidProgramError(
+                    f"{part!r} is not a GTID: MariaDB's are of the form '0-1-270', MySQL's "
+                    "'3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5'; a file of the binlog needs a place in it, as in "
+                    "specific_offset('binlog.000003', 4)."
+                )
+        return Gtids(spans)
+
+    def has(self, gtid: str) -> bool:
+        """Tell whether a transaction is in the set."""
+        if not self.spans:
+            return False
+        if found := _MARIADB.fullmatch(gtid):
+            source, number = found[1], int(found[3])
+        else:
+            source, number = gtid.rpartition(":")[0].lower(), int(gtid.rpartition(":")[2])
+        return any(first <= number <= last for first, last in self.spans.get(source, ()))
+
+    def covers(self, other: Gtids) -> bool:
+        """Tell whether all transactions of another set are in this one."""
+        return all(
+            any(first <= low and high <= last for first, last in self.spans.get(source, ()))
+            for source, spans in other.spans.items()
+            for low, high in spans
+        )
 
 
 @tagged("mysql-offset")

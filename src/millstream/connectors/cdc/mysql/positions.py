@@ -6,8 +6,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc.mysql.connection import MySqlFailure, MySqlLost, library, run, said
-from millstream.connectors.cdc.mysql.gtids import Gtids
-from millstream.connectors.cdc.mysql.offsets import Place, place_of
+from millstream.connectors.cdc.mysql.offsets import Gtids, Place, place_of
 
 # Where the events of a file begin.
 _FIRST_EVENT = 4

@@ -9,10 +9,9 @@ from millstream.connectors.cdc.incremental_snapshot import Chunk, Key
 from millstream.connectors.cdc.postgres.catalog import TableNote, find_columns, find_types, literal, quoted
 from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, library, said
 from millstream.connectors.cdc.postgres.pgoutput import Relation
-from millstream.connectors.cdc.postgres.replication_slot import lsn
-from millstream.connectors.cdc.postgres.splits import ChunkShare, Described
+from millstream.connectors.cdc.postgres.replication import lsn
+from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, Visibility
 from millstream.connectors.cdc.postgres.values import copied_row
-from millstream.connectors.cdc.postgres.visibility import Visibility
 
 if TYPE_CHECKING:
     import psycopg

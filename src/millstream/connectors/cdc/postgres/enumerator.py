@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.connectors.cdc import startup
 from millstream.connectors.cdc.chunk_readers import Desk
 from millstream.connectors.cdc.enumerator import CaptureEnumerator, check_keys
 from millstream.connectors.cdc.incremental_snapshot import Key
@@ -24,23 +23,20 @@ from millstream.connectors.cdc.postgres.chunks import PostgresChunks, compare, d
 from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, PostgresLost, library, said
 from millstream.connectors.cdc.postgres.log import LogReader, Piece, Place
 from millstream.connectors.cdc.postgres.pgoutput import Begin, Relation
-from millstream.connectors.cdc.postgres.publication import (
-    check_published,
-    ensure_publication,
-    find_publication,
-)
-from millstream.connectors.cdc.postgres.replication_slot import (
+from millstream.connectors.cdc.postgres.replication import (
     Slot,
+    check_published,
     create_slot,
     drop_slot,
+    ensure_publication,
+    find_publication,
     find_slot,
     lsn,
     lsn_text,
     slot_to_go_on,
 )
 from millstream.connectors.cdc.postgres.splits import Described, LogShare
-from millstream.connectors.cdc.settings import CaptureSettings
-from millstream.connectors.cdc.table_names import is_wanted
+from millstream.connectors.cdc.settings import COMMITTED, OFFSET, CaptureSettings, is_wanted
 
 if TYPE_CHECKING:
     import psycopg
@@ -122,7 +118,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         settings, connection = self._settings, self._connection
         mode = settings.startup.mode
         slot = find_slot(connection, settings.slot, settings.database.name)
-        if slot is None and mode in (startup.OFFSET, startup.COMMITTED):
+        if slot is None and mode in (OFFSET, COMMITTED):
             raise PostgresLost(
                 f"There is no replication slot {settings.slot!r} to read from a place on: start with "
                 "StartupOptions.initial()."
@@ -135,7 +131,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
 
     def _place_of(self, slot: Slot) -> int:
         mode, offset = self._settings.startup.mode, self._settings.startup.offset
-        if mode == startup.OFFSET:
+        if mode == OFFSET:
             place = lsn(offset)
             if place < slot.confirmed:
                 raise PostgresLost(
@@ -147,7 +143,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
                     f"PostgresSource: the log has not come to {offset} yet, it ends at {lsn_text(self._end())}."
                 )
             return place
-        if mode != startup.COMMITTED:
+        if mode != COMMITTED:
             # What is older the tables have, too; and the publication may not have been there then.
             return max(self._end(), slot.confirmed)
         return slot.confirmed

@@ -15,7 +15,7 @@ from millstream.connectors.cdc.postgres import pgoutput
 from millstream.connectors.cdc.postgres.catalog import quoted
 from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, PostgresLost, library, said
 from millstream.connectors.cdc.postgres.pgoutput import Begin, Relation
-from millstream.connectors.cdc.postgres.replication_slot import lsn_text
+from millstream.connectors.cdc.postgres.replication import lsn_text
 
 __all__ = ["Assembler", "LogReader", "Piece", "Place"]
 
