@@ -108,7 +108,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
     t_env = tables.t_env
     with pytest.raises(TableException, match="only accepts a single SQL statement of type INSERT"):
         t_env.compile_plan_sql("SELECT 1")
-    with pytest.raises(TableException, match=r"rows of the program's own"):
+    with pytest.raises(TableException, match=r"reads rows of the program"):
         rows = t_env.from_elements([(1, 2)]).select(col("_1").cast(DataTypes.INT()), col("_2"))
         rows.insert_into("snk").compile_plan()
     with pytest.raises(TableException, match="it is not JSON"):

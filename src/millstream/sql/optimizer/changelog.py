@@ -1,4 +1,4 @@
-"""Which kinds of changes rows can say at each node, and whether an update is a pair or its new half alone."""
+"""Changelog modes: the row kinds each node emits, and whether its updates have UPDATE_BEFORE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.sql.plan import nodes as n
 from millstream.sql.schema import ALL_CHANGES, INSERTS, Changes, Fields, TimeAttribute
 
 Kinds = frozenset[Changes]
-# In which of Flink's ways a Top-N works: of inserts alone, of rows that are updated by key and never fall back, of all.
+# Flink's Top-N strategies: for append-only input, for upserts whose rank only improves, for all else.
 APPEND_FAST, UPDATE_FAST, RETRACT = "AppendFastStrategy", "UpdateFastStrategy", "RetractStrategy"
 _UPDATE = frozenset([Changes.UPDATE_BEFORE, Changes.UPDATE_AFTER])
 _ROW_BY_ROW = (
@@ -29,20 +29,19 @@ _ROW_BY_ROW = (
 
 
 class Updates(Enum):
-    """How updates are asked for."""
+    """The update kind that a consumer requires."""
 
     PAIRS = "pairs"
     AFTER = "after"
 
 
 def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds:
-    """Return what the rows of a node can say, with updates as pairs.
+    """Return the row kinds that a node emits, with both halves of updates.
 
     Args:
         node: the node.
-        inputs: what the rows of its inputs can say.
-        forgets: whether what it keeps lives for some time only: then a row that has not changed is said again, so
-            that it lives longer downstream, too.
+        inputs: the row kinds of its inputs.
+        forgets: whether its state has a TTL: then it emits unchanged rows again, which prolongs their TTL downstream.
     """
     if isinstance(node, n.Scan):
         return full(node.source.changes)
@@ -53,7 +52,7 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
     if isinstance(node, (n.Values, n.ToChangelog)) or (isinstance(node, n.WindowTable) and node.is_session):
         return INSERTS
     if isinstance(node, n.MaterializedLookupJoin):
-        # As in Flink, what is retracted is deleted.
+        # As in Flink, a retraction becomes a DELETE.
         return inputs[0] | {Changes.DELETE}
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):
         return frozenset().union(*inputs) if inputs else INSERTS
@@ -90,7 +89,7 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
 
 
 def takes_inserts_alone(node: n.Node) -> bool:
-    """Tell whether a node cannot take back what it was given."""
+    """Return whether a node accepts only inserts."""
     if isinstance(node, n.Over):
         return is_over_time(node)
     if isinstance(node, n.Sort):
@@ -99,12 +98,12 @@ def takes_inserts_alone(node: n.Node) -> bool:
 
 
 def full(kinds: Kinds) -> Kinds:
-    """Return kinds with both halves of an update where there is one."""
+    """Return row kinds with UPDATE_BEFORE added to UPDATE_AFTER."""
     return kinds | _UPDATE if kinds & _UPDATE else kinds
 
 
 def is_over_time(node: n.Over) -> bool:
-    """Tell whether an OVER goes by time, and so each row is known for good."""
+    """Return whether an OVER is ordered by time, so that its results are final."""
     order = node.over.order
     return len(order) == 1 and not order[0][1] and node.fields[order[0][0]].time is not None
 
@@ -132,12 +131,12 @@ def _of_sort(node: n.Sort, below: Kinds) -> Kinds:
 
 
 def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[Keys]) -> list[Updates] | None:
-    """Return how a node asks its inputs for updates so that it can give them as wanted; None if it cannot.
+    """Return the update kind that a node requires of its inputs to emit the required one; None if impossible.
 
     Args:
         node: the node.
-        wanted: how its updates are wanted.
-        inputs: what its inputs' rows can say.
+        wanted: the required update kind.
+        inputs: the row kinds of its inputs.
         keys: the upsert keys of its inputs.
     """
     if isinstance(node, n.ChangelogNormalize):
@@ -147,10 +146,10 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
             return None
         return [wanted]
     if isinstance(node, n.FromChangelog):
-        # Its rows say both halves of an update.
+        # It converts both halves of an update to rows.
         return [wanted] if wanted is Updates.PAIRS else None
     if isinstance(node, n.WindowTable) and node.is_session:
-        # What is taken back before the session ends is not told.
+        # A retraction before the session ends is not emitted.
         return [Updates.PAIRS]
     if isinstance(node, n.LookupJoin) and wanted is Updates.AFTER and not _keeps_rows(node):
         return None
@@ -166,14 +165,14 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
 
 
 def _keeps_rows(node: n.LookupJoin) -> bool:
-    """Tell whether there is one row for each of the input's: else the new half of an update may leave an old row."""
+    """Return whether output rows map one to one to input rows; otherwise UPDATE_AFTER alone may leave stale rows."""
     return node.kind is n.JoinKind.LEFT and finds_one(node)
 
 
 def _joins_by_key(node: n.Join, inputs: Sequence[Kinds], keys: Sequence[Keys]) -> bool:
-    """Tell whether the new half of an update replaces the pairs of the old one: a row keeps its partners."""
+    """Return whether UPDATE_AFTER alone replaces all former pairs, because a row keeps its partners."""
     if node.kind is not n.JoinKind.INNER or node.condition is not None:
-        # A row may lose its partners by an update, and the partners of another must be counted.
+        # An update may remove a row's partners, and the partners of others must be counted.
         return False
     sides = zip(inputs, keys, (node.left_keys, node.right_keys), strict=True)
     return all(Changes.UPDATE_AFTER not in kinds or frozenset(on) in unique for kinds, unique, on in sides)
@@ -185,12 +184,12 @@ def _filters_by_key(node: n.Calc | n.Filter, keys: Keys) -> bool:
 
 
 def as_wanted(kinds: Kinds, wanted: Updates) -> Kinds:
-    """Return what rows can say when updates are given as wanted."""
+    """Return the row kinds of a node for an update kind."""
     return kinds - {Changes.UPDATE_BEFORE} if wanted is Updates.AFTER else kinds
 
 
 class Goes(Enum):
-    """How a column goes."""
+    """Whether a column's values increase or decrease."""
 
     NOWHERE = "constant"
     UP = "increasing"
@@ -201,11 +200,11 @@ _CALLS = {"COUNT": Goes.UP, "MAX": Goes.UP, "MIN": Goes.DOWN}
 
 
 def monotonic(node: n.Node, kinds_of: Callable[[n.Node], Kinds]) -> dict[int, Goes]:
-    """Return how the columns of a node go, of those of which it is known.
+    """Return the monotonicity of a node's columns, as far as known.
 
     Args:
         node: the node.
-        kinds_of: what the rows of a node can say.
+        kinds_of: returns the row kinds of a node.
     """
     if isinstance(node, n.Calc):
         below = monotonic(node.input, kinds_of)
@@ -224,7 +223,7 @@ def monotonic(node: n.Node, kinds_of: Callable[[n.Node], Kinds]) -> dict[int, Go
 
 
 def _is_never_negative(node: n.Node, column: int) -> bool:
-    """Tell whether a filter leaves no row in which a column is less than nothing."""
+    """Return whether a filter drops all rows with negative values of a column."""
     if not isinstance(node, n.Calc):
         return False
     value = node.expressions[column]
@@ -244,12 +243,12 @@ def _is_at_least_zero(e: Expression) -> bool:
 
 
 def is_ordered_by(order: tuple[tuple[int, bool, bool], ...], goes: dict[int, Goes], fields: Fields) -> bool:
-    """Tell whether a row that is updated never falls back in an order."""
+    """Return whether updates never worsen a row's position in an order."""
     for column, descending, nulls_first in order:
         found = goes.get(column)
         if found is None or found is (Goes.DOWN if descending else Goes.UP):
             return False
         if found is not Goes.NOWHERE and nulls_first and fields[column].type.is_nullable:
-            # The first value of MIN or MAX takes the place of a null.
+            # The first value of MIN or MAX replaces a null.
             return False
     return True

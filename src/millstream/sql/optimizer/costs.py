@@ -1,7 +1,7 @@
-"""EXPLAIN ESTIMATED_COST: how many rows each operator is thought to have, and what all below it costs.
+"""EXPLAIN ESTIMATED_COST: estimated rows per operator and cumulative cost.
 
-Nothing is known of tables, so it is a rule of thumb, as Flink's is without statistics: a table has 100 million rows, a
-condition leaves a share by its kind. The planner does not ask; the figures are for comparing two ways to write a query.
+There are no statistics, so it uses rules of thumb as Flink does: a table has 100 million rows, and a condition has a
+selectivity by its kind. The planner does not use the figures; they compare two ways to write a query.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from millstream.sql.types import DataType, IntegralType
 _TABLE = 100_000_000.0
 _SHARES = {"=": 0.15, "<": 0.5, "<=": 0.5, ">": 0.5, ">=": 0.5, "IS NOT NULL": 0.9, "IS NULL": 0.1}
 _SHARE = 0.25
-# How much of its input a group aggregate has groups, and a join of keys pairs of the larger side's rows.
+# Ratio of groups to input rows in an aggregate, and of pairs to rows of the larger side in an equi-join.
 _GROUPS = 0.1
 _KEEPS = (
     n.Aggregate,
@@ -35,7 +35,7 @@ _KEEPS = (
 
 @record
 class Cost:
-    """What an operator costs with all that it reads, in rows and bytes."""
+    """The cumulative cost of an operator in rows and bytes."""
 
     rows: float = 0.0
     cpu: float = 0.0
@@ -58,13 +58,13 @@ class Cost:
 
 
 class Costs:
-    """Estimates of plans, each operator once."""
+    """Cost estimates of plans, one per operator."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[n.Planned, float, Cost]] = {}
 
     def text(self, planned: n.Planned, exchanged: bool = False) -> str:
-        """Return what EXPLAIN says of an operator, or of the exchange behind it."""
+        """Return EXPLAIN's text for an operator or the exchange behind it."""
         rows, cost = self._of(planned)
         if exchanged:
             cost = cost.plus(_exchange(planned, rows))
@@ -85,7 +85,7 @@ class Costs:
             )
             for input_, keys, (given, cost) in zip(planned.inputs, exchanges(planned), below, strict=True):
                 own = own.plus(cost if keys is None else cost.plus(_exchange(input_, given)))
-            # The operator is kept, so that its id stays its own.
+            # Holding the operator keeps its id() unique.
             found = self._known[id(planned)] = (planned, rows, own)
         return found[1], found[2]
 
@@ -113,7 +113,7 @@ def _rows(node: n.Node, below: list[float]) -> float:
 
 
 def share_of(condition: Expression | None) -> float:
-    """Return the share of rows that a condition is thought to leave."""
+    """Return the estimated selectivity of a condition."""
     share = 1.0
     for test in conjuncts(condition):
         share *= _SHARES.get(test.function, _SHARE) if isinstance(test, Call) else _SHARE

@@ -1,8 +1,7 @@
 """Non-deterministic updates (`table.optimizer.non-deterministic-update.strategy`), after Flink's plan visitor.
 
-A retraction must equal the row that was emitted. From the sink down, each node says which columns of its input must
-be the same when a row is retracted. A lookup join can make its own columns so, by keeping what it has emitted; where
-nothing can, the query is refused.
+A retraction must equal the row emitted before. From the sink down, each node reports which columns of its input must be
+deterministic. A lookup join can make its columns deterministic by storing its results; otherwise the query is rejected.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _AGGREGATES = (n.Aggregate, n.TableAggregate, n.LocalAggregate, n.WindowAggregat
 
 
 class Determinism:
-    """Resolves the non-deterministic updates of a plan, or refuses it.
+    """Resolves the non-deterministic updates of a plan, or rejects it.
 
     Args:
-        known: returns the changes and upsert keys of a node.
+        known: returns the row kinds and upsert keys of a node.
     """
 
     def __init__(self, known: Callable[[n.Node], tuple[Kinds, Keys]]) -> None:
@@ -53,7 +52,7 @@ class Determinism:
         ]
 
     def resolved(self, end: n.Single) -> n.Single:
-        """Return the end of a plan whose lookup joins keep what they emit, where retractions need it."""
+        """Return the plan with lookup joins materialized where retractions need it."""
         if self._has_inserts(end):
             required = _NONE
         elif isinstance(end, n.Sink) and end.table.primary_key and end.materialize is None:
@@ -73,7 +72,7 @@ class Determinism:
         return self._passed(node, required)
 
     def _passed(self, node: n.Node, required: Columns) -> n.Node:
-        """Return a node whose inputs are asked for columns, without those that upsert keys make certain."""
+        """Return a node whose inputs meet the requirements on columns, except those that upsert keys fix."""
         return _over(node, [self._below(i, required) for i in node.inputs])
 
     def _below(self, below: n.Node, required: Columns) -> n.Node:
@@ -133,10 +132,10 @@ class Determinism:
 
     def _normalize(self, node: n.ChangelogNormalize, required: Columns) -> n.Node:
         self._check_condition(node, node.condition)
-        # It keeps rows whole: also metadata is what it was.
+        # It stores whole rows, so metadata columns are stable too.
         return node
 
-    # --- what keeps rows
+    # --- stateful nodes
 
     def _aggregate(self, node: Any, required: Columns) -> n.Node:
         if not self._has_inserts(node):
@@ -183,10 +182,10 @@ class Determinism:
         kinds, keys = self._known(below)
         if kinds == INSERTS:
             return self._below(below, _NONE)
-        # Without a key a row is retracted by all its columns.
+        # Without a key, all columns identify the retracted row.
         return self._below(below, required if keys else _all(below))
 
-    # --- what cannot be resolved
+    # --- unresolvable
 
     def _check_calls(self, node: n.Node, required: Columns, calls: Sequence[AggregateCall], first: int) -> None:
         made = {first + i: c for i, c in enumerate(calls) if not getattr(c.user, "deterministic", True)}
@@ -235,7 +234,7 @@ class Determinism:
 
 
 def _is_looked_up_key(node: n.LookupJoin, made: Expression) -> bool:
-    """Return whether a column is part of the primary key that is looked up: it is the input's, whatever is found."""
+    """Return whether a column belongs to the lookup table's primary key, so that its value is the input's."""
     columns, key = node.scan.columns, set(node.scan.table.primary_key)
     if not key <= {columns[k] for k in node.lookup_keys}:
         return False

@@ -1,4 +1,4 @@
-"""EXPLAIN: a query as it was said, as it was planned, and as it is run."""
+"""EXPLAIN: the AST, the optimized physical plan and the execution plan."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _PHASES = "table.optimizer.agg-phase-strategy"
 
 @record
 class Advice:
-    """Texts, and which nodes each is about."""
+    """Plan advice: texts and the nodes they refer to."""
 
     texts: tuple[str, ...]
     about: Mapping[int, int]
 
     def number_of(self, planned: n.Planned) -> int | None:
-        """Return which text is about a node, counted from 1."""
+        """Return the number of the advice on a node, from 1."""
         return self.about.get(id(planned))
 
     def text(self) -> str:
-        """Return what stands below the plan."""
+        """Return the advice section below the plan."""
         lines = [f"advice[{i}]: [ADVICE] {text}" for i, text in enumerate(self.texts, 1)]
         return "\n".join(lines or ["No available advice..."]) + "\n\n"
 
 
 def advised(roots: Sequence[n.Planned], settings: Mapping[str, str], batch: bool) -> Advice:
-    """Return what could be better about plans."""
+    """Return the advice on plans."""
     missing = [] if batch else _two_phases(settings)
     if not missing:
         return Advice((), {})
@@ -51,7 +51,7 @@ def advised(roots: Sequence[n.Planned], settings: Mapping[str, str], batch: bool
 
 
 def _two_phases(settings: Mapping[str, str]) -> list[str]:
-    """Return what must be set for aggregates in two phases."""
+    """Return the settings that two-phase aggregates need."""
     found = []
     if settings.get(_MINI_BATCH, "false").lower() != "true":
         found.append(f"'{_MINI_BATCH}' to 'true'")
@@ -81,7 +81,7 @@ def explained(
     batch: bool = False,
     details: Collection[str] = (),
 ) -> str:
-    """Return what EXPLAIN says of some ends, in its three parts; a fourth says what state a streaming query keeps."""
+    """Return EXPLAIN's three sections for some plans; a streaming query has a fourth about its state."""
     shown = [e.input if isinstance(e, n.Collected) else e for e in ends]
     abstract = "\n".join(_logical(e) for e in shown)
     planned = plan(ends, settings, batch)
@@ -102,7 +102,7 @@ def explained(
 
 
 def execution_text(plans: Sequence[n.Planned]) -> str:
-    """Return how what has been planned is run: the last of the three parts."""
+    """Return the execution plan section."""
     execution = "\n".join(_Reusing(plans).drawn(p) for p in plans)
     return f"== Optimized Execution Plan ==\n{execution}"
 
@@ -111,7 +111,7 @@ def execution_text(plans: Sequence[n.Planned]) -> str:
 
 
 class _Exchange:
-    """What stands between operators whose rows lie otherwise."""
+    """An exchange between operators with different distributions."""
 
     def __init__(self, below: n.Planned, keys: Sequence[int]) -> None:
         self.below = below
@@ -140,12 +140,12 @@ def _draw(one: _Shown, name: Callable[[_Shown], str], lines: list[str], first: s
 
 
 class _Reusing:
-    """Draws plans in which what stands at several places is drawn at the first."""
+    """Renders plans; a shared subplan is rendered at its first occurrence."""
 
     def __init__(self, roots: Sequence[n.Planned]) -> None:
         seen: set[int] = set()
         self._twice: set[int] = set()
-        # By what is drawn so far, in order.
+        # Keyed by the rendered text, in order.
         self._numbers: dict[int, int] = {}
         for root in roots:
             self._count(root, seen)
@@ -205,7 +205,7 @@ def _physical(one: _Shown, changelog: bool, advice: Advice | None, costs: Costs 
     return f"{shown[:-1]}, changelogMode=[{said}]){cost}"
 
 
-# --- the query as it was said
+# --- abstract syntax tree
 
 
 def _logical(root: n.Node) -> str:
@@ -218,7 +218,7 @@ def _draw_logical(node: n.Node, lines: list[str], first: str, rest: str) -> None
     lines.append(first + _logical_name(node))
     below = node.inputs
     while len(below) == 1 and isinstance(below[0], n.Over):
-        # An OVER is written where its value is used.
+        # An OVER is rendered where its value is used.
         below = below[0].inputs
     for i, inner in enumerate(below):
         last = i == len(below) - 1
@@ -340,7 +340,7 @@ def _window_table(node: n.WindowTable) -> str:
 
 
 def _nulls(descending: bool, first: bool) -> str:
-    """Return where nulls are; Calcite leaves out its own default, which is that of the Table API and not of SQL."""
+    """Return the null order as text; Calcite omits its own default, which the Table API uses and SQL does not."""
     return "" if first is descending else "-nulls-first" if first else "-nulls-last"
 
 

@@ -1,4 +1,4 @@
-"""What nodes are called: the name of an operator says what it does, and is the same for the same query."""
+"""Names of operators: they describe the operator and are stable for the same query."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Order = Sequence[tuple[int, bool, bool]]
 
 
 def name_of(node: n.Node, inputs: Sequence[n.Traits], style: Style = Style.INFIX) -> str:
-    """Return what a node is called.
+    """Return the name of a node.
 
     Args:
         node: the node.
-        inputs: what is known of its inputs.
-        style: how operators are written in expressions.
+        inputs: the planned inputs.
+        style: the notation of operators in expressions.
     """
     return _NAMES[type(node)](node, inputs, style)
 
@@ -254,7 +254,7 @@ def _window_aggregate(node: n.WindowAggregate, inputs: Any, style: Style) -> str
         window = f"{kind}('w$, {below[node.window.time]}, {node.counts[0]})"
     else:
         window = window_text(node.window, below, node.has_window)
-    # Without a delay nothing is said: state is found by this name, too.
+    # Omitted without a delay, because uids derive from this name.
     emit = f", emit=[{_fires_text(node.fires)}]" if isinstance(node.fires, n.PeriodicFires) else ""
     return f"WindowAggregate({group}window=[{window}], select=[{_join([*keys, *calls, *properties])}]{emit})"
 
@@ -268,7 +268,7 @@ def _fires_text(fires: n.PeriodicFires) -> str:
 
 
 def order_text(order: Order, names: Sequence[str]) -> str:
-    """Return an order as text; nulls are said where they are not low."""
+    """Return an order as text; null order is omitted where nulls are low."""
     parts = []
     for place, descending, nulls_first in order:
         nulls = "" if nulls_first != descending else (" NULLS FIRST" if nulls_first else " NULLS LAST")
@@ -360,7 +360,7 @@ def _conditions(node: n.Join, style: Style) -> str:
 
 
 def _renamed(node: n.Join) -> list[str]:
-    """Return the names of the right side, those that the left has, too, with a number."""
+    """Return the right side's column names, numbered where the left side has the same name."""
     taken = set(node.left.fields.names)
     found = []
     for name in node.right.fields.names:
@@ -388,7 +388,7 @@ def _join_node(node: n.Join, inputs: Any, style: Style) -> str:
 
 
 def _spec(inputs: Sequence[n.Traits], side: int, keys: Sequence[int]) -> str:
-    """Return what is known of the keys of a side of a join, which says how its rows are kept."""
+    """Return the upsert key description of a join side, which determines its state layout."""
     unique = inputs[side].upsert_keys if inputs else frozenset()
     if not unique:
         return "NoUniqueKey"

@@ -1,7 +1,7 @@
-"""Plans: rules make better nodes of what was bound, then each node gets its traits, name and id.
+"""The planner: rules rewrite the bound query, then each node gets traits, a name and a uid.
 
-A `Planned` stands for one operator: where two places of a plan, or two sinks, need the same rows of the same nodes, it
-is the same object, and is to be translated once.
+A `Planned` is one operator. Places of a plan, or sinks, that need the same rows of the same nodes share one object,
+which is translated once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _CHOICES = {
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Refuse settings that are not there, each with what to do, and words that say nothing."""
+    """Reject unsupported settings, with the alternative, and invalid values."""
     for key, words in _CHOICES.items():
         if settings.get(key, words[0]).strip().upper() not in words:
             raise TableException(
@@ -86,7 +86,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 
 def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
-    """Return a plan that gives the same rows for less."""
+    """Return an equivalent, cheaper plan."""
     node = without_subqueries(node)
     node = bottom_up(node, lambda n: factor_conditions(fold_constants(n)))
     node = bottom_up(node, lambda n: push_join_condition(push_filter(n)))
@@ -118,7 +118,7 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
 
 
 def shared(plans: Sequence[Node]) -> list[Node]:
-    """Return plans of one job that read each table once."""
+    """Return the plans of a job with shared table scans."""
     filtered = filter_in_normalize([_with_calcs(plan) for plan in share_scans(plans)])
     return [skip_renaming(_with_calcs(plan)) for plan in filtered]
 
@@ -147,7 +147,7 @@ _WINDOWED = (
 def plan(
     ends: Sequence[n.Sink | n.Collected | n.ToStream], settings: Mapping[str, str], batch: bool = False
 ) -> list[n.Planned]:
-    """Return a plan for each end, with what they share planned once."""
+    """Return a plan for each sink, with common subplans shared."""
     check_settings(settings)
     planner = Planner(settings, batch)
     plans = shared([optimized(end, settings, batch) for end in ends])
@@ -155,7 +155,7 @@ def plan(
 
 
 class Planner:
-    """Plans the ends of one job."""
+    """Plans the sinks of a job."""
 
     def __init__(self, settings: Mapping[str, str], batch: bool) -> None:
         self._settings = settings
@@ -165,7 +165,7 @@ class Planner:
         self._ends: dict[str, int] = {}
 
     def planned(self, end: n.Node) -> n.Planned:
-        """Return the plan of an end."""
+        """Return the plan of a sink."""
         end = self._with_strategies(end)
         assert isinstance(end, n.Single)
         kinds, keys = self._known_of(end.input)
@@ -174,11 +174,11 @@ class Planner:
             end = Determinism(self._known_of).resolved(end)
             kinds, keys = self._known_of(end.input)
         self._refuse(end, kinds)
-        # Where new halves are not enough it is given pairs, and old halves are rows that go.
+        # Where UPDATE_AFTER alone does not suffice the sink gets both halves, and UPDATE_BEFORE means DELETE.
         after = takes_new_halves(end, keys) and self._can(end.input, Updates.AFTER)
         return self._end(end, self._plan(end.input, Updates.AFTER if after else Updates.PAIRS))
 
-    # --- what is known of nodes, inputs first
+    # --- properties of nodes, inputs first
 
     def _known_of(self, node: n.Node) -> tuple[Kinds, Keys]:
         found = self._known.get(id(node))
@@ -189,7 +189,7 @@ class Planner:
                 self._refuse_updates(node)
                 _check_versions(node, below)
             keys = keys_of(node, [u for _, u in below])
-            # The node is kept, so that its id stays its own.
+            # Holding the node keeps its id() unique.
             found = (node, kinds, keys)
             self._known[id(node)] = found
         return found[1], found[2]
@@ -205,7 +205,7 @@ class Planner:
         return bottom_up(node, choose)
 
     def _strategy(self, node: n.Rank | n.Sort) -> str:
-        """Return in which of Flink's ways a Top-N works."""
+        """Return the Top-N strategy."""
         kinds, keys = self._known_of(node.input)
         if kinds == INSERTS:
             return APPEND_FAST
@@ -218,21 +218,21 @@ class Planner:
             return UPDATE_FAST
         return RETRACT
 
-    # --- how updates are given
+    # --- update kinds
 
     def _can(self, node: n.Node, wanted: Updates) -> bool:
         asked = self._asked(node, wanted)
         return asked is not None and all(self._can(i, a) for i, a in zip(node.inputs, asked, strict=True))
 
     def _asked(self, node: n.Node, wanted: Updates) -> list[Updates] | None:
-        """Return how a node asks its inputs for updates; None if it cannot give them as wanted."""
+        """Return the update kind required of a node's inputs; None if it cannot emit the required one."""
         below = [self._known_of(i) for i in node.inputs]
         if not _has_updates(self._known_of(node)[0]):
-            # Then it does not matter how they are wanted.
+            # Without updates any requirement is met.
             wanted = Updates.PAIRS
         asked = asks(node, wanted, [k for k, _ in below], [u for _, u in below])
         if asked is not None and isinstance(node, n.TemporalJoin) and not self._can(node.right, Updates.AFTER):
-            # Of versions it takes new halves, and leaves old ones out where they come.
+            # The versioned side needs only UPDATE_AFTER and ignores UPDATE_BEFORE.
             return [asked[0], Updates.PAIRS]
         return asked
 
@@ -271,7 +271,7 @@ class Planner:
             return node.state_ttl
         return parse_duration_ms(self._settings.get("table.exec.state.ttl", "0"))
 
-    # --- what cannot be
+    # --- rejected plans
 
     def _refuse(self, end: n.Single, kinds: Kinds) -> None:
         if not isinstance(end, (n.Sink, n.ToStream)):
@@ -286,7 +286,7 @@ class Planner:
                 )
 
     def _refuse_updates(self, node: n.Node) -> None:
-        """Refuse a node that works on inserts alone where its input gives more."""
+        """Reject a node that supports only inserts on an input with updates."""
         if not takes_inserts_alone(node):
             return
         for below in node.inputs:
@@ -299,7 +299,7 @@ class Planner:
                     )
 
     def _producer(self, node: n.Node, kind: Changes) -> str:
-        """Return the name of the node that first makes a kind of change."""
+        """Return the name of the lowest node that emits a row kind."""
         for below in node.inputs:
             if kind in self._known_of(below)[0]:
                 return self._producer(below, kind)
@@ -308,7 +308,7 @@ class Planner:
 
 
 def _remedy(end: n.Single) -> str:
-    """Return what a user can do about changes that an end of a query does not take."""
+    """Return a hint how to make the changes acceptable to a sink."""
     if isinstance(end, n.ToStream):
         return ". Use to_changelog_stream(), which takes every kind of change."
     return (
@@ -318,7 +318,7 @@ def _remedy(end: n.Single) -> str:
 
 
 def _check_versions(node: n.Node, below: Sequence[tuple[Kinds, Keys]]) -> None:
-    """Refuse a join with versions of rows that no key tells apart."""
+    """Reject a temporal join whose versioned side has no unique key."""
     if not isinstance(node, n.TemporalJoin):
         return
     if not node.left_keys:
@@ -360,7 +360,7 @@ def _stream_takes(end: n.ToStream) -> Kinds:
 
 
 def _is_same(a: n.Node, b: n.Node) -> bool:
-    """Tell whether two nodes that do the same have the same columns and read the same."""
+    """Return whether two equal nodes have the same columns and inputs."""
     if a.fields != b.fields:
         return False
     if isinstance(a, n.StreamScan) and isinstance(b, n.StreamScan):
@@ -375,17 +375,17 @@ def _has_updates(kinds: Kinds) -> bool:
 
 
 def _uid(node: n.Node, inputs: Sequence[n.Planned]) -> str:
-    """Return the id of an operator: of what it does, and of what it does it to."""
+    """Return the uid of an operator: a hash of its node and its inputs."""
     types = ",".join(str(t) for t in node.fields.types)
     digest = hashlib.sha256("\n".join([signature(node), types, *(i.uid for i in inputs)]).encode()).hexdigest()
     return f"{tag_of(node)}-{digest[:16]}"
 
 
-# What makes no difference to state: names of columns, what is made again of the catalog, times to live and hints.
+# Fields that do not affect state: column names, objects created from the catalog, TTLs and hints.
 _NOT_SIGNED = INPUTS | {"fields", "table", "source", "sink", "stream", "state_ttl", "side_ttls", "hints", "text"}
 _SIGNED = RecordEncoder(lambda function: getattr(function, "name", ""), _NOT_SIGNED)
 
 
 def signature(node: n.Node) -> str:
-    """Return what a node does, with columns by their places."""
+    """Return a node's meaning as JSON, with columns by index."""
     return json.dumps(_SIGNED.value(node), sort_keys=True)

@@ -1,4 +1,4 @@
-"""How rules are applied to a tree of nodes."""
+"""Application of rules to trees of nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rule = Callable[[Node], Node]
 
 
 def bottom_up(node: Node, rule: Rule) -> Node:
-    """Apply a rule to every node, inputs first; a node that stands at several places stays one."""
+    """Apply a rule to every node, inputs first; shared nodes stay shared."""
     done: dict[int, Node] = {}
 
     def visit(n: Node) -> Node:
@@ -27,8 +27,8 @@ def bottom_up(node: Node, rule: Rule) -> Node:
 
 
 def top_down(node: Node, rule: Rule) -> Node:
-    """Apply a rule to every node, inputs last; a node that stands at several places stays one."""
-    # With the nodes themselves, so that no other gets their ids.
+    """Apply a rule to every node, inputs last; shared nodes stay shared."""
+    # Holding the nodes keeps their id() unique.
     done: dict[int, tuple[Node, Node]] = {}
 
     def visit(n: Node) -> Node:
@@ -43,15 +43,15 @@ def top_down(node: Node, rule: Rule) -> Node:
 
 
 def inlined(expression: Expression, below: tuple[Expression, ...]) -> Expression:
-    """Return an expression about a projection's columns as one about the projection's input."""
+    """Return an expression over a projection's columns as one over the projection's input."""
     return replaced(expression, lambda e: below[e.index] if isinstance(e, Column) else None)
 
 
 def shifted(expression: Expression, by: int) -> Expression:
-    """Return an expression with its columns so many places further."""
+    """Return an expression with its column indexes shifted."""
     return replaced(expression, lambda e: Column(e.type, e.index + by) if isinstance(e, Column) else None)
 
 
 def moved(expression: Expression, places: dict[int, int]) -> Expression:
-    """Return an expression with its columns at other places."""
+    """Return an expression with its columns renumbered."""
     return replaced(expression, lambda e: Column(e.type, places[e.index]) if isinstance(e, Column) else None)

@@ -1,4 +1,4 @@
-"""What stands before a sink: how it wants updates, and whether the last row of each key must be known."""
+"""Requirements of sinks: update kinds and upsert materialization."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from millstream.sql.optimizer.upsert_keys import Keys
 from millstream.sql.plan.nodes import Node, Scan, Single, Sink, StreamScan, ToStream
 from millstream.sql.schema import INSERTS, Changes, TimeAttribute
 
-# What ON CONFLICT can do that sees a second row of a primary key.
+# ON CONFLICT strategies that detect a second row of a primary key.
 DETECTING = ("NOTHING", "ERROR")
 _RETRACTS = "requires UPDATE_BEFORE (retract mode)"
 
 
 def takes_new_halves(end: Single, keys: Keys) -> bool:
-    """Tell whether an end does with the new half of an update, for it goes by the key of the rows.
+    """Return whether a sink needs only UPDATE_AFTER, because it upserts by key.
 
     Args:
         end: the end.
-        keys: the upsert keys of its rows. Where the primary key has more columns than one of them, a row may get
-            another primary key, and the row of its former one must go.
+        keys: the upsert keys of its rows. If the primary key has columns outside of all of them, an update may change
+            a row's primary key, and the row of the former one must be deleted.
     """
     if isinstance(end, Sink):
         takes = Changes.UPDATE_BEFORE not in end.sink.changes and end.materialize is None
@@ -31,7 +31,7 @@ def takes_new_halves(end: Single, keys: Keys) -> bool:
 
 
 def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str], batch: bool = False) -> Single:
-    """Return the end with the key by which it is materialized, if it must be."""
+    """Return the sink with its materialization key, if it needs one."""
     if not isinstance(end, Sink):
         return end
     _check_conflict(end, batch)
@@ -53,7 +53,7 @@ def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str],
 
 
 def _check_conflict(end: Sink, batch: bool) -> None:
-    """Refuse ON CONFLICT where it cannot do what it says."""
+    """Reject an ON CONFLICT that cannot be executed."""
     if end.conflict is None:
         return
     name, changes = ".".join(end.name), end.sink.changes
@@ -81,7 +81,7 @@ def _without_watermarks(node: Node) -> Iterator[str]:
 
 
 def _require_conflict(end: Sink, fits: bool, settings: Mapping[str, str]) -> None:
-    """Refuse a sink that may get several rows of one primary key where it is not said what is done then."""
+    """Reject a sink that may receive several rows per primary key without ON CONFLICT."""
     changes = end.sink.changes
     is_upsert = bool(end.table.primary_key) and changes != INSERTS and Changes.UPDATE_BEFORE not in changes
     required = settings.get("table.exec.sink.require-on-conflict", "false").strip().lower() == "true"

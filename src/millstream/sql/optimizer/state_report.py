@@ -1,4 +1,4 @@
-"""The state that operators keep: what, by which key, what bounds it, and what would make it smaller."""
+"""A report of operators' state: contents, key, bound, and how to reduce it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _TTL = "'table.exec.state.ttl'"
 _FIX = (
     f"Set {_TTL} to how long a key lives that nothing comes for, such as '1 d', or use windows or an input that ends."
 )
-# A time to live has no effect on these.
+# Operators that ignore the TTL.
 _WITHOUT_TTL = (n.Match,)
 _PASSED = "the watermark, which lets rows go once it has passed"
 
 
 @record
 class Kept:
-    """What an operator keeps.
+    """The state of an operator.
 
     Attributes:
-        what: what it is.
-        key: the columns by which it is kept; empty where it is not kept by key.
-        bound: what lets it go; None where nothing but a TTL or the end of the input would.
-        smaller: what would make it smaller.
+        what: its contents.
+        key: the key columns; empty for non-keyed state.
+        bound: what discards it; None if only a TTL or the end of input does.
+        smaller: how to reduce it.
     """
 
     what: str
@@ -38,7 +38,7 @@ class Kept:
 
 
 def endless_state(plans: Sequence[n.Planned]) -> list[str]:
-    """Return a sentence for each operator of streaming plans whose state nothing bounds, with its key."""
+    """Return a sentence for each operator of streaming plans with unbounded state, with its key."""
     found: dict[int, str] = {}
     for planned in (p for root in plans for p in _all(root)):
         kept = kept_by(planned)
@@ -53,12 +53,12 @@ def _is_endless(planned: n.Planned, kept: Kept) -> bool:
 
 
 def _time_to_live(planned: n.Planned) -> int:
-    """Return after how many milliseconds a key goes that nothing comes for; 0 for never."""
+    """Return the TTL in milliseconds after which an idle key expires; 0 for never."""
     return 0 if isinstance(planned.node, _WITHOUT_TTL) else planned.traits.state_ttl
 
 
 def state_text(plans: Sequence[n.Planned]) -> str:
-    """Return what EXPLAIN says of the state of streaming plans; nothing where none is kept."""
+    """Return EXPLAIN's section on the state of streaming plans; empty for stateless plans."""
     parts: dict[int, str] = {}
     for planned in (p for root in plans for p in _all(root)):
         kept = kept_by(planned)
@@ -99,7 +99,7 @@ def _all(planned: n.Planned) -> Iterator[n.Planned]:
 
 
 def kept_by(planned: n.Planned) -> Kept | None:
-    """Return what an operator of a streaming plan keeps; None where it keeps nothing."""
+    """Return the state of an operator in a streaming plan; None if stateless."""
     tell = next((tell for kind, tell in _TELL if isinstance(planned.node, kind)), None)
     return None if tell is None else tell(planned.node, planned)
 
@@ -309,7 +309,7 @@ def _sink(node: n.Sink, planned: n.Planned) -> Kept | None:
     return Kept(f"every row by {keys}", keys, smaller=(hint,))
 
 
-# The first that fits counts.
+# The first match wins.
 _TELL: list[tuple[type, Callable[[Any, n.Planned], Kept | None]]] = [
     (n.WindowAggregate, _window_aggregate),
     (n.WindowTable, _window_table),
@@ -331,7 +331,7 @@ _TELL: list[tuple[type, Callable[[Any, n.Planned], Kept | None]]] = [
 ]
 
 
-# --- words
+# --- texts
 
 
 def _names(node: n.Node, places: Sequence[int]) -> str:
@@ -347,7 +347,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _span(milliseconds: int) -> str:
-    """Return a span of time as a setting has it.
+    """Return a duration as settings write it.
 
     Example:
         >>> _span(90_000), _span(86_400_000), _span(5)
@@ -359,11 +359,11 @@ def _span(milliseconds: int) -> str:
     return f"{milliseconds} ms"
 
 
-# --- where rows come from
+# --- boundedness
 
 
 def ends(node: n.Node) -> bool:
-    """Tell whether all that a node reads comes to an end."""
+    """Return whether all sources of a node are bounded."""
     if isinstance(node, n.Scan):
         return node.source.is_bounded
     if isinstance(node, n.StreamScan):

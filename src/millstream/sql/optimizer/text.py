@@ -1,4 +1,4 @@
-"""Expressions as text, as EXPLAIN and the names of operators show them."""
+"""Expressions as text in EXPLAIN and operator names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from millstream.sql.types import (
 
 
 class Style(Enum):
-    """How calls of operators are written: `+(a, 1)` or `(a + 1)`."""
+    """The notation of operators: `+(a, 1)` or `(a + 1)`."""
 
     PREFIX = "prefix"
     INFIX = "infix"
@@ -46,12 +46,12 @@ Names = Callable[[int], str]
 
 
 def by_name(names: Sequence[str]) -> Names:
-    """Return how columns are called."""
+    """Return a function from column index to name."""
     return lambda i: names[i]
 
 
 def by_place(index: int) -> str:
-    """Return how a column is called by its place."""
+    """Return the positional name of a column."""
     return f"${index}"
 
 
@@ -183,7 +183,7 @@ def aggregate_text(call: AggregateCall, names: Names, retracting: bool = False) 
 
 
 def function_text(call: AggregateCall, retracting: bool = False) -> str:
-    """Return the name of an aggregate's function, which says whether rows can be taken back."""
+    """Return the name of an aggregate's function; _RETRACT marks those that support retraction."""
     return f"{call.function}_RETRACT" if retracting and call.function in _RETRACTED else call.function
 
 

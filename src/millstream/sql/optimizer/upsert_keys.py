@@ -1,7 +1,7 @@
-"""Upsert keys, derived through the plan: columns that tell a row from all others, and keep the order of its changes.
+"""Upsert keys, derived through the plan: columns that identify a row and preserve the order of its changes.
 
-Changes of one key come from one subtask. Behind an exchange by other columns they may not: when a row gets another
-value in those, its old one is taken back by another subtask than the one that adds the new one.
+All changes of one key come from one subtask. An exchange by other columns breaks this: when a row's value in those
+columns changes, another subtask emits the new row than the one that retracts the old one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from millstream.sql.plan import nodes as n
 
 
 def distribution(node: n.Node) -> list[tuple[int, ...]] | None:
-    """Return by which columns of its inputs the rows of a node lie together; by none: all in one place."""
+    """Return the columns by which each input must be distributed; empty for a single partition."""
     if isinstance(node, (n.Aggregate, n.WindowAggregate, n.Deduplicate, n.ChangelogNormalize)):
         return [node.keys]
     if isinstance(node, n.WindowTable) and node.is_session:
@@ -37,7 +37,7 @@ def distribution(node: n.Node) -> list[tuple[int, ...]] | None:
 
 
 def lies_so(node: n.Node, keys: tuple[int, ...]) -> bool:
-    """Tell whether the rows of a node lie together by some columns already."""
+    """Return whether the rows of a node are already distributed by some columns."""
     if isinstance(node, n.Calc):
         moved = []
         for k in keys:
@@ -58,7 +58,7 @@ def lies_so(node: n.Node, keys: tuple[int, ...]) -> bool:
 
 
 def exchanges(planned: n.Planned) -> list[tuple[int, ...] | None]:
-    """Return for each input the columns by which its rows are exchanged; None where they lie as they should."""
+    """Return for each input the columns of its exchange; None where the distribution already fits."""
     wanted = distribution(planned.node)
     if wanted is None:
         return [None] * len(planned.inputs)
@@ -70,11 +70,11 @@ NONE: Keys = frozenset()
 
 
 def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
-    """Return sets of columns of a node of which each tells its rows apart; the empty set: there is one row at most.
+    """Return the upsert keys of a node; the empty set means at most one row.
 
     Args:
         node: the node.
-        inputs: those of its inputs, as they come out of them.
+        inputs: the upsert keys of its inputs.
     """
     located = [_located(keys, on) for keys, on in zip(inputs, distribution(node) or [()] * len(inputs), strict=True)]
     if isinstance(node, n.Scan):
@@ -115,18 +115,18 @@ def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
 
 
 def _located(keys: Keys, on: Sequence[int]) -> Keys:
-    """Return the keys whose changes stay in one subtask behind an exchange by some columns."""
+    """Return the keys that remain upsert keys after an exchange by some columns."""
     return frozenset(key for key in keys if key.issuperset(on))
 
 
 def finds_one(node: n.LookupJoin) -> bool:
-    """Tell whether a look-up finds one row at most, by the primary key of its table."""
+    """Return whether a lookup returns at most one row, by the table's primary key."""
     key = node.scan.table.primary_key
     return bool(key) and set(key) <= {node.scan.columns[k] for k in node.lookup_keys}
 
 
 def _differs(node: n.LookupJoin) -> bool:
-    """Return whether what a lookup join makes of the same rows may differ each time, as Flink sees it."""
+    """Return whether a lookup join's output may differ for the same rows, by Flink's criteria."""
     parts = [*node.expressions, *conjuncts(node.filter), *conjuncts(node.condition)]
     return any(non_deterministic(e) is not None for e in parts)
 
@@ -148,7 +148,7 @@ def _projected(expressions: Sequence[Expression], keys: Keys) -> Keys:
 
 
 def _same_value(e: Expression) -> int | None:
-    """Return the column whose value an expression is, or is one to one with."""
+    """Return the column that an expression equals or maps one to one."""
     if isinstance(e, Column):
         return e.index
     if isinstance(e, Call) and e.function == "CAST" and isinstance(e.arguments[0], Column):
@@ -184,10 +184,10 @@ def _of_rank(node: n.Rank, below: Keys) -> Keys:
 
 
 def _of_places(key: frozenset[int]) -> Keys:
-    """Return the key of rows that move from place to place.
+    """Return the upsert key of ranked rows.
 
-    Their input's keys are none here: an update replaces the row at a place by another one, whose own old place is
-    retracted only later.
+    The input's keys do not apply: an update replaces the row at a rank by another one, whose former rank is retracted
+    only later.
     """
     return frozenset([key])
 
@@ -207,7 +207,7 @@ def _of_join(node: n.Join, inputs: Sequence[Keys], located: Sequence[Keys]) -> K
     left_unique = any(key <= frozenset(node.left_keys) for key in inputs[0])
     right_unique = any(key <= frozenset(node.right_keys) for key in inputs[1])
     found: set[frozenset[int]] = set()
-    # Where a row has one partner at most, the key of its side is one of the pair.
+    # If a row has at most one partner, its side's key is a key of the pair.
     if right_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.LEFT):
         found |= left
     if left_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.RIGHT):

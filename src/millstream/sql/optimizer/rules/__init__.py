@@ -1,1 +1,1 @@
-"""Rules of the planner: each replaces nodes by others that give the same rows."""
+"""Optimizer rules: each replaces nodes by equivalent ones."""

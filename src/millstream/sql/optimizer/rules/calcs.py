@@ -1,4 +1,4 @@
-"""Filters and projections become one Calc where they follow each other."""
+"""Merges adjacent filters and projections into one Calc."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from millstream.sql.functions.table import find
 from millstream.sql.optimizer.rewrite import inlined
 from millstream.sql.plan.nodes import Calc, Collected, Filter, Node, Project, Sink
 
-# Functions with names that cost no more than to copy a column, or a few times that.
+# Functions about as cheap as copying a column.
 _CHEAP = frozenset(["CAST", "TRY_CAST", "FIELD", "ITEM", "CASE", "IF", "COALESCE", "IFNULL", "NULLIF", "PROCTIME"])
 _CHEAP |= {"AND", "OR", "NOT", "IN", "MOD", "ABS", "ROW", "BETWEEN"}
 
 
 def to_calc(node: Node) -> Node:
-    """Make a Calc of a Filter or Project."""
+    """Convert a Filter or Project to a Calc."""
     if isinstance(node, Filter):
         columns = tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields))
         return Calc(node.fields, node.input, columns, node.condition)
@@ -26,7 +26,7 @@ def to_calc(node: Node) -> Node:
 
 
 def merge_calcs(node: Node) -> Node:
-    """Make one of a Calc over a Calc."""
+    """Merge a Calc with the Calc below it."""
     while isinstance(node, Calc) and isinstance(node.input, Calc) and _can_merge(node, node.input):
         below = node.input
         expressions = tuple(inlined(e, below.expressions) for e in node.expressions)
@@ -38,7 +38,7 @@ def merge_calcs(node: Node) -> Node:
 
 
 def _can_merge(above: Calc, below: Calc) -> bool:
-    """Tell whether nothing is computed more often by it that costs much or differs each time."""
+    """Return whether merging repeats no expensive or non-deterministic expression."""
     uses: dict[int, int] = {}
     for e in [*above.expressions, *conjuncts(above.condition)]:
         for part in walk(e):
@@ -54,23 +54,23 @@ def _can_merge(above: Calc, below: Calc) -> bool:
 
 
 def _is_in_json(calc: Calc, place: int) -> bool:
-    """Tell whether a column of a Calc's input is written into JSON, for which it must be seen to be JSON itself."""
+    """Return whether a column of a Calc's input is an argument of a JSON function, which must see that it is JSON."""
     parts = [p for e in [*calc.expressions, *conjuncts(calc.condition)] for p in walk(e) if isinstance(p, Call)]
     written = [a for p in parts if p.function in ("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING") for a in p.arguments]
     return any(isinstance(a, Column) and a.index == place for a in written)
 
 
 def differs(e: Expression) -> bool:
-    """Tell whether an expression may have another value each time it is computed."""
+    """Return whether an expression is non-deterministic."""
     if isinstance(e, UserCall):
         return not e.function.deterministic
     function = find(e.function) if isinstance(e, Call) else None
-    # A processing time attribute is what it is when it is looked at.
+    # A processing time attribute has the time of its evaluation.
     return function is not None and not function.deterministic and function.name != "PROCTIME"
 
 
 def _costs(e: Expression) -> bool:
-    """Tell whether an expression is better computed once."""
+    """Return whether an expression is too expensive to repeat."""
     if isinstance(e, UserCall):
         return True
     return (
@@ -79,7 +79,7 @@ def _costs(e: Expression) -> bool:
 
 
 def remove_calc(node: Node) -> Node:
-    """Leave out a Calc that changes nothing, not even a name."""
+    """Remove a Calc that changes nothing, not even a name."""
     if not isinstance(node, Calc):
         return node
     condition = node.condition
@@ -92,7 +92,7 @@ def remove_calc(node: Node) -> Node:
 
 
 def skip_renaming(end: Node) -> Node:
-    """Leave out a Calc below an end that only gives columns other names: an end goes by their places."""
+    """Remove a Calc below a sink that only renames columns: sinks use column positions."""
     if not isinstance(end, (Sink, Collected)) or not isinstance(end.input, Calc):
         return end
     calc = end.input

@@ -1,4 +1,4 @@
-"""Splits aggregates over distinct values in two, so that one group's values are spread over subtasks.
+"""Splits distinct aggregates in two, so that the values of one group are spread over subtasks.
 
 Flink's SplitAggregateRule: a partial aggregate by the group and by buckets of the distinct values, then a final one by
 the group. Where calls are over different columns, an Expand makes a row for each set of buckets, and each call counts
@@ -24,13 +24,13 @@ ENABLED = "table.optimizer.distinct-agg.split.enabled"
 BUCKETS = "table.optimizer.distinct-agg.split.bucket-num"
 
 _COUNT = BigIntType(False)
-# By buckets, too: when rows are retracted these keep all values, as those over distinct values do.
+# These are bucketed too: with retractions they store all values, as distinct aggregates do.
 _BY_BUCKET = frozenset(["MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"])
 _SPLIT = frozenset(["COUNT", "AVG", "SUM", "$SUM0", "SINGLE_VALUE", "LISTAGG", *_BY_BUCKET])
 
 
 def split_distinct(node: n.Node, settings: Mapping[str, str]) -> n.Node:
-    """Make two aggregates of one over distinct values, where the setting asks for it."""
+    """Split a distinct aggregate into a partial and a final one, if configured."""
     if type(node) is not n.Aggregate or settings.get(ENABLED, "false").strip().lower() != "true":
         return node
     if not any(c.distinct and not _is_extreme(c) for c in node.calls) or not all(_can_be_split(c) for c in node.calls):
@@ -39,7 +39,7 @@ def split_distinct(node: n.Node, settings: Mapping[str, str]) -> n.Node:
 
 
 def _is_in_moving_window(node: n.Aggregate) -> bool:
-    """Tell whether a group is of a window that would be another one for the second aggregate."""
+    """Return whether a group key is a window that would differ for the final aggregate."""
     window = windowed(node.input)
     if window is None or not {window.start, window.end} <= set(node.keys):
         return False
@@ -63,10 +63,10 @@ def _can_be_split(call: AggregateCall) -> bool:
 
 @record
 class _Sets:
-    """By which columns the calls are computed partially.
+    """The columns by which calls are partially aggregated.
 
     Attributes:
-        of_calls: the columns of each call.
+        of_calls: the columns per call.
         every: all columns.
     """
 
@@ -79,7 +79,7 @@ class _Sets:
 
 
 def _split(node: n.Aggregate, buckets: int) -> n.Node:
-    # The least of the distinct values is the least of all, for which they need not be kept.
+    # MIN and MAX of distinct values equal those of all values, so no values need to be stored.
     node = replace(node, calls=tuple(replace(c, distinct=False) if _is_extreme(c) else c for c in node.calls))
     below, places = _with_buckets(node, buckets)
     of_calls = [
@@ -103,7 +103,7 @@ def _has_buckets(call: AggregateCall) -> bool:
 
 
 def _with_buckets(node: n.Aggregate, buckets: int) -> tuple[n.Node, dict[int, int]]:
-    """Return the input with the buckets of the calls' arguments behind it, and their places by those of arguments."""
+    """Return the input with the buckets of the calls' arguments appended, and their columns by argument."""
     fields = node.input.fields.fields
     hashed = sorted({a for c in node.calls if _has_buckets(c) for a in c.arguments} - set(node.keys))
     if not hashed:
@@ -118,7 +118,7 @@ def _with_buckets(node: n.Aggregate, buckets: int) -> tuple[n.Node, dict[int, in
 
 
 def _expanded(below: n.Node, sets: _Sets, calls: tuple[AggregateCall, ...]) -> tuple[n.Node, list[int | None]]:
-    """Return each row once for every set of columns, and for each call the column that says which rows are its own."""
+    """Return the rows expanded by set of columns, and per call the column that selects its rows."""
     every = sorted(dict.fromkeys(sets.of_calls), key=sets.number)
     absent = {c for c in sets.every if any(c not in columns for columns in every)}
     fields = [replace(f, type=f.type.nullable()) if i in absent else f for i, f in enumerate(below.fields.fields)]
@@ -168,12 +168,12 @@ def _partial_functions(call: AggregateCall, fields: Fields) -> list[tuple[str, D
         return [("COUNT", _COUNT)]
     if call.function == "AVG":
         return [("$SUM0", _summed(fields[call.arguments[0]].type)), ("COUNT", _COUNT)]
-    # In a bucket of which no row counts it is null.
+    # Null in a bucket without matching rows.
     return [(call.function, call.type if call.function == "$SUM0" else call.type.nullable())]
 
 
 def _summed(kind: DataType) -> DataType:
-    """Return the type in which AVG sums up."""
+    """Return the sum type of AVG."""
     if isinstance(kind, DecimalType):
         return DecimalType(38, kind.scale, False)
     return DoubleType(False) if isinstance(kind, (FloatType, DoubleType)) else _COUNT

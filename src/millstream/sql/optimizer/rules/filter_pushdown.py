@@ -1,4 +1,4 @@
-"""Filters go down, to where there are fewer columns and where they leave fewer rows to work on."""
+"""Pushes filters down towards the sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMPARISONS = frozenset(["=", "<>", "<", "<=", ">", ">=", "LIKE", "IN"])
 
 
 def push_filter(node: n.Node) -> n.Node:
-    """Push the conditions of a Filter below the node under it, as far as each may go."""
+    """Push each condition of a Filter down as far as possible."""
     if not isinstance(node, n.Filter):
         return node
     push = _PUSH.get(type(node.input))
@@ -22,12 +22,12 @@ def push_filter(node: n.Node) -> n.Node:
 
 
 def _filtered(node: n.Node, tests: list[Expression]) -> n.Node:
-    """Return a node under conditions, which are pushed further at once."""
+    """Return a node below conditions, which are pushed further at once."""
     return push_filter(n.Filter(node.fields, node, conjunction(tests))) if tests else node
 
 
 def is_stable(e: Expression) -> bool:
-    """Tell whether an expression has the same value wherever it is evaluated, and costs little."""
+    """Return whether an expression is deterministic and cheap."""
     return not any(isinstance(p, UserCall) or differs(p) for p in walk(e))
 
 
@@ -80,7 +80,7 @@ def _through_join(node: n.Filter, below: n.Node) -> n.Node:
 
 
 def _stricter(join: n.Join, tests: list[Expression]) -> n.Join:
-    """Return an outer join as an inner one where a condition above is never true of a missing side."""
+    """Convert an outer join to an inner one where a condition above rejects nulls of the outer side."""
     width = len(join.left.fields)
     needs_left = needs_right = False
     for test in tests:
@@ -95,12 +95,12 @@ def _stricter(join: n.Join, tests: list[Expression]) -> n.Join:
         kind = n.JoinKind.RIGHT
     if (kind is n.JoinKind.LEFT and needs_right) or (kind is n.JoinKind.RIGHT and needs_left):
         kind = n.JoinKind.INNER
-    # The columns stay such that can be null: what is above knows them as that.
+    # Columns keep their nullable types, which nodes above rely on.
     return join if kind is join.kind else replace(join, kind=kind)
 
 
 def push_join_condition(node: n.Node) -> n.Node:
-    """Push conditions of a join that are about one side down to it, where that side's other rows have no use."""
+    """Push join conditions on one side down to it, where the join does not preserve that side's other rows."""
     if not isinstance(node, n.Join) or node.condition is None or isinstance(node, n.TemporalJoin):
         return node
     width = len(node.left.fields)
@@ -134,7 +134,7 @@ def _through_union(node: n.Filter, below: n.Node) -> n.Node:
 
 
 def _by_keys(node: n.Filter, below: n.Single, keys: dict[int, int]) -> n.Node:
-    """Push conditions about some columns below a node; `keys` says where those are in its input."""
+    """Push conditions on some columns below a node; `keys` maps them to its input."""
     down: list[Expression] = []
     up: list[Expression] = []
     for test in conjuncts(node.condition):
@@ -182,12 +182,12 @@ _PUSH = {
 
 
 def filters_into_scan(node: n.Node) -> n.Node:
-    """Tell a source the conditions on its columns; it may leave rows out, and they are still looked at."""
+    """Pass conditions to a source, which may skip rows; the filter stays."""
     if not isinstance(node, n.Filter) or not isinstance(node.input, n.Scan):
         return node
     tests = tuple(t for t in conjuncts(node.condition) if is_stable(t) and columns_of(t))
     changes = node.input.source.changes
-    # An upsert that fails a condition takes the place of a row that has passed it.
+    # An upsert that fails a condition replaces a row that passed it.
     is_upserts = Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes
     if not tests or node.input.filters or is_upserts:
         return node

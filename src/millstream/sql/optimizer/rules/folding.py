@@ -1,4 +1,4 @@
-"""What is the same in every row is computed once, when the query is planned."""
+"""Constant folding and factoring of conditions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.sql.types import BooleanType, DecimalType, IntegralType
 
 
 def fold_constants(node: n.Node) -> n.Node:
-    """Compute constants in the expressions of a node; leave out conditions that are always true."""
+    """Fold constants in a node's expressions and drop conditions that are always true."""
     if isinstance(node, n.Project):
         return replace(node, expressions=tuple(map(simplified, node.expressions)))
     if isinstance(node, n.Calc):
@@ -41,7 +41,7 @@ def fold_constants(node: n.Node) -> n.Node:
 
 
 def _is_empty(node: n.Node) -> bool:
-    """Tell whether it is known when a query is planned that a relation has no rows."""
+    """Return whether a relation is known to be empty when the query is planned."""
     if isinstance(node, n.Sort) and node.limit == 0:
         return True
     if isinstance(node, (n.Project, n.Calc, n.Filter, n.Sort)):
@@ -50,7 +50,7 @@ def _is_empty(node: n.Node) -> bool:
 
 
 def _of_nothing(node: n.Aggregate) -> n.Node:
-    """Return the one row of a global aggregate over no rows, as Flink does: in streaming none would come."""
+    """Return the single row of a global aggregate over no rows, as Flink does: streaming would emit none."""
     row = []
     for call in node.calls:
         if call.user is None and call.function == "COUNT":
@@ -71,7 +71,7 @@ def _calc(node: n.Calc) -> n.Node:
     return replace(node, expressions=tuple(map(simplified, node.expressions)), condition=condition)
 
 
-# What does not compute all of its arguments for every row.
+# Functions that evaluate their arguments lazily.
 _GUARDS = frozenset(["CASE", "IF", "COALESCE", "IFNULL", "AND", "OR", "TRY_CAST"])
 
 
@@ -82,18 +82,18 @@ _JSON_ALONE = (
 
 
 def simplified(e: Expression, guarded: bool = False) -> Expression:
-    """Return an expression with constants computed, and conditions without parts that say nothing.
+    """Return an expression with constants folded and redundant conditions removed.
 
     Args:
         e: the expression.
-        guarded: whether it may be that it is never computed.
+        guarded: whether the expression may never be evaluated.
     """
     if isinstance(e, UserCall):
         return UserCall(e.type, e.name, e.function, tuple(simplified(a, guarded) for a in e.arguments))
     if not isinstance(e, Call):
         return e
     if e.function == "JSON":
-        # Those within JSON are left out below.
+        # Constants inside JSON functions are handled below.
         raise ValidationException(_JSON_ALONE)
     e = nested_json(e)
     guarded_below = guarded or e.function in _GUARDS
@@ -103,7 +103,7 @@ def simplified(e: Expression, guarded: bool = False) -> Expression:
     if found.arguments and function is not None and all(isinstance(a, Constant) for a in found.arguments):
         if not guarded and e.function in ("/", "%", "MOD") and _is_zero(found.arguments[1]):
             raise TableException("Division by zero")
-        # JSON stays a call, by which other JSON knows that it is no text.
+        # JSON stays a call, so that an enclosing JSON function does not treat it as text.
         return folded(found) if function.deterministic and not makes_json(found) else found
     return _logic(found)
 
@@ -131,7 +131,7 @@ def _logic(e: Call) -> Expression:
 
 
 def factor_conditions(node: n.Node) -> n.Node:
-    """Take what is common to all sides of an OR out of it, in a filter's condition or a join's."""
+    """Factor common operands out of an OR in a filter's or join's condition."""
     if isinstance(node, (n.Filter, n.Join)) and node.condition is not None:
         tests = conjuncts(node.condition)
         found = [part for test in tests for part in conjuncts(factored(test))]
@@ -141,7 +141,7 @@ def factor_conditions(node: n.Node) -> n.Node:
 
 
 def factored(test: Expression) -> Expression:
-    """Return `(a AND b) OR (a AND c)` as `a AND (b OR c)`, which is the same with unknown values, too."""
+    """Return `(a AND b) OR (a AND c)` as `a AND (b OR c)`, which is equivalent for unknown values too."""
     if not (isinstance(test, Call) and test.function == "OR"):
         return test
     sides = [conjuncts(side) for side in _sides(test)]
@@ -150,7 +150,7 @@ def factored(test: Expression) -> Expression:
         return test
     rests = [[t for t in side if t not in common] for side in sides]
     if not all(rests):
-        # One side demands no more than all of them do.
+        # One operand is implied by all others.
         return conjunction(common)
     return conjunction([*common, disjunction([conjunction(rest) for rest in rests])])
 

@@ -1,6 +1,6 @@
-"""The order of inner joins in BATCH: as written, but a table waits until something says which of its rows belong.
+"""The order of inner joins in BATCH: as written, but a table without an equality is joined after one that has one.
 
-Where statistics of all tables are at hand, an order that makes far fewer rows on the way is taken instead.
+If statistics of all tables are available, an order with far fewer intermediate rows replaces the written one.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from millstream.sql.optimizer.rewrite import moved, top_down
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Fields
 
-# Estimates are rough: the written order stays unless another one makes so many times fewer rows.
+# Estimates are rough: another order must produce this many times fewer rows to replace the written one.
 _GAIN = 4.0
 
 
 @record
 class _Table:
-    """A table below joins.
+    """Statistics of a joined table.
 
     Attributes:
-        rows: the number of its rows that are left by its own conditions.
-        distinct: the number of distinct values of its columns, by their places among the columns of all tables.
+        rows: the number of rows after its own conditions.
+        distinct: the number of distinct values by column index among the columns of all tables.
     """
 
     rows: float
@@ -36,13 +36,13 @@ class _Table:
 def cheaper_order(
     tables: Sequence[n.Node], spans: Sequence[range], equalities: Sequence[Expression], written: list[int]
 ) -> list[int]:
-    """Return the order of some joined tables: the written one, or one that makes far fewer rows.
+    """Return the order of joined tables: the written one, or one with far fewer intermediate rows.
 
     Args:
         tables: the tables.
-        spans: the places of each one's columns.
-        equalities: those of the joins' conditions, by these places.
-        written: the order in which they would be joined.
+        spans: the column range of each table.
+        equalities: the equalities of the joins' conditions, over these columns.
+        written: the default order.
     """
     pairs = [pair for test in equalities if (pair := _columns(test)) is not None]
     if len(tables) < 3 or not pairs:
@@ -64,7 +64,7 @@ def _columns(test: Expression) -> tuple[int, int] | None:
 
 
 def _known(table: n.Node, span: range, pairs: Sequence[tuple[int, int]]) -> _Table | None:
-    """Return what is known of a table; None where it is more than a table in files and conditions."""
+    """Return the statistics of a table; None if the node is more than a scan with conditions."""
     share, below = 1.0, table
     while isinstance(below, n.Filter):
         share, below = share * share_of(below.condition), below.input
@@ -75,19 +75,19 @@ def _known(table: n.Node, span: range, pairs: Sequence[tuple[int, int]]) -> _Tab
     statistics = below.source.statistics(list(names.values()))
     if statistics is None:
         return None
-    # Of values whose range is not known, it is a guess between all equal and all different.
+    # Without a known range, a guess between all equal and all distinct.
     guess = max(1.0, statistics.rows**0.5)
     distinct = {c: float(min(statistics.distinct.get(name, guess), statistics.rows)) for c, name in names.items()}
     return _Table(max(1.0, statistics.rows * share), distinct)
 
 
 class _Estimates:
-    """Estimates of the joins of some tables."""
+    """Estimates of joins of some tables."""
 
     def __init__(self, tables: Sequence[_Table], spans: Sequence[range], pairs: Sequence[tuple[int, int]]) -> None:
         self._tables = tables
         owners = {column: i for i, span in enumerate(spans) for column in span}
-        # The two tables of an equality, and by how much it divides their pairs of rows.
+        # The two tables of an equality, and its selectivity as a divisor of their pairs.
         self._equalities: list[tuple[int, int, float]] = []
         for a, b in pairs:
             i, j = owners[a], owners[b]
@@ -95,17 +95,17 @@ class _Estimates:
                 self._equalities.append((i, j, max(1.0, tables[i].distinct[a], tables[j].distinct[b])))
 
     def _divisors(self, done: set[int], table: int) -> list[float]:
-        """Return by how much the equalities of a table with those before it divide the pairs of rows."""
+        """Return the selectivity of a table's equalities with the preceding ones, as a divisor of pairs."""
         return [
             distinct for i, j, distinct in self._equalities if (i == table and j in done) or (j == table and i in done)
         ]
 
     def _joined(self, rows: float, done: set[int], table: int) -> float:
-        """Return how many rows a table makes of rows of those before it."""
+        """Return the number of rows after joining a table to preceding rows."""
         return max(1.0, rows * self._tables[table].rows / prod(self._divisors(done, table)))
 
     def cost(self, order: Sequence[int]) -> float:
-        """Return how many rows all joins make in an order."""
+        """Return the total number of intermediate rows of an order."""
         rows, total = self._tables[order[0]].rows, 0.0
         for place in range(1, len(order)):
             rows = self._joined(rows, set(order[:place]), order[place])
@@ -113,12 +113,12 @@ class _Estimates:
         return total
 
     def greedy(self, first: int) -> list[int]:
-        """Return the order in which each table makes as few rows as can be had; of equals the smallest comes first."""
+        """Return the order that minimizes rows greedily; ties take the smallest table first."""
         order, waiting = [first], [i for i in range(len(self._tables)) if i != first]
         rows = self._tables[first].rows
         while waiting:
             done = set(order)
-            # A table without an equality pairs with every row: it comes last, however small it is.
+            # A table without an equality pairs with every row and goes last, however small.
             connected = [i for i in waiting if self._divisors(done, i)] or waiting
             sizes = {i: self._joined(rows, done, i) for i in connected}
             table = min(connected, key=lambda i: (sizes[i], self._tables[i].rows))
@@ -129,8 +129,8 @@ class _Estimates:
 
 
 def order_joins(node: n.Node) -> n.Node:
-    """Order the inner joins of a plan, each tree of them once."""
-    # With the nodes themselves, so that no other gets their ids.
+    """Order the inner joins of a plan, each join tree once."""
+    # Holding the nodes keeps their id() unique.
     ordered: dict[int, n.Node] = {}
 
     def rule(one: n.Node) -> n.Node:
@@ -147,9 +147,9 @@ def order_joins(node: n.Node) -> n.Node:
 
 
 def _join_connected(node: n.Node) -> n.Node:
-    """Join a table that has no equality with those before it after one that has.
+    """Move a table without an equality to the preceding tables behind one that has one.
 
-    `FROM part, supplier, partsupp` would pair all parts with all suppliers before their equalities with partsupp count.
+    `FROM part, supplier, partsupp` would pair all parts with all suppliers before their equalities with partsupp apply.
     """
     if not _is_plain(node):
         return node
@@ -170,15 +170,15 @@ def _is_plain(node: n.Node) -> bool:
 
 
 def _flat(node: n.Node) -> tuple[list[n.Node], list[Expression], list[tuple[str, ...]]]:
-    """Return the tables of a tree of joins from left to right, and what must hold of all their columns in a row.
+    """Return the tables of a join tree from left to right, and its conditions over all columns in sequence.
 
-    With them come the hints of the joins that they are at the right of.
+    Each table is returned with the hints of the join whose right side it is.
     """
     if not _is_plain(node):
         return [node], [], [()]
     assert isinstance(node, n.Join)
     left, tests, hints = _flat(node.left)
-    # Only the left side is a tree by itself; one on the right was put in parentheses.
+    # Only the left side continues the tree; parentheses on the right side are respected.
     return [*left, node.right], [*tests, *conjuncts(node.condition)], [*hints, node.hints]
 
 

@@ -1,4 +1,4 @@
-"""Joins: which columns must be equal."""
+"""Join keys, interval joins and the join algorithm in BATCH."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EQUALITIES = {"=": False, "IS NOT DISTINCT FROM": True}
 
 
 def find_equal_keys(node: Node) -> Node:
-    """Take equalities of both sides out of a join's condition, as its keys."""
+    """Extract equalities between both sides from a join's condition as its keys."""
     if not isinstance(node, Join) or node.condition is None:
         return node
     width = len(node.left.fields)
@@ -50,7 +50,7 @@ def find_equal_keys(node: Node) -> Node:
 
 
 def _sides(test: Expression, width: int) -> tuple[Expression, Expression, bool] | None:
-    """Return the left and right side of an equality between both inputs of a join."""
+    """Return the left and right operand of an equality between both inputs of a join."""
     if not isinstance(test, Call) or test.function not in _EQUALITIES:
         return None
     a, b = test.arguments
@@ -73,7 +73,7 @@ def _place(e: Expression, extra: list[Expression], width: int) -> int:
 
 
 def _with_computed_keys(node: Join, left: list[Expression], right: list[Expression]) -> Node:
-    """Compute keys that are no columns below the join, and leave them out above it."""
+    """Compute keys that are not columns below the join, and drop them above it."""
     old_width, right_width = len(node.left.fields), len(node.right.fields)
     new_left, new_right = _extended(node.left, left), _extended(node.right, right)
     by = len(left)
@@ -116,13 +116,13 @@ def _extended(node: Node, extra: list[Expression]) -> Node:
     return Calc(Fields((*node.fields.fields, *new)), node, (*columns, *extra))
 
 
-# The time columns of both sides, and what right time - left time is at least and at most.
+# The time columns of both sides, and the bounds of right time - left time.
 _Bound = tuple[tuple[int, int], int | None, int | None]
 _OPERATORS = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def find_interval_join(node: n.Node) -> n.Node:
-    """Make an IntervalJoin of a Join that bounds the time of both sides."""
+    """Convert a Join that bounds the times of both sides to an IntervalJoin."""
     if type(node) is not n.Join or node.kind in (n.JoinKind.SEMI, n.JoinKind.ANTI):
         return node
     lower: int | None = None
@@ -163,7 +163,7 @@ def find_interval_join(node: n.Node) -> n.Node:
 
 
 def _without_times(node: n.Join) -> tuple[n.Join, list[_Bound]]:
-    """Return a join without time attributes among its keys, and what they bound: one pair at most is taken."""
+    """Return a join without time attributes among its keys, and the bounds of at most one such pair."""
     for i, (left, right) in enumerate(zip(node.left_keys, node.right_keys, strict=True)):
         time = node.left.fields[left].time
         if time is None or node.right.fields[right].time is not time:
@@ -180,7 +180,7 @@ def _without_times(node: n.Join) -> tuple[n.Join, list[_Bound]]:
 
 
 def _bound(test: Expression, node: n.Join) -> _Bound | None:
-    """Return the time columns of both sides and what a condition says of right time - left time."""
+    """Return the time columns of both sides and the bounds that a condition sets on right time - left time."""
     if not isinstance(test, Call) or test.function not in _OPERATORS:
         return None
     a, b = (_time(x) for x in test.arguments)
@@ -197,7 +197,7 @@ def _bound(test: Expression, node: n.Join) -> _Bound | None:
     if attributes[0] is None or attributes[0] is not attributes[1]:
         return None
     distance = a[1] - b[1]
-    # left + a <operator> right + b is about right - left and a - b.
+    # left + a <operator> right + b bounds right - left by a - b.
     if operator == "=":
         return (left, right), distance, distance
     if operator in (">", ">="):
@@ -206,7 +206,7 @@ def _bound(test: Expression, node: n.Join) -> _Bound | None:
 
 
 def _time(e: Expression) -> tuple[int, int] | None:
-    """Return the column and the milliseconds that are added to it."""
+    """Return the column and the milliseconds added to it."""
     if isinstance(e, Column):
         return e.index, 0
     if isinstance(e, Call) and e.function in ("+", "-") and len(e.arguments) == 2:
@@ -220,12 +220,12 @@ def _time(e: Expression) -> tuple[int, int] | None:
 
 
 _DISABLED = "table.exec.disabled-operators"
-# What Flink knows of. Aggregates have one operator here, which cannot be switched off.
+# Flink's operator names. Aggregates have a single operator here, which cannot be disabled.
 _STRATEGIES = (
     *("NestedLoopJoin", "ShuffleHashJoin", "BroadcastHashJoin", "SortMergeJoin", "HashJoin"),
     *("HashAgg", "SortAgg"),
 )
-# Which of them switch a strategy off.
+# The strategies that each of them disables.
 _SWITCHES = {
     n.JoinStrategy.HASH: {"HashJoin", "ShuffleHashJoin"},
     n.JoinStrategy.MERGE: {"SortMergeJoin"},
@@ -240,11 +240,11 @@ _HINTED = {
 
 
 def choose_strategy(node: n.Node, settings: Mapping[str, str]) -> n.Node:
-    """Say how a join is done."""
+    """Choose the join algorithm."""
     if type(node) is not n.Join:
         return node
     disabled = _disabled(settings)
-    # What is best comes first.
+    # The best first.
     ways = list(n.JoinStrategy) if node.left_keys else [n.JoinStrategy.LOOP]
     able = [s for s in ways if not _SWITCHES[s] & disabled]
     if not able:
@@ -258,7 +258,7 @@ def choose_strategy(node: n.Node, settings: Mapping[str, str]) -> n.Node:
 
 
 def _without_keys(node: n.Join) -> n.Join:
-    """Return a join whose equalities are conditions like others."""
+    """Return a join with its equalities moved to the condition."""
     tests: list[Expression] = []
     for a, b, null_safe in zip(node.left_keys, node.right_keys, node.null_safe, strict=True):
         left = Column(node.left.fields[a].type, a)

@@ -1,4 +1,4 @@
-"""Joins with tables that are looked up, as they are when they are asked."""
+"""Lookup joins: temporal joins with the current version of a connector's table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from millstream.sql.schema import Fields
 from millstream.sql.types import DataTypes
 
 _CAPACITY = "table.exec.async-lookup.buffer-capacity"
-# So many statements run at once at most: each has a connection of its own.
+# Maximum concurrent lookups: each uses a connection.
 _MOST_AT_ONCE = 8
 
 
 def find_lookup_join(node: n.Node, settings: Mapping[str, str]) -> n.Node:
-    """Have a table looked up whose version is that of now, where its connector can."""
+    """Convert a processing-time temporal join to a lookup join, if the connector supports it."""
     if not isinstance(node, n.TemporalJoin) or node.is_event_time:
         return node
     scan, expressions, condition = _looked_up(node.right)
@@ -56,7 +56,7 @@ def find_lookup_join(node: n.Node, settings: Mapping[str, str]) -> n.Node:
 
 
 def _looked_up(node: n.Node) -> tuple[n.Scan | None, tuple[Expression, ...], Expression | None]:
-    """Return the table under projections and filters, what they make of it, and which rows they leave."""
+    """Return the scan below projections and filters, their expressions, and their condition."""
     if isinstance(node, n.Scan):
         return node, tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields)), None
     if not isinstance(node, (n.Calc, n.Project, n.Filter, n.Watermark)):
@@ -86,7 +86,7 @@ def _equal(node: n.TemporalJoin, left: int, right: int, null_safe: bool) -> Expr
 def _narrowed(
     scan: n.Scan, expressions: tuple[Expression, ...], condition: Expression | None, keys: list[int]
 ) -> tuple[n.Scan, tuple[Expression, ...], Expression | None, tuple[int, ...]]:
-    """Return a scan of the columns that are used alone, and all about it at their new places."""
+    """Return a scan of only the used columns, with everything over it renumbered."""
     used = {c for e in expressions for c in columns_of(e)} | set(keys)
     used |= set() if condition is None else columns_of(condition)
     kept = sorted(used)

@@ -12,7 +12,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def find_rank(node: n.Node, batch: bool = False) -> n.Node:
-    """Make a Rank of a Calc over an Over whose condition is on the number of a row."""
+    """Convert a Calc over an Over with a condition on the row number to a Rank."""
     if not isinstance(node, n.Calc) or not isinstance(node.input, n.Over) or node.condition is None:
         return node
     over = node.input.over
@@ -25,7 +25,7 @@ def find_rank(node: n.Node, batch: bool = False) -> n.Node:
     function = over.calls[0].function
     if function != "ROW_NUMBER":
         if batch:
-            # All rows are there, and OVER knows which have the same rank.
+            # In batch all rows are available and OVER computes ties.
             return node
         raise TableException(f"{function}() on streaming table is not supported currently: use ROW_NUMBER().")
     shows = first != last
@@ -73,7 +73,7 @@ def _compared(test: Expression, place: int) -> tuple[str, int] | None:
 
 
 def find_deduplicate(node: n.Node) -> n.Node:
-    """Make a Deduplicate of a Rank that keeps one row of each key by time."""
+    """Convert a Rank that keeps one row per key by time to a Deduplicate."""
     if not isinstance(node, n.Rank) or node.shows_rank or not (node.first == node.last == 1):
         return node
     if len(node.order) != 1 or node.function != "ROW_NUMBER":

@@ -1,4 +1,4 @@
-"""Sources: what stands above one whose updates have no first half, how much of one is wanted, reading it once."""
+"""Rules for sources: changelog normalization, limits, shared scans."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FILTERED_VERSIONS = (
 
 
 def normalize_changes(node: n.Node, settings: Mapping[str, str]) -> n.Node:
-    """Put a ChangelogNormalize above a source that gives upserts, or may give a change twice.
+    """Put a ChangelogNormalize above a source that emits upserts or duplicates.
 
-    The versions of a temporal join go without one: it would give a deletion the time of the row that is deleted, which
-    would then never have been valid.
+    The versioned side of a temporal join needs none: normalization would give a deletion the time of the deleted row,
+    which would then never have been valid.
     """
     if isinstance(node, n.TemporalJoin) and node.is_event_time:
         return replace(node, right=_versions(node.right) or node.right)
@@ -46,7 +46,7 @@ def normalize_changes(node: n.Node, settings: Mapping[str, str]) -> n.Node:
 
 
 def _versions(node: n.Node) -> n.Node | None:
-    """Return the rows of a source as it gives them, under projections; None where something else makes the rows."""
+    """Return the source's rows below projections; None if another node creates the rows."""
     if isinstance(node, n.ChangelogNormalize):
         return node.input
     if not isinstance(node, (n.Project, n.Filter, n.Watermark)):
@@ -70,9 +70,9 @@ def _without_key(table: str, is_upserts: bool) -> str:
 
 
 def filter_in_normalize(plans: Sequence[n.Node]) -> list[n.Node]:
-    """Have a ChangelogNormalize leave out rows that fail the condition above it, so that it keeps fewer.
+    """Move the filter above a ChangelogNormalize into it, so that it stores fewer rows.
 
-    Conditions on the key go below it. One that several read is left as it is: its rows are kept once for all.
+    Conditions on the key go below it. A shared node stays as it is: its rows are stored once for all readers.
     """
     tables = Counter(_table_of(node) for plan in plans for node in _all(plan) if isinstance(node, n.ChangelogNormalize))
 
@@ -109,7 +109,7 @@ def _all(node: n.Node) -> Iterator[n.Node]:
 
 
 def limit_scan(node: n.Node) -> n.Node:
-    """Tell a source that only some of its rows are wanted, where each of them is one of the result's."""
+    """Pass a limit to a source, where each of its rows is a result row."""
     if not isinstance(node, n.Sort) or node.order or node.limit is None:
         return node
     below = _limited(node.input, node.offset + node.limit)
@@ -126,7 +126,7 @@ def _limited(node: n.Node, limit: int) -> n.Node | None:
 
 
 def share_scans(plans: Sequence[n.Node]) -> list[n.Node]:
-    """Let all who read a table in one job read it once, with the columns that any of them wants."""
+    """Read a table once per job, with the union of the columns that its readers need."""
     wanted: dict[int, tuple[n.Scan, set[str]]] = {}
     found: list[n.Scan] = []
     for plan in plans:
@@ -158,7 +158,7 @@ def _is_same_table(a: n.Scan, b: n.Scan) -> bool:
 
 
 def _with_columns(node: n.Scan, alike: Sequence[n.Scan], columns: set[str]) -> n.Node:
-    """Return a scan of more columns, in the order of the table, and of those the ones it had."""
+    """Return a scan of more columns in table order, projected to the former ones."""
     fields = {c: f for scan in alike for c, f in zip(scan.columns, scan.fields.fields, strict=True)}
     declared = [c.metadata_key or c.name for c in node.table.columns]
     order = sorted(columns, key=declared.index)

@@ -1,4 +1,4 @@
-"""Queries inside expressions become joins."""
+"""Replaces subqueries in expressions by joins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TRUE = Constant(_BOOLEAN, True)
 
 
 def subqueries_to_joins(node: n.Node) -> n.Node:
-    """Make joins of the subqueries in a Filter or Project, and of an Apply."""
+    """Replace the subqueries of a Filter or Project, and an Apply, by joins."""
     if isinstance(node, n.Filter):
         return _filter(node)
     if isinstance(node, n.Project) and _has_subquery(node.expressions):
@@ -46,7 +46,7 @@ def subqueries_to_joins(node: n.Node) -> n.Node:
 
 
 def without_subqueries(node: n.Node) -> n.Node:
-    """Make joins of all subqueries of a plan, inner ones first."""
+    """Replace all subqueries of a plan by joins, innermost first."""
     return bottom_up(node, subqueries_to_joins)
 
 
@@ -99,26 +99,26 @@ def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
     for place, value in enumerate(inner.values):
         right = _value(found, late, place, width)
         equal = Call(BooleanType(value.type.is_nullable or right.type.is_nullable), "=", (value, right))
-        # A null among the rows leaves open whether the value is one of them: then NOT IN is not true.
+        # A null among the rows makes membership unknown: NOT IN is then not true.
         tests.append(Call(_BOOLEAN, "IS NOT FALSE", (equal,)) if negated and equal.type.is_nullable else equal)
     condition = conjunction(tests) if tests else None
     return n.Join(left.fields, left, found.node, kind, condition=condition)
 
 
 def _only_whether(node: n.Node) -> n.Node:
-    """Return what has rows when the node has, for EXISTS."""
+    """Return a relation that is non-empty exactly when the node is, for EXISTS."""
     while isinstance(node, n.Project) or (isinstance(node, n.Sort) and node.offset == 0 and node.limit != 0):
         node = node.input
     return node
 
 
 def _has_always_a_row(node: n.Node) -> bool:
-    """Tell whether there is a row whatever there is below: an aggregate of all rows, or of none."""
+    """Return whether a node always has a row: a global aggregate."""
     return isinstance(node, n.Aggregate) and not node.keys
 
 
 def _with_late(node: n.Node, around: n.Node) -> tuple[Pulled, tuple[Expression, ...] | None]:
-    """Take what looks out of a query; expressions of its outermost SELECT that do are computed late, above the join."""
+    """Decorrelate a query; correlated expressions of its outermost SELECT are computed above the join."""
     if isinstance(node, n.Project) and any(map(looks_out, node.expressions)):
         below = pulled(node.input, around)
         places = dict(enumerate(below.places))
@@ -141,14 +141,14 @@ def _value(found: Pulled, late: tuple[Expression, ...] | None, place: int, width
 
 
 def _replaced_by_columns(below: n.Node, expressions: list[Expression]) -> tuple[n.Node, list[Expression]]:
-    """Join the subqueries of expressions to what they are about, and put columns in their places."""
+    """Join the subqueries of expressions to their input, and replace them by columns."""
     known: dict[int, Expression] = {}
 
     def change(part: Expression) -> Expression | None:
         return known.get(id(part))
 
     for e in expressions:
-        # A query that is looked for in another comes before it.
+        # A query nested in another is joined first.
         for part in reversed(list(walk(e))):
             if isinstance(part, Subquery) and id(part) not in known:
                 values = tuple(replaced(v, change) for v in part.values)
@@ -186,7 +186,7 @@ def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     width = len(left.fields)
     marker = None
     if otherwise is None and late is not None:
-        # What is computed above the join is null all the same where there is no row.
+        # Expressions above the join must be null where there is no row.
         otherwise = Constant(subquery.type, None)
     if otherwise is not None:
         columns = relation_builder.columns(right.fields)
@@ -204,7 +204,7 @@ def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
 
 
 def _of_no_rows(node: n.Node) -> Expression | None:
-    """Return what an aggregate of no rows is where that is not null: COUNT is 0."""
+    """Return an aggregate's value over no rows where it is not null: COUNT is 0."""
     expressions: tuple[Expression, ...] = (Column(node.fields[0].type, 0),)
     while isinstance(node, n.Project):
         expressions = tuple(inlined(e, node.expressions) for e in expressions)
@@ -226,7 +226,7 @@ def _all_keys(node: n.Node) -> Keys:
 
 
 def _is_single(found: Pulled) -> bool:
-    """Tell whether there is one row at most for each row around."""
+    """Return whether a query has at most one row per outer row."""
     node = found.node
     if isinstance(node, n.Sort) and node.limit == 1:
         return True
@@ -238,7 +238,7 @@ def _is_single(found: Pulled) -> bool:
 
 
 def _single(found: Pulled, around: n.Node) -> tuple[n.Node, Pulled]:
-    """Return the query with one row for each row around, which fails when there are more."""
+    """Return the query limited to one row per outer row, failing at run time for more."""
     rows = by_outer(found, "a scalar subquery of several rows", around)
     keys = tuple(dict.fromkeys(rows.keys))
     value = rows.node.fields[found.places[0] + rows.shift]
@@ -251,7 +251,7 @@ def _single(found: Pulled, around: n.Node) -> tuple[n.Node, Pulled]:
 
 
 def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple[n.Node, Expression]:
-    """Return the left rows with whether there is a row for them, as a condition on a column behind them."""
+    """Return the left rows with a column that indicates a match, and the condition on it."""
     found = pulled(node, left)
     rows_of = by_outer(found, "EXISTS or IN that is not a condition of its own", left)
     wanted = [found.places[i] + rows_of.shift for i in range(len(values))]
@@ -282,7 +282,7 @@ def _equal(value: Expression, right: n.Node, place: int, width: int) -> Expressi
 
 
 def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
-    """Return IN as a value: null when the row is not found, but it or one of the rows is null."""
+    """Return IN as a value: null when there is no match, but the value or one of the rows is null."""
     node = _inside(subquery)
     found = pulled(node, left)
     if found.conditions:
@@ -306,7 +306,7 @@ def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]
 
 
 def _three_valued_around(left: n.Node, found: Pulled, subquery: Subquery) -> tuple[n.Node, Expression]:
-    """Return a correlated IN as a value: for each row how many rows equal it, and of how many that is open."""
+    """Return a correlated IN as a value, from counts of equal and of unknown rows per outer row."""
     width = len(left.fields)
     columns = relation_builder.columns(left.fields)
     fields = Fields(tuple(replace(f, time=None) for f in left.fields.fields))

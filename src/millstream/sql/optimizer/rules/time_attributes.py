@@ -1,4 +1,4 @@
-"""Which columns are time attributes once it is known what each join is, and what needs one but has none."""
+"""Propagates time attributes through joins and checks nodes that need one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.sql.schema import Field, Fields, TimeAttribute
 
 
 def retimed(node: n.Node) -> n.Node:
-    """Return a node whose columns are time attributes where its inputs' are and it keeps them so."""
+    """Return a node with time attributes where its inputs have them and it preserves them."""
     if isinstance(node, (n.Calc, n.Project)):
         below = node.input.fields
         fields = [replace(f, time=_of(e, below)) for f, e in zip(node.fields.fields, node.expressions, strict=True)]
@@ -26,7 +26,7 @@ def retimed(node: n.Node) -> n.Node:
     if isinstance(node, n.Union):
         return replace(node, fields=_common(node))
     if isinstance(node, n.TemporalJoin):
-        # Time goes on by the left side's.
+        # Watermarks follow the left side.
         width = len(node.left.fields)
         own = [*(f.time for f in node.left.fields.fields), *([None] * (len(node.fields) - width))]
         return replace(node, fields=_with(node.fields, own))
@@ -72,7 +72,7 @@ def _common(node: n.Union) -> Fields:
 
 
 def _of_groups(node: n.Aggregate) -> list[TimeAttribute | None]:
-    """Groups have no time, but those of a window have its own."""
+    """Drop time attributes of group keys, except those of a window."""
     window = windowed(node.input)
     of_window = window is not None and {window.start, window.end} <= set(node.keys)
     keys = [node.input.fields[k].time if of_window and window and k == window.time else None for k in node.keys]
@@ -89,7 +89,7 @@ def _behind(node: n.Over | n.Rank | n.WindowTable | n.Correlate) -> n.Node:
 
 
 def check_times(node: n.Node) -> n.Node:
-    """Refuse what needs a time attribute and has none; in batch nothing needs one."""
+    """Reject streaming nodes that need a time attribute and have none."""
     if isinstance(node, (n.WindowTable, n.WindowAggregate)) and getattr(node, "has_window", None) is None:
         field = node.input.fields[node.window.time]
         if field.time is None:

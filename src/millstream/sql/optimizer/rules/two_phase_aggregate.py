@@ -1,4 +1,4 @@
-"""Splits aggregates into two phases: before rows are exchanged, and behind."""
+"""Splits aggregates into a local and a global phase, and places mini-batches."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType
 
 _VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"])
-# Aggregates of which what was kept of some rows can be put together with what was kept of others.
+# Aggregates whose accumulators can be merged.
 _TOGETHER = frozenset(["COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", *_VARIANCES])
-# The same, unless rows are taken back that may be in the other phase.
+# The same, except for input with retractions, which may belong to the other phase.
 _TOGETHER_UNLESS_TAKEN_BACK = frozenset(["COLLECT", "ARRAY_AGG"])
 
 
 def can_be_split(call: AggregateCall, retracts: bool) -> bool:
-    """Tell whether an aggregate can be computed in two phases."""
+    """Return whether an aggregate can be computed in two phases."""
     if call.user is not None or call.order:
         return False
     return call.function in _TOGETHER or (call.function in _TOGETHER_UNLESS_TAKEN_BACK and not retracts)
 
 
 class Accumulated:
-    """The names of what is kept.
+    """Names of accumulators.
 
     Attributes:
-        names: for each aggregate.
-        distinct: for each that is over distinct values, the name of those; None for others.
-        tables: the names of all distinct values, with the first aggregate that is over them.
-        rows: the name of the number of rows, where it is needed and no aggregate is it; None elsewhere.
+        names: per aggregate.
+        distinct: per distinct aggregate the name of its set of values; None for others.
+        tables: the names of all sets of values, with the first aggregate that uses each.
+        rows: the name of the row count, if it is needed and no aggregate provides it; None otherwise.
     """
 
     def __init__(self, calls: Sequence[AggregateCall], retracts: bool) -> None:
@@ -71,12 +71,12 @@ STRATEGY = "table.optimizer.agg-phase-strategy"
 
 
 def split_aggregate(node: n.Node, retracts: bool, settings: Mapping[str, str]) -> n.Node:
-    """Make two phases of an aggregate, as Flink does: of groups only with mini-batch, of windows always.
+    """Split an aggregate into two phases as Flink does: groups only with mini-batch, windows always.
 
     Args:
-        node: any node; others stay as they are.
-        retracts: whether its input may take rows back.
-        settings: the session's.
+        node: any node; other nodes are returned unchanged.
+        retracts: whether its input contains retractions.
+        settings: the session's configuration.
     """
     if settings.get(STRATEGY, "AUTO").strip().upper() == "ONE_PHASE":
         return node
@@ -132,7 +132,7 @@ LATENCY = "table.exec.mini-batch.allow-latency"
 
 
 def assign_mini_batches(node: n.Node, settings: Mapping[str, str]) -> n.Node:
-    """Put a MiniBatch behind each source, or behind its watermarks, where mini-batch is on."""
+    """Put a MiniBatch behind each source or its watermarks, if mini-batch is enabled."""
     if settings.get(MINI_BATCH, "false").strip().lower() != "true":
         return node
     interval = parse_duration_ms(settings.get(LATENCY, "0"))

@@ -1,4 +1,4 @@
-"""Recognises window aggregates: groups by the start and end of a window."""
+"""Recognizes window aggregates, window joins and window Top-N, and applies early and late firing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.sql.types import LocalZonedTimestampType
 
 @record
 class Windowed:
-    """Where the columns of a window are in a node: `time` None where it is not there."""
+    """The columns of a window in a node; `time` None if missing."""
 
     start: int
     end: int
@@ -24,13 +24,13 @@ class Windowed:
     spec: n.WindowSpec
 
     def moved(self, by: int) -> Windowed:
-        """Return the same where columns stand further behind."""
+        """Return the columns shifted."""
         time = None if self.time is None else self.time + by
         return replace(self, start=self.start + by, end=self.end + by, time=time)
 
 
 def windowed(node: n.Node) -> Windowed | None:
-    """Return the window that the rows of a node are in, None if they are in none."""
+    """Return the window that a node's rows belong to; None if they have none."""
     if isinstance(node, n.WindowTable):
         width = len(node.input.fields)
         return Windowed(width, width + 1, width + 2, _with_points(node))
@@ -51,7 +51,7 @@ def windowed(node: n.Node) -> Windowed | None:
 
 
 def _with_points(node: n.WindowTable | n.WindowAggregate) -> n.WindowSpec:
-    """Return the window of a node that gives rows their windows, with what its times are."""
+    """Return the window of a node that assigns windows, with the type of its times."""
     kind = node.input.fields[node.window.time].type
     return replace(node.window, are_points=isinstance(kind, LocalZonedTimestampType))
 
@@ -71,7 +71,7 @@ def _through_calc(node: n.Calc | n.Project) -> Windowed | None:
 
 
 def _through_expand(node: n.Expand) -> Windowed | None:
-    """Grouping sets leave the window where it is when all of them have it."""
+    """Return the window below grouping sets if all sets contain it."""
     below = windowed(node.input)
     if below is None:
         return None
@@ -86,7 +86,7 @@ def _is_kept(node: n.Expand, place: int) -> bool:
 
 
 def find_window_aggregate(node: n.Node) -> n.Node:
-    """Make a WindowAggregate of an Aggregate that is grouped by a window."""
+    """Convert an Aggregate grouped by a window to a WindowAggregate."""
     if not isinstance(node, n.Aggregate):
         return node
     window = windowed(node.input)
@@ -104,7 +104,7 @@ def find_window_aggregate(node: n.Node) -> n.Node:
     properties = [p for k, p in special.items() if k in node.keys]
     fused = _fused(node, window, keys)
     if fused is None and window.spec.kind is n.WindowKind.SESSION and _calc_over_table(node.input)[1] is not None:
-        # By another key than the sessions' it is a plain aggregate of rows that have their sessions, as Flink plans it.
+        # With another key than the sessions', Flink plans a plain aggregate of rows with assigned sessions.
         return node
     width = len(node.keys)
     fields = [node.fields[node.keys.index(k)] for k in keys]
@@ -135,7 +135,7 @@ def _property_field(node: n.Aggregate, special: dict[int, str], part: str) -> Fi
 def _reordered(
     node: n.Aggregate, found: n.WindowAggregate, keys: list[int], special: dict[int, str], properties: list[str]
 ) -> n.Node:
-    """Put keys and windows in the order in which the Aggregate had them."""
+    """Restore the Aggregate's order of keys and window columns."""
     first = len(keys) + len(node.calls)
     places = [keys.index(k) if k in keys else first + properties.index(special[k]) for k in node.keys]
     places += [len(keys) + i for i in range(len(node.calls))]
@@ -147,7 +147,7 @@ def _reordered(
 def _fused(
     node: n.Aggregate, window: Windowed, keys: list[int]
 ) -> tuple[n.Node, tuple[int, ...], tuple[AggregateCall, ...], n.WindowSpec] | None:
-    """Return the aggregate's input without the window node, where nothing but its keys looks at the window."""
+    """Return the aggregate's input without the window node, if only the keys use the window."""
     calc, table = _calc_over_table(node.input)
     if table is None:
         return None
@@ -198,7 +198,7 @@ def _fused(
 def _checked_session(
     below: n.Node, keys: tuple[int, ...], calls: tuple[AggregateCall, ...], spec: n.WindowSpec
 ) -> tuple[n.Node, tuple[int, ...], tuple[AggregateCall, ...], n.WindowSpec] | None:
-    """Sessions are those of the key they are partitioned by: that must be what is grouped by."""
+    """Check that sessions are partitioned by the grouping keys."""
     if spec.kind is n.WindowKind.SESSION and set(spec.partition) != set(keys):
         return None
     return below, keys, calls, spec
@@ -217,7 +217,7 @@ _LATENESS = "table.exec.emit.allow-lateness"
 
 
 def fired(node: n.Node, settings: Mapping[str, str]) -> n.Node:
-    """Return a window of a GROUP BY that is told when the options say."""
+    """Return a GROUP BY window with early and late firing as configured."""
     early, late = (str(settings.get(f"{o}.enabled", "false")).lower() == "true" for o in (_EARLY, _LATE))
     if not isinstance(node, n.WindowAggregate) or not (early or late):
         return node
@@ -262,7 +262,7 @@ def _lateness(settings: Mapping[str, str], delay: int) -> int:
 
 
 def find_window_rank(node: n.Node) -> n.Node:
-    """Make a WindowRank of a Rank or Deduplicate whose partition has a window."""
+    """Convert a Rank or Deduplicate partitioned by a window to a WindowRank."""
     if type(node) not in (n.Rank, n.Deduplicate):
         return node
     assert isinstance(node, (n.Rank, n.Deduplicate))
@@ -289,7 +289,7 @@ def find_window_rank(node: n.Node) -> n.Node:
 
 
 def find_window_join(node: n.Node) -> n.Node:
-    """Make a WindowJoin of a Join of rows in the same window."""
+    """Convert a Join of rows in the same window to a WindowJoin."""
     if type(node) is not n.Join:
         return node
     left, right = windowed(node.left), windowed(node.right)
