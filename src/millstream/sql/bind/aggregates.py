@@ -1,4 +1,4 @@
-"""Binds aggregates, OVER, and what only groups have."""
+"""Binds aggregates, OVER and functions of groups."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class AggregateBinder:
     def __init__(self, binder: Binder, windows: dict[str, syntax.Window], grouped: bool) -> None:
         self._binder = binder
         self._windows = windows
-        # Whether aggregates are over groups: then they have a row each, and SUM of NOT NULL is NOT NULL.
+        # Whether aggregates are grouped: a group has at least one row, so SUM of NOT NULL is NOT NULL.
         self._grouped = grouped
         self._inside_aggregate = False
 
     @abstractmethod
     def bind(self, e: syntax.Expression) -> Expression:
-        """Return the typed expression; a processing time is read off the clock."""
+        """Return the typed expression; a processing time attribute becomes the current time."""
 
     @abstractmethod
     def raw(self, e: syntax.Expression) -> Expression:
@@ -42,7 +42,7 @@ class AggregateBinder:
 
     def _aggregate(self, e: syntax.Call, options: tuple[Any, ...] = ()) -> Expression:
         if e.name.upper() == "APPROX_COUNT_DISTINCT":
-            # Counted exactly, which is near enough.
+            # The exact count is a valid approximation.
             e = replace(e, name="COUNT", distinct=True)
         if self._inside_aggregate:
             raise Refused("Aggregate expressions cannot be nested", e.at)
@@ -84,7 +84,7 @@ class AggregateBinder:
         return call if e.over is None else Overed(kind, call, self._frame(e))
 
     def _sort_key(self, key: syntax.SortKey) -> tuple[Expression, bool, bool]:
-        # Nulls are low.
+        # Nulls sort low.
         nulls_first = not key.descending if key.nulls_first is None else key.nulls_first
         return self.raw(key.value), key.descending, nulls_first
 

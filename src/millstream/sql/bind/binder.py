@@ -1,4 +1,4 @@
-"""The binder: queries and statements in, relational nodes out. SQL and the Table API both go through it."""
+"""The binder: converts queries and statements of SQL and the Table API to plan nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from millstream.sql.plan.nodes import Node, Sink
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType
 
-# What stands in no module of Flink's, but in the language: a function of a catalog goes before it.
+# Operators of the language that belong to no module of Flink: catalog functions take precedence.
 # fmt: off
 _SQL_OPERATORS = frozenset([
     "CASE", "CHARACTER_LENGTH", "DAYOFMONTH", "DAYOFWEEK", "DAYOFYEAR", "FIELD", "HOUR", "IF",
@@ -38,14 +38,14 @@ class Binder(TableSteps):
     """Binds queries and statements.
 
     Attributes:
-        catalogs: where tables, views and functions of users are found.
-        functions: the functions of the language.
-        settings: the configuration of the environment.
-        connectors: what makes sources and sinks of tables.
-        batch: whether jobs are of batch.
+        catalogs: resolves tables, views and user functions.
+        functions: the built-in functions.
+        settings: the environment's configuration.
+        connectors: creates sources and sinks of tables.
+        batch: whether jobs run in batch mode.
     """
 
-    # Those of FROM that take a table: windows, and changes as rows.
+    # Table functions of FROM that take a table: windows and changelog conversions.
     TABLE_FUNCTIONS = windows.FUNCTIONS | changelogs.FUNCTIONS
 
     def __init__(
@@ -67,17 +67,17 @@ class Binder(TableSteps):
     # --- entry
 
     def query(self, query: syntax.Query, outer: Scope | None = None, text: str = "") -> Node:
-        """Return the relation that a query is; with the text, errors say where."""
+        """Return the node of a query; with the text, errors have a location."""
         with telling_where(text):
             return self._query(query, outer)
 
     def insert(self, statement: statements.Insert, text: str = "") -> Sink:
-        """Return what writes an INSERT's query to its table."""
+        """Return the sink node of an INSERT."""
         with telling_where(text):
             return insert.bound(self, statement)
 
     def written_to(self, node: Node, path: Sequence[str], overwrite: bool = False) -> Sink:
-        """Return what writes a relation to a table, as `execute_insert` does."""
+        """Return the sink node of a relation, as `execute_insert` needs it."""
         with telling_where(""):
             return insert.written(self, node, tuple(path), overwrite=overwrite)
 
@@ -129,7 +129,7 @@ class Binder(TableSteps):
         return found
 
     def _order_of(self, node: Node, keys: Sequence[syntax.SortKey]) -> list[tuple[int, bool, bool]]:
-        """Return the order of a set operation or VALUES: of columns alone."""
+        """Return the order of a set operation or VALUES, which may use only its columns."""
         found = []
         for key in keys:
             first = not key.descending if key.nulls_first is None else key.nulls_first
@@ -148,7 +148,7 @@ class Binder(TableSteps):
     def relation(
         self, relation: syntax.Relation | None, outer: Scope | None, hints: Sequence[syntax.Hint] = ()
     ) -> tuple[Node, Scope]:
-        """Return what stands in FROM, and the names it lets see; `hints` are those of its SELECT."""
+        """Return the node of a FROM and its scope; `hints` are those of its SELECT."""
         if relation is None:
             return relation_builder.one_row(), Scope(outer=outer)
         binder = RelationBinder(self, outer, hints)
@@ -157,7 +157,7 @@ class Binder(TableSteps):
         return found
 
     def table(self, name: syntax.TableName) -> tuple[Node, tuple[str, ...]]:
-        """Return the rows of a table, view or named query, and how it is called."""
+        """Return the node of a table, view or named query, and its path."""
         if len(name.parts) == 1 and name.parts[0] in self._named:
             return self._named[name.parts[0]], name.parts
         path = self.catalogs.full_path(name.parts)
@@ -186,21 +186,21 @@ class Binder(TableSteps):
             self._views.pop()
 
     def function_of_table(self, call: syntax.Call, outer: Scope | None = None) -> Node:
-        """Return the rows of a function that takes a table."""
+        """Return the node of a function that takes a table."""
         if call.name.upper() in changelogs.FUNCTIONS:
             return changelogs.changelog_table(self, call, outer)
         return windows.window_table(self, call, outer)
 
     def group_window(self, element: syntax.Expression, binder: ExpressionBinder) -> GroupWindow | None:
-        """Return the window that an element of a GROUP BY is, None if it is none."""
+        """Return the group window of a GROUP BY element; None for other expressions."""
         return windows.group_window(self, element, binder)
 
     # --- functions
 
     def user_function(self, name: str) -> UserFunction | None:
-        """Return the user's function of a name, None if there is none.
+        """Return the user function of a name, or None.
 
-        In Flink's order: temporary system functions, built-in functions, functions of catalogs, operators of SQL.
+        Flink's resolution order: temporary system functions, built-in functions, catalog functions, SQL operators.
         """
         found: UserFunction | None
         if self.functions.kind(name) is not None and name.upper() not in _SQL_OPERATORS:
@@ -212,7 +212,7 @@ class Binder(TableSteps):
     def table_function(
         self, call: syntax.Call, binder: ExpressionBinder
     ) -> tuple[object, tuple[Expression, ...], tuple[Field, ...]]:
-        """Return a table function, its arguments, and the columns of its rows."""
+        """Return a table function, its arguments and its result columns."""
         user = self.user_function(call.name)
         if user is None or user.kind != "table":
             raise Refused(str(unknown(call.name, [binder.bind(a).type for a in call.arguments])), call.at)
@@ -222,17 +222,17 @@ class Binder(TableSteps):
         return user, given, resolved.fields
 
     def cast_to(self, node: Node, kinds: Sequence[DataType]) -> Node:
-        """Return a relation whose columns have these types."""
+        """Return a relation with columns cast to some types."""
         return relation_builder.cast_to(node, kinds)
 
     def folded(self, expression: Expression) -> Expression:
-        """Return the constant that an expression is, or the expression."""
+        """Return an expression folded to a constant, if possible."""
         return self.functions.folded(expression)
 
 
 @contextmanager
 def telling_where(text: str) -> Iterator[None]:
-    """Let errors say where in a text they are; without one, they are left to who has it."""
+    """Add the location in the text to errors; without a text the caller adds it."""
     try:
         yield
     except Refused as e:

@@ -1,4 +1,4 @@
-"""Binds TO_CHANGELOG and FROM_CHANGELOG: changes as rows with a column that says what happened, and back."""
+"""Binds TO_CHANGELOG and FROM_CHANGELOG: conversions between a changelog and append-only rows with an op column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FUNCTIONS = frozenset(["TO_CHANGELOG", "FROM_CHANGELOG"])
 
 
 def changelog_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node:
-    """Return the rows of one of the two functions."""
+    """Return the node of TO_CHANGELOG or FROM_CHANGELOG."""
     name = call.name.upper()
     if binder.batch:
         raise Refused(f"{name} is for streaming mode: in batch there are only final rows", call.at)
@@ -66,7 +66,7 @@ def _mapping(binder: Binder, given: syntax.Expression) -> list[tuple[str, str]]:
 
 
 def _split(mapping: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return one pair for each word of the keys, which may be several with commas between them."""
+    """Return one pair per word of the keys, which may be comma-separated lists."""
     return [(one.strip(), text) for key, text in mapping for one in key.split(",")]
 
 

@@ -1,9 +1,8 @@
-"""Binds expressions: names become columns, calls get types, values are cast to what is asked of them.
+"""Binds expressions: resolves names to columns, derives types and adds implicit casts.
 
-What a call is called and how its arguments stand, for those that are not plain functions of the table: `CASE`
-(condition, value, .., rest), `CAST`, `TRY_CAST` (to the call's type), `FIELD` (a row; option: the field's name), `ITEM`
-(array or map, index), `ROW`, `ARRAY`, `MAP` (members), `IN` (value, then constants), `PROCTIME` (reads the clock).
-Words such as units of time are options, in the order in which they stand.
+Calls that are not plain functions: `CASE` (condition, value, .., default), `CAST`, `TRY_CAST` (to the call's type),
+`FIELD` (a row; option: the field's name), `ITEM` (array or map, index), `ROW`, `ARRAY`, `MAP` (elements), `IN` (value,
+then constants), `PROCTIME` (the current time). Keywords such as time units are options, in order.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class ExpressionBinder(AggregateBinder):
-    """Binds the expressions of one place in a query."""
+    """Binds the expressions of one clause."""
 
     def __init__(
         self,
@@ -64,7 +63,7 @@ class ExpressionBinder(AggregateBinder):
     # --- entry
 
     def bind(self, e: syntax.Expression) -> Expression:
-        """Return the typed expression; a processing time is read off the clock."""
+        """Return the typed expression; a processing time attribute becomes the current time."""
         return self._materialized(self.raw(e))
 
     def raw(self, e: syntax.Expression) -> Expression:
@@ -84,7 +83,7 @@ class ExpressionBinder(AggregateBinder):
         return found
 
     def time_of(self, e: Expression) -> TimeAttribute | None:
-        """Return what kind of time attribute an expression is."""
+        """Return the type of time attribute of an expression, if any."""
         if isinstance(e, Column):
             return self._scope.fields[e.index].time
         return TimeAttribute.PROCTIME if isinstance(e, Call) and e.function == "PROCTIME" else None
@@ -176,7 +175,7 @@ class ExpressionBinder(AggregateBinder):
         if e.distinct or e.condition is not None or e.order:
             raise Refused(f"DISTINCT, FILTER and ORDER BY are for aggregates, and {e.name} is none", e.at)
         options = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
-        # What compares times may bound a join in processing time, and so must know its columns.
+        # A comparison of times may bound a processing-time join, which needs the columns themselves.
         bind = self.raw if e.name in _ABOUT_TIME else self.bind
         arguments = [bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
         return self.call(e.name, arguments, options, e.at)
@@ -184,7 +183,7 @@ class ExpressionBinder(AggregateBinder):
     def call(
         self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = (), at: int | None = None
     ) -> Expression:
-        """Return a function of the language applied to typed arguments."""
+        """Return a call of a built-in function with typed arguments."""
         try:
             return self._binder.functions.call(name, arguments, options)
         except ValidationException as e:
@@ -267,7 +266,7 @@ class ExpressionBinder(AggregateBinder):
         return kind
 
     def _units(self, e: syntax.Call) -> Expression:
-        """Bind INTERVAL n UNIT with a number that is computed."""
+        """Bind INTERVAL n UNIT with a computed number."""
         count, unit = e.arguments
         assert isinstance(unit, syntax.Symbol)
         bound = self.bind(count)
@@ -360,7 +359,7 @@ class ExpressionBinder(AggregateBinder):
 
 
 def _number_written(e: syntax.Expression) -> tuple[syntax.Literal | None, bool]:
-    """Return the whole number that signs stand before, if nothing else does, and whether it is negative."""
+    """Return the integer literal below signs, and whether it is negative; None for other expressions."""
     is_negative = False
     while isinstance(e, syntax.Call) and e.name in ("UNARY -", "UNARY +"):
         is_negative ^= e.name == "UNARY -"
@@ -380,7 +379,7 @@ def _both(left: syntax.Expression, right: syntax.Expression) -> syntax.Call:
 
 
 def _is_json(e: syntax.Expression) -> bool:
-    """Tell whether what an expression gives is written as JSON already."""
+    """Return whether an expression's value is already JSON."""
     if isinstance(e, syntax.Call):
         return e.name.upper() == "JSON"
     return isinstance(e, syntax.Json) and e.name in ("JSON_OBJECT", "JSON_ARRAY")

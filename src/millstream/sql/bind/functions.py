@@ -1,4 +1,4 @@
-"""How the binder asks for functions: those of the language, and those of users."""
+"""The binder's view of built-in and user functions."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ from millstream.sql.types import DataType
 
 @record
 class AggregateResolved:
-    """What an aggregate is for some arguments: the type of its result, and the types that its arguments are cast to."""
+    """An aggregate resolved for some arguments: its result type and the types of its cast arguments."""
 
     type: DataType
     arguments: tuple[DataType, ...]
 
 
 class Functions(Protocol):
-    """The functions of the language, as `bind/language.py` finds them in their table."""
+    """The built-in functions."""
 
     def kind(self, name: str) -> str | None:
-        """Return "scalar", "aggregate", "table"; None for a name that is unknown."""
+        """Return "scalar", "aggregate" or "table"; None for an unknown name."""
 
     def needs_over(self, name: str) -> bool:
-        """Tell whether a function stands with OVER only."""
+        """Return whether a function requires OVER."""
 
     def canonical(self, name: str) -> str:
-        """Return what the table calls a function."""
+        """Return the registered name of a function."""
 
     def call(self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Expression:
-        """Return a scalar function applied to arguments, which are cast; refuses with the words of Flink."""
+        """Return a call with cast arguments; raise with Flink's message if none matches."""
 
     def cast(self, value: Expression, target: DataType, lenient: bool) -> Expression:
-        """Return CAST or TRY_CAST; refuses values that are never of the other type."""
+        """Return CAST or TRY_CAST; raise if the types are never convertible."""
 
     def aggregate(self, name: str, arguments: Sequence[Expression], has_rows: bool) -> AggregateResolved:
-        """Return what an aggregate function is for some arguments; `has_rows`: it is never over no rows at all."""
+        """Return an aggregate resolved for some arguments; `has_rows`: groups are never empty."""
 
     def folded(self, expression: Expression) -> Expression:
-        """Return the constant that an expression is, or the expression."""
+        """Return an expression folded to a constant, if possible."""
 
     def names(self) -> list[str]:
         """Return the names of all functions."""
 
 
 class UserFunction(Protocol):
-    """A function of the user's, as `udf(..)` and its kin make them.
+    """A user function, as `udf(..)` and the like create it.
 
     Attributes:
         kind: scalar, table, aggregate or table_aggregate.
-        input_types: what its arguments are cast to; None for as they are.
-        deterministic: whether equal arguments give equal results.
+        input_types: the parameter types; None to accept any.
+        deterministic: whether equal arguments have equal results.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class UserFunction(Protocol):
 
 @record
 class UserResolved:
-    """What a user's function is: its result, or the columns of its rows, and the types of its arguments."""
+    """A resolved user function: its result type or columns, and its argument types."""
 
     type: DataType | None
     fields: tuple[Field, ...]
@@ -79,7 +79,7 @@ class UserResolved:
 
 
 def resolved_user_call(name: str, user: Any, types: Sequence[DataType], at: int | None) -> UserResolved:
-    """Return what a user's function is for arguments of some types."""
+    """Return a user function resolved for argument types."""
     wanted = list(types) if user.input_types is None else list(user.input_types)
     fits = len(wanted) == len(types) and all(type_rules.can_cast(a, b) for a, b in zip(types, wanted, strict=True))
     if not fits:
@@ -97,20 +97,20 @@ _KINDS = {Kind.SCALAR: "scalar", Kind.AGGREGATE: "aggregate", Kind.OVER: "aggreg
 
 
 class LanguageFunctions:
-    """Looks functions up in their table."""
+    """Resolves built-in functions from their registry."""
 
     def kind(self, name: str) -> str | None:
-        """Return what a function makes of rows, None for a name that is unknown."""
+        """Return the kind of a function; None for an unknown name."""
         found = table.find(name)
         return None if found is None else _KINDS[found.kind]
 
     def needs_over(self, name: str) -> bool:
-        """Tell whether a function stands with OVER only."""
+        """Return whether a function requires OVER."""
         found = table.find(name)
         return found is not None and found.kind is Kind.OVER
 
     def canonical(self, name: str) -> str:
-        """Return what the table calls a function."""
+        """Return the registered name of a function."""
         found = table.find(name)
         return name.upper() if found is None else found.name
 
@@ -119,13 +119,13 @@ class LanguageFunctions:
         return sorted(f for f in table.functions() if f.replace("_", "").isalnum())
 
     def folded(self, expression: Expression) -> Expression:
-        """Return the constant that an expression is, or the expression."""
+        """Return an expression folded to a constant, if possible."""
         if isinstance(expression, Constant) or any(isinstance(e, Column) for e in walk(expression)):
             return expression
         return folded(expression)
 
     def call(self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Expression:
-        """Return a scalar function applied to arguments."""
+        """Return a call of a scalar function."""
         found = call(name, arguments, options)
         return Call(found.type, found.function, tuple(map(_as_written, found.arguments)), found.options)
 
@@ -134,7 +134,7 @@ class LanguageFunctions:
         return written_cast(value, target, lenient)
 
     def aggregate(self, name: str, arguments: Sequence[Expression], has_rows: bool) -> AggregateResolved:
-        """Return what an aggregate is for some arguments."""
+        """Return an aggregate resolved for some arguments."""
         function = table.find(name)
         types = [a.type for a in arguments]
         if function is None:
@@ -146,7 +146,7 @@ class LanguageFunctions:
 
 
 def _as_written(argument: Expression) -> Expression:
-    """Return a constant that is cast only to be of a wider type as one of that type."""
+    """Return a constant below a widening cast as a constant of the wider type."""
     if isinstance(argument, Call) and argument.function == "CAST" and isinstance(argument.arguments[0], Constant):
         return cast(argument.arguments[0], argument.type)
     return argument

@@ -1,4 +1,4 @@
-"""Aggregates of a query: what is grouped by, what is computed for each group, and what is made of that."""
+"""Binds GROUP BY: keys, aggregates per group, and expressions over the result."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from millstream.sql.types import BigIntType, BooleanType, IntType, LocalZonedTim
 
 @record
 class GroupWindow:
-    """TUMBLE(..), HOP(..) or SESSION(..) in a GROUP BY.
+    """A group window: TUMBLE(..), HOP(..) or SESSION(..) in GROUP BY.
 
     Attributes:
         spec: the windows; its time is a column of the input.
         time: that column.
-        counts: for windows of rows: (size, slide).
+        counts: (size, slide) of count windows.
     """
 
     spec: WindowSpec
@@ -42,7 +42,7 @@ class GroupWindow:
 
 
 class NotGrouped(Exception):
-    """A column that a group has many values of."""
+    """A reference to a column that is not grouped."""
 
     def __init__(self, column: Expression) -> None:
         self.column = column
@@ -50,15 +50,15 @@ class NotGrouped(Exception):
 
 @dataclass
 class Groups:
-    """Collects what is computed for each group, and rewrites expressions to be about the groups' rows.
+    """Collects the aggregates of a query and rewrites expressions over the grouped rows.
 
     Attributes:
-        input: what is grouped.
-        keys: what it is grouped by, about the input's row.
-        names: how keys are called.
-        sets: the grouping sets, as places of keys; one of all keys in plain GROUP BY.
-        window: the window of GROUP BY.
-        state_ttl: what a STATE_TTL hint says of it.
+        input: the relation to group.
+        keys: the grouping expressions over the input row.
+        names: the names of the keys.
+        sets: the grouping sets, as indexes of keys; one with all keys for plain GROUP BY.
+        window: the group window.
+        state_ttl: the TTL from a STATE_TTL hint.
     """
 
     input: Node
@@ -79,7 +79,7 @@ class Groups:
     # --- collecting
 
     def collect(self, expression: Expression, name: str | None = None) -> None:
-        """Take note of the aggregates in an expression; `name` is how the whole of it is called."""
+        """Collect the aggregates in an expression; `name` is the name of the whole expression."""
         if isinstance(expression, Aggregated):
             if expression not in self.calls:
                 self.calls.append(expression)
@@ -112,12 +112,12 @@ class Groups:
     # --- the nodes
 
     def node(self) -> Node:
-        """Return the relation with a row for each group: keys, aggregates, properties of windows."""
+        """Return the grouped relation: keys, aggregates, window properties."""
         columns: list[Expression] = list(self.keys)
         names = list(self.names)
 
         def place(expression: Expression) -> int:
-            # Of grouping sets a key that is also an argument stands twice, for as a key it can be null.
+            # With grouping sets a key that is also an argument has two columns, because the key can be null.
             start = len(self.keys) if self.has_sets else 0
             for i in range(start, len(columns)):
                 if columns[i] == expression:
@@ -131,7 +131,7 @@ class Groups:
         calls = [self._aggregate_call(c, place) for c in self.calls]
         time = None if self.window is None else place(self.window.time)
         if not columns:
-            # Rows must have a column to be rows.
+            # A row needs at least one column.
             columns, names = [Constant(IntType(False), 0)], ["$f0"]
         below = relation_builder.project(self.input, columns, names)
         if self.has_sets:
@@ -190,7 +190,7 @@ class Groups:
         return Expand(Fields((*fields, Field("$e", BigIntType(False)))), below, tuple(rows))
 
     def _set_ids(self) -> list[int]:
-        """Return a number for each set: a bit for each absent key, the last key lowest; above them which of equals."""
+        """Return an id per set: a bit per absent key, the last key lowest; higher bits number equal sets."""
         count = len(self.keys)
         seen: dict[int, int] = {}
         ids = []
@@ -203,7 +203,7 @@ class Groups:
     # --- rewriting
 
     def rewritten(self, expression: Expression) -> Expression:
-        """Return the expression about a group's row."""
+        """Return the expression over the grouped row."""
         return replaced(expression, self._change)
 
     def _change(self, e: Expression) -> Expression | None:
@@ -225,7 +225,7 @@ class Groups:
         return None
 
     def _outer(self, index: int) -> Expression:
-        """Return what a column of the input is that a query inside looks at."""
+        """Return the expression for an input column that a subquery refers to."""
         return self.rewritten(Column(self.input.fields[index].type, index))
 
     def _over(self, e: Overed) -> Overed:
@@ -275,7 +275,7 @@ def _is_true(condition: Expression) -> Expression:
 
 
 def grouping_sets(elements: Sequence[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
-    """Return the sets that several elements of a GROUP BY make together: one of each with one of each other."""
+    """Return the cross product of the grouping sets of several GROUP BY elements."""
     found: list[tuple[int, ...]] = [()]
     for element in elements:
         found = [tuple(sorted({*before, *more})) for before in found for more in element]
@@ -283,14 +283,14 @@ def grouping_sets(elements: Sequence[list[tuple[int, ...]]]) -> list[tuple[int, 
 
 
 def _window_times(node: Node, keys: list[int]) -> dict[int, TimeAttribute | None]:
-    """Return the keys that are still time attributes: the window_time of windows that are grouped by."""
+    """Return the keys that remain time attributes: window_time of windows in the keys."""
     parts = {k: found for k in keys if (found := _part_of_window(node, k)) is not None}
     whole = {window for window, part in parts.values() if {(window, 0), (window, 1)} <= set(parts.values())}
     return {k: node.fields[k].time for k, (window, part) in parts.items() if part == 2 and window in whole}
 
 
 def _part_of_window(node: Node, place: int) -> tuple[int, int] | None:
-    """Return of which window function a column is the start (0), the end (1) or the time (2); None if it is of none."""
+    """Return whether a column is the start (0), end (1) or time (2) of a window TVF; None for others."""
     if isinstance(node, WindowTable):
         part = place - len(node.input.fields)
         return (id(node), part) if part >= 0 else None

@@ -1,4 +1,4 @@
-"""Binds INSERT: which column of a query goes into which of a table, and whether it may."""
+"""Binds INSERT: maps query columns to table columns and checks their types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def bound(binder: Binder, statement: statements.Insert) -> Sink:
-    """Return what an INSERT is."""
+    """Return the sink node of an INSERT."""
     node = binder.query(statement.query)
     partition = {}
     for name, value in statement.partition:
@@ -59,7 +59,7 @@ def written(
     conflict: str | None = None,
     at: int | None = None,
 ) -> Sink:
-    """Return what writes a relation to a table."""
+    """Return the sink node of a relation."""
     path = binder.catalogs.full_path(name)
     table = binder.catalogs.find(path)
     if table is None:
@@ -81,7 +81,7 @@ def written(
     _check_metadata(target, sink.metadata(), path)
     row = _aligned(node, target, list(columns), partition or {}, path)
     fields = Fields(tuple(Field(c.name, c.type) for c in target))
-    # What may be null is so until it has been looked at, before the sink.
+    # Columns stay nullable until the sink's constraint checks them.
     given = Project(Fields(tuple(Field(c.name, e.type) for c, e in zip(target, row, strict=True))), node, tuple(row))
     values = tuple((k, str(v.value)) for k, v in (partition or {}).items())
     return Sink(fields, _materialized(given), table, sink, path, overwrite, values, options, conflict=conflict)
@@ -99,7 +99,7 @@ def _check_metadata(target: list[TableColumn], known: Mapping[str, DataType], pa
 
 
 def _materialized(project: Project) -> Project:
-    """Let processing times be read off the clock."""
+    """Convert processing time attributes to the current time."""
     below = project.input.fields
     read = tuple(
         cast(PROCTIME, e.type) if isinstance(e, Column) and below[e.index].time is TimeAttribute.PROCTIME else e
@@ -111,7 +111,7 @@ def _materialized(project: Project) -> Project:
 def _aligned(
     node: Node, target: list[TableColumn], columns: list[str], partition: dict[str, Constant], path: tuple[str, ...]
 ) -> list[Expression]:
-    """Return for each column of the table what is written into it."""
+    """Return the expression of each table column."""
     names = [c.name for c in target]
     for name in [*columns, *partition]:
         if name not in names:
@@ -146,7 +146,7 @@ def _can_store(value: Expression, column: TableColumn) -> bool:
 
 
 def mismatch(cause: str, query: Fields, target: Sequence[TableColumn], path: Sequence[str]) -> ValidationException:
-    """Return the error of a query whose columns are not those of what it is written to."""
+    """Return the error for a query whose columns do not match the sink's."""
     wanted = ", ".join(f"{c.name}: {c.type}" for c in target)
     got = ", ".join(f"{f.name}: {f.type}" for f in query.fields)
     return ValidationException(

@@ -1,4 +1,4 @@
-"""Turns literals into constants."""
+"""Converts literals to constants."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def _empty() -> DataType:
-    # There is no CHAR(0) to declare, but there is a text of no characters.
+    # CHAR(0) cannot be declared, but an empty text literal is valid.
     found = CharType(1, False)
     found.length = 0
     return found
@@ -44,7 +44,7 @@ _EMPTY = _empty()
 
 
 def constant(literal: syntax.Literal) -> Constant:
-    """Return the constant that a literal is."""
+    """Return the constant of a literal."""
     try:
         return _READERS[literal.kind](literal.text)
     except (ValueError, ArithmeticError) as e:
@@ -61,7 +61,7 @@ def _integer(text: str) -> Constant:
 
 
 def signed_integer(literal: syntax.Literal, is_negative: bool) -> Constant:
-    """Return a whole number behind signs; of negative ones there is one more of each type."""
+    """Return an integer below signs; each type has one more negative value."""
     if not is_negative:
         return constant(literal)
     value = -int(literal.text)
@@ -72,7 +72,7 @@ def signed_integer(literal: syntax.Literal, is_negative: bool) -> Constant:
 
 
 def negated(found: Constant) -> Constant:
-    """Return a number or interval with a minus before it."""
+    """Return a negated number or interval."""
     return Constant(found.type, -found.value)
 
 
@@ -87,7 +87,7 @@ def _decimal(text: str) -> Constant:
     if text.endswith("."):
         return _integer(text[:-1])
     value = Decimal(text)
-    # A zero before the point counts, too.
+    # A zero before the point counts as a digit.
     digits = text.replace(".", "")
     scale = len(text.split(".")[1]) if "." in text else 0
     precision = max(len(digits), scale, 1)
@@ -114,7 +114,7 @@ def _timestamp(text: str) -> Constant:
 
 
 def unit_in_nanoseconds(precision: int) -> int:
-    """Return how long the unit is that a timestamp of a precision is counted in."""
+    """Return the length of the unit of a timestamp's precision."""
     return 1_000_000 if precision <= 3 else 1000 if precision <= 6 else 1
 
 
@@ -150,7 +150,7 @@ _READERS = {
 
 
 def interval(written: syntax.Interval) -> Constant:
-    """Return the constant that an INTERVAL literal is: months or milliseconds."""
+    """Return the constant of an INTERVAL literal in months or milliseconds."""
     kind = interval_type(written.first, written.last)
     try:
         value = _interval_value(written)
@@ -161,12 +161,12 @@ def interval(written: syntax.Interval) -> Constant:
 
 
 def interval_type(first: str, last: str) -> DataType:
-    """Return the type of an interval from one unit to another: all are months, or milliseconds."""
+    """Return the type of an interval between two units."""
     return (type_rules.MONTHS if first in _MONTHS else type_rules.MILLISECONDS).not_null()
 
 
 def unit_value(unit: str) -> int:
-    """Return how many months or milliseconds a unit is."""
+    """Return a unit in months or milliseconds."""
     return _MONTHS.get(unit) or _MILLISECONDS[unit]
 
 

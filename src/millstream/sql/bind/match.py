@@ -1,4 +1,4 @@
-"""Binds MATCH_RECOGNIZE: the names in its expressions are about the rows that variables have taken."""
+"""Binds MATCH_RECOGNIZE: names in its expressions refer to rows matched by pattern variables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from millstream.sql.types import DataType, DayTimeIntervalType
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
 
-# Where an expression about a row is a column.
+# Maps an expression over a row to a column.
 Place = Callable[[Expression], int]
 
 
 def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) -> Match:
-    """Return the matches of a pattern in the rows of a node."""
+    """Return the node of a MATCH_RECOGNIZE clause."""
     _check(relation)
     about_rows = ExpressionBinder(binder, scope)
     columns = relation_builder.columns(node.fields)
@@ -126,7 +126,7 @@ def _within(binder: Binder, about_rows: ExpressionBinder, relation: syntax.Match
 
 
 def _text(relation: syntax.Matched) -> str:
-    """Return what the pattern and its conditions say, for the operator's name."""
+    """Return the pattern and its conditions as text, for the operator's name."""
     pattern = " ".join(f"{s.variable}{_quantified(s)}" for s in relation.pattern)
     define = ", ".join(f"{name} AS {written(e)}" for name, e in relation.define)
     measures = ", ".join(f"{written(e)} AS {name}" for e, name in relation.measures)
@@ -143,7 +143,7 @@ def _quantified(step: syntax.PatternStep) -> str:
 
 @dataclass
 class _References:
-    """The expressions of one clause: what they ask of rows is numbered, and they are about those numbers."""
+    """The expressions of one clause, over numbered references to matched rows."""
 
     binder: Binder
     scope: Scope
@@ -155,12 +155,12 @@ class _References:
     made: list[Reference] = field(default_factory=list)
 
     def bound(self, e: syntax.Expression) -> Expression:
-        """Return an expression about what it asks of rows."""
+        """Return an expression over the references."""
         asked = self._asked(e)
         return ExpressionBinder(self.binder, self._about()).bind(asked)
 
     def boolean(self, e: syntax.Expression) -> Expression:
-        """Return a condition about what it asks of rows."""
+        """Return a condition over the references."""
         asked = self._asked(e)
         return ExpressionBinder(self.binder, self._about()).boolean(asked, "DEFINE")
 
@@ -168,11 +168,11 @@ class _References:
         return Scope.of(Fields(tuple(Field(f"$r{i}", r.type) for i, r in enumerate(self.made))))
 
     def is_rowtime(self, e: Expression) -> bool:
-        """Tell whether an expression is the time of the match."""
+        """Return whether an expression is the time of the match."""
         return isinstance(e, Column) and self.made[e.index].function == "ROWTIME"
 
     def _asked(self, tree: Any) -> Any:
-        """Return syntax in which what is asked of rows is a column."""
+        """Return syntax with references to matched rows replaced by columns."""
         if isinstance(tree, tuple):
             return tuple(self._asked(part) for part in tree)
         if isinstance(tree, syntax.Name):
@@ -225,7 +225,7 @@ class _References:
         return self._column(Reference("AGGREGATE", variable, 0, 0, kind, made))
 
     def _of_variable(self, tree: Any) -> tuple[str | None, Any]:
-        """Return the variable whose rows an expression is about, None for those of all, and it without the variable."""
+        """Return an expression's pattern variable, None for all, and the expression without it."""
         found: set[str | None] = set()
 
         def strip(part: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Small steps from relation to relation, of which queries and the Table API's methods are made."""
+"""Builders of plan nodes, shared by queries and the Table API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.sql.types import DataType, IntType
 
 
 def time_of(expression: Expression, fields: Fields) -> TimeAttribute | None:
-    """Return what kind of time attribute an expression over some columns is."""
+    """Return the type of time attribute of an expression over some columns."""
     if isinstance(expression, Column):
         return fields[expression.index].time
     if isinstance(expression, Call) and expression.function == "PROCTIME":
@@ -24,7 +24,7 @@ def time_of(expression: Expression, fields: Fields) -> TimeAttribute | None:
 
 
 def project(node: Node, expressions: Sequence[Expression], names: Sequence[str]) -> Node:
-    """Return a relation of other columns; nothing is done where they are the same."""
+    """Return a projection, or the relation itself if nothing changes."""
     fields = tuple(Field(n, e.type, time_of(e, node.fields)) for e, n in zip(expressions, names, strict=True))
     same = len(fields) == len(node.fields) and all(
         isinstance(e, Column) and e.index == i for i, e in enumerate(expressions)
@@ -40,25 +40,25 @@ def columns(fields: Fields, first: int = 0) -> list[Expression]:
 
 
 def renamed(node: Node, names: Sequence[str]) -> Node:
-    """Return the relation with other names of its columns."""
+    """Return the relation with renamed columns."""
     if list(names) == node.fields.names:
         return node
     return project(node, columns(node.fields), names)
 
 
 def filtered(node: Node, condition: Expression) -> Node:
-    """Return the rows for which a condition is true."""
+    """Return the relation filtered by a condition."""
     return Filter(node.fields, node, condition)
 
 
 def distinct(node: Node) -> Node:
-    """Return each row once."""
+    """Return the distinct rows."""
     fields = Fields(tuple(replace(f, time=None) for f in node.fields.fields))
     return Aggregate(fields, node, tuple(range(len(fields))), ())
 
 
 def cast_to(node: Node, kinds: Sequence[DataType]) -> Node:
-    """Return a relation whose columns have these types."""
+    """Return a relation with columns cast to some types."""
     if all(f.type.is_same_but_null(k) for f, k in zip(node.fields.fields, kinds, strict=True)):
         return node
     casted = [cast(c, k) for c, k in zip(columns(node.fields), kinds, strict=True)]
@@ -66,7 +66,7 @@ def cast_to(node: Node, kinds: Sequence[DataType]) -> Node:
 
 
 def common_fields(parts: Sequence[Fields], what: str, at: int | None = None) -> list[DataType]:
-    """Return the types that the columns of several relations have in common."""
+    """Return the common types of the columns of several relations."""
     if len({len(p) for p in parts}) > 1:
         raise Refused(f"Column count mismatch in {what}", at)
     kinds: list[DataType] = []
@@ -96,14 +96,14 @@ def set_operation(operator: str, all_: bool, left: Node, right: Node, at: int | 
 
 
 def sorted_by(node: Node, order: Sequence[tuple[int, bool, bool]], offset: int = 0, limit: int | None = None) -> Node:
-    """Return rows in an order, or some of them."""
+    """Return the relation sorted or limited."""
     if isinstance(node, Sort) and not order and node.limit is None and node.offset == 0:
         return replace(node, offset=offset, limit=limit)
     return Sort(node.fields, node, tuple(order), offset, limit)
 
 
 def rows_of(rows: Sequence[Sequence[Expression]], names: Sequence[str] | None = None, at: int | None = None) -> Node:
-    """Return rows that are written out; those that are not constants are computed."""
+    """Return literal rows; expressions that are not constant are computed above them."""
     if len({len(r) for r in rows}) > 1:
         raise Refused("Values passed to VALUES operator must have compatible types: rows differ in length", at)
     kinds: list[DataType] = []
@@ -123,7 +123,7 @@ def rows_of(rows: Sequence[Sequence[Expression]], names: Sequence[str] | None = 
 
 
 def one_row() -> Values:
-    """Return one row that says nothing, for expressions without a table."""
+    """Return a single dummy row, for expressions without a table."""
     zero = Constant(DUMMY.type, 0)
     return Values(Fields((DUMMY,)), ((zero,),))
 

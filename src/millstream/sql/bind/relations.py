@@ -1,4 +1,4 @@
-"""Binds what stands in FROM."""
+"""Binds FROM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from millstream.sql.schema import TimeAttribute
 
 
 def temporal_join(join: Node, time: Expression, left: Node, right: Node, table: syntax.TableName) -> TemporalJoin:
-    """Return the join with the version of the right side at a time of the left one."""
+    """Return the temporal join with the version of the right side at a time of the left one."""
     assert isinstance(join, Join)
     if not isinstance(time, Column) or left.fields[time.index].time is None:
         raise Refused(
@@ -69,21 +69,21 @@ _KINDS = {
 }
 UNNEST = "UNNEST"
 _JOIN_HINTS = ("BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP")
-# MULTI_JOIN says how joins keep their rows, and nothing of what comes of them.
+# MULTI_JOIN affects only the state of joins, not their result.
 _OTHER_HINTS = ("LOOKUP", "MULTI_JOIN", "STATE_TTL", "OPTIONS")
-# What the columns of USING are called where either side may be missing.
+# Name of a USING column where either side may be null.
 _USING = ("$using",)
 
 
 @record
 class Given(syntax.Relation):
-    """A relation that is bound already, where one of syntax stands."""
+    """A bound relation in place of a syntactic one."""
 
     node: Node
 
 
 def joined_fields(kind: JoinKind, left: Fields, right: Fields) -> Fields:
-    """Return the columns of a join; the sides of outer ones that may be missing can be null."""
+    """Return the columns of a join; those of an outer side become nullable."""
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
         return left
     first = left.fields if kind in (JoinKind.INNER, JoinKind.LEFT) else _nullable(left)
@@ -92,7 +92,7 @@ def joined_fields(kind: JoinKind, left: Fields, right: Fields) -> Fields:
 
 
 def _told_apart(taken: list[str], fields: tuple[Field, ...]) -> list[Field]:
-    """Give columns that are called like others a number: plans tell columns apart by their names."""
+    """Number columns with duplicate names: plans identify columns by name."""
     names, found = set(taken), []
     for field in fields:
         name, number = field.name, 0
@@ -105,7 +105,7 @@ def _told_apart(taken: list[str], fields: tuple[Field, ...]) -> list[Field]:
 
 
 def unordered(query: syntax.Query) -> syntax.Query:
-    """Return a query inside another without its ORDER BY, which says nothing there unless it has a LIMIT."""
+    """Return a subquery without ORDER BY, which has no effect without LIMIT."""
     if isinstance(query, syntax.Ordered) and query.limit is None and query.offset is None:
         return query.query
     return query
@@ -116,7 +116,7 @@ def _nullable(fields: Fields) -> tuple[Field, ...]:
 
 
 def with_types(scope: Scope, fields: Fields) -> Scope:
-    """Return a scope whose columns have the types of these, and the names they had."""
+    """Return a scope with its names and new types."""
     sources = []
     for s in scope.sources:
         new = fields.fields[s.start : s.start + len(s.fields)]
@@ -126,7 +126,7 @@ def with_types(scope: Scope, fields: Fields) -> Scope:
 
 
 class RelationBinder:
-    """Binds relations of one FROM."""
+    """Binds the relations of one FROM."""
 
     def __init__(self, binder: Binder, outer: Scope | None, hints: Sequence[syntax.Hint] = ()) -> None:
         self._binder = binder
@@ -135,7 +135,7 @@ class RelationBinder:
         self._lookups = [(h, dict(h.options)) for h in hints if h.name == "LOOKUP"]
 
     def check_hints(self, scope: Scope) -> None:
-        """Refuse hints that nobody knows, and those about tables that are not there."""
+        """Reject unknown hints, and hints on unknown tables."""
         for hint, said in self._lookups:
             check_hint(said)
             _check_called(hint, [said["table"]], scope)
@@ -153,7 +153,7 @@ class RelationBinder:
                 raise Refused(f"There is no hint {hint.name}, only {known}", hint.at)
 
     def _join_hints(self, join: syntax.Join, left: Scope, right: Scope) -> tuple[str, ...]:
-        """Return the hints that name a side of a join; the tables of a join at its left are no side of it."""
+        """Return the hints that name a side of a join; tables of a nested join are not a side."""
         sides = [right] if isinstance(join.left, syntax.Join) else [left, right]
         sources = [s for side in sides for s in side.sources]
         return tuple(
@@ -163,7 +163,7 @@ class RelationBinder:
         )
 
     def _lookup_hint(self, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        """Return what a hint says of how a table is looked up."""
+        """Return the options of a LOOKUP hint on a table."""
         for _, said in self._lookups:
             called = tuple(said.get("table", "").split("."))
             if path[-len(called) :] == called:
@@ -171,7 +171,7 @@ class RelationBinder:
         return ()
 
     def bind(self, relation: syntax.Relation, left: Scope | None = None) -> tuple[Node, Scope]:
-        """Return the node and what it lets see; `left` is what a lateral relation can look at."""
+        """Return the node and its scope; `left` is visible to a lateral relation."""
         if isinstance(relation, Given):
             return relation.node, self._scope(relation.node, ())
         if isinstance(relation, syntax.Aliased):
@@ -271,13 +271,13 @@ class RelationBinder:
     def _merged(
         self, node: Node, scope: Scope, kind: JoinKind, merged: list[tuple[str, int, int]]
     ) -> tuple[Node, Scope]:
-        """Let the columns of USING stand for one of both sides."""
+        """Merge the columns of USING into one per pair."""
         if not merged:
             return node, scope
         if kind is not JoinKind.FULL:
             chosen = {n: (b if kind is JoinKind.RIGHT else a) for n, a, b in merged}
             return node, Scope(scope.sources, {**scope.merged, **chosen}, scope.outer)
-        # Of a full join either side may be missing: whichever is there.
+        # In a full join either side may be null: take the other.
         expressions = relation_builder.columns(node.fields)
         names = list(node.fields.names)
         chosen = {}
@@ -364,7 +364,7 @@ class RelationBinder:
             bound = ExpressionBinder(self._binder, scope).boolean(condition, "ON")
         node: Node = Correlate(together, left, function, arguments, kind, bound, ordinality)
         if not left_scope.sources:
-            # There is no relation beside it: the row that stands for none goes.
+            # Without another relation, drop the dummy row.
             only = [Column(f.type, i + len(left.fields)) for i, f in enumerate(fields)]
             node = relation_builder.project(node, only, right.names)
             return node, Scope.of(node.fields, (name,) if name else (), self._outer)
@@ -402,7 +402,7 @@ def _check_condition(join: syntax.Join) -> None:
 
 
 def _beside(left: Scope, right: Scope, at: int | None) -> Scope:
-    """Return two relations side by side, which are called differently."""
+    """Return the scope of two relations side by side, with distinct names."""
     taken = {s.path[-1] for s in left.sources if s.path and s.path != _USING}
     for source in right.sources:
         if source.path and source.path[-1] in taken:

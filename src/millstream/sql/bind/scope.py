@@ -1,4 +1,4 @@
-"""What the names of an expression can mean: the columns of the relations it is about."""
+"""Name resolution: scopes of relations, and errors with a location."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from millstream.sql.schema import Field, Fields
 
 
 class Refused(ValidationException):
-    """Something is wrong at a place of a statement whose text is not known here; `located` adds it.
+    """An error in a statement whose text is not known here; `located` adds it.
 
     Attributes:
-        what: what is wrong, in one sentence.
-        at: where in the text.
+        what: the error in one sentence.
+        at: the offset in the text.
     """
 
     def __init__(self, what: str, at: int | None = None) -> None:
@@ -27,7 +27,7 @@ class Refused(ValidationException):
 
 
 def located(error: Refused, text: str) -> ValidationException:
-    """Return the error with the line, the column and a caret."""
+    """Return the error with line, column and caret."""
     if error.at is None or not text or error.at > len(text):
         return ValidationException(f"SQL validation failed. {error.what}" if text else error.what)
     line, column = place_of(text, error.at)
@@ -40,8 +40,8 @@ class Source:
     """A relation of a FROM.
 
     Attributes:
-        path: what it is called: its alias, or catalog, database and name.
-        start: the place of its first column in the row.
+        path: its alias, or its catalog, database and name.
+        start: the index of its first column in the row.
         fields: its columns.
     """
 
@@ -50,13 +50,13 @@ class Source:
     fields: Fields
 
     def is_called(self, parts: tuple[str, ...]) -> bool:
-        """Tell whether a qualifier means it."""
+        """Return whether a qualifier refers to it."""
         return bool(parts) and self.path[-len(parts) :] == parts
 
 
 @record
 class Found:
-    """A column that a name means, the parts of the name that are fields of it, and how many queries outward it is."""
+    """A resolved column, the parts of the name that are its fields, and the number of queries outward."""
 
     index: int
     field: Field
@@ -66,12 +66,12 @@ class Found:
 
 @record
 class Scope:
-    """Relations side by side, and those of the query around.
+    """The relations of a query side by side, with the enclosing scope.
 
     Attributes:
         sources: from left to right.
-        merged: of USING and NATURAL, the columns that stand for one of each side, by name.
-        outer: what the query around can see.
+        merged: the merged columns of USING and NATURAL, by name.
+        outer: the scope of the enclosing query.
     """
 
     sources: tuple[Source, ...] = ()
@@ -80,12 +80,12 @@ class Scope:
 
     @staticmethod
     def of(fields: Fields, path: tuple[str, ...] = (), outer: Scope | None = None) -> Scope:
-        """Return what one relation lets see."""
+        """Return the scope of one relation."""
         return Scope((Source(path, 0, fields),), outer=outer)
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return sum(len(s.fields) for s in self.sources)
 
     @property
@@ -94,13 +94,13 @@ class Scope:
         return Fields(tuple(f for s in self.sources for f in s.fields.fields))
 
     def beside(self, other: Scope) -> Scope:
-        """Return both, the other's columns behind these."""
+        """Return the scope with the other's columns appended."""
         moved = tuple(replace(s, start=s.start + self.width) for s in other.sources)
         merged = {**self.merged, **{n: i + self.width for n, i in other.merged.items()}}
         return Scope(self.sources + moved, merged, self.outer)
 
     def find(self, parts: tuple[str, ...], at: int | None) -> Found:
-        """Return what a name means, here or in a query around."""
+        """Resolve a name here or in an enclosing query."""
         scope: Scope | None = self
         level = 0
         while scope is not None:
@@ -151,7 +151,7 @@ class Scope:
             scope = scope.outer
 
     def star(self, parts: tuple[str, ...], at: int | None) -> list[tuple[int, Field]]:
-        """Return the columns that `*` or `t.*` means."""
+        """Return the columns of `*` or `t.*`."""
         if parts:
             for source in self.sources:
                 if source.is_called(parts):

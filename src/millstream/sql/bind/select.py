@@ -1,4 +1,4 @@
-"""Binds SELECT and what stands around it."""
+"""Binds SELECT with GROUP BY, HAVING, QUALIFY and ORDER BY."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
 
 
-# Functions that are written without parentheses, and so name their columns.
+# Functions without parentheses, which name their columns.
 _LIKE_NAMES = frozenset(["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"])
 
 
 @record
 class Item:
-    """A column that is asked for: what it is, how it is called, and whether that name was given to it."""
+    """A select item: its expression, its name, and whether that is an alias."""
 
     value: syntax.Expression
     name: str
@@ -60,7 +60,7 @@ class SelectBinder:
             raise Refused(f"Aggregate expression is illegal in {clause} clause", at.at)
 
     def bound(self, order: Sequence[syntax.SortKey] = ()) -> tuple[Node, list[tuple[int, bool, bool]], int]:
-        """Return the relation, with columns behind its own for the keys of an order, and how many are its own."""
+        """Return the relation with sort keys appended, and the number of its own columns."""
         values = [self._expressions().raw(i.value) for i in self._items]
         keys = self._sort_keys(order, values)
         hidden = [key for key, _, _ in keys if isinstance(key, Expression)]
@@ -78,14 +78,14 @@ class SelectBinder:
         )
 
     def _expressions(self, values: list[Expression] | None = None) -> ExpressionBinder:
-        """Return what binds expressions; with the values of items, their aliases can be used."""
+        """Return an expression binder; with the items' values, their aliases are visible."""
         aliases = {} if values is None else {i.name: v for i, v in zip(self._items, values, strict=True) if i.is_named}
         windows = dict(self._select.windows)
         grouped = bool(self._select.group)
         return ExpressionBinder(self._binder, self._scope, windows=windows, grouped=grouped, aliases=aliases)
 
     def _computed(self, wanted: list[Expression], values: list[Expression]) -> tuple[Node, list[Expression]]:
-        """Return a relation in which what is wanted can be computed, and how: groups, then HAVING, OVER and QUALIFY."""
+        """Return a relation over which the items can be computed, and the items: groups, HAVING, OVER, QUALIFY."""
         select = self._select
         having = None if select.having is None else self._expressions().boolean(select.having, "HAVING")
         qualify = None if select.qualify is None else self._expressions(values).boolean(select.qualify, "QUALIFY")
@@ -143,7 +143,7 @@ class SelectBinder:
             raise self._not_grouped(error.column) from None
 
     def _not_grouped(self, column: Expression) -> Refused:
-        """Return the error that names the column as it is written."""
+        """Return the error that names the column as written."""
         assert isinstance(column, Column)
         places = (self._select.items, self._select.having, self._select.qualify)
         for name in syntax.walk(places):
@@ -210,7 +210,7 @@ class SelectBinder:
 
 
 def _hidden_names(keys: Sequence[Expression], below: Sequence[str], taken: Sequence[str]) -> list[str]:
-    """Return names for columns that are only sorted by."""
+    """Return names for sort-only columns."""
     found: list[str] = []
     for i, key in enumerate(keys):
         name = below[key.index] if isinstance(key, Column) else ""
@@ -219,12 +219,12 @@ def _hidden_names(keys: Sequence[Expression], below: Sequence[str], taken: Seque
 
 
 def state_ttl(select: syntax.Select, scope: Scope) -> int | None:
-    """Return how long state lives by the STATE_TTL hints of a SELECT, the longest of its tables; None without one."""
+    """Return the longest state TTL of the STATE_TTL hints of a SELECT; None without one."""
     return max((length for _, length in _said_ttls(select, scope)), default=None)
 
 
 def side_ttls(select: syntax.Select, scope: Scope, width: int) -> tuple[int | None, int | None]:
-    """Return how long the state of each side of a join lives by the hints, where so many columns are of the left."""
+    """Return the state TTL of each join side by the hints; `width` columns belong to the left."""
     said = _said_ttls(select, scope)
     left = max((length for source, length in said if source.start < width), default=None)
     return left, max((length for source, length in said if source.start >= width), default=None)
@@ -248,7 +248,7 @@ def _joined(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def expanded(items: Sequence[syntax.SelectItem], scope: Scope) -> list[Item]:
-    """Return the columns that are asked for, with all that a star stands for and with their names."""
+    """Return the select items with stars expanded and names assigned."""
     found: list[Item] = []
     for item in items:
         value = item.value
@@ -282,7 +282,7 @@ def _star(star: syntax.Star, scope: Scope) -> list[Item]:
 
 
 def _row_of(star: syntax.Star, scope: Scope) -> RowType | None:
-    """Return the type of the row whose fields `r.*` means."""
+    """Return the row type whose fields `r.*` expands."""
     try:
         found = scope.find(star.parts, star.at)
     except Refused:
@@ -294,7 +294,7 @@ def _row_of(star: syntax.Star, scope: Scope) -> RowType | None:
 
 
 def _distinct_names(items: list[Item]) -> list[Item]:
-    """Give columns that are called like others before them a number, as Flink does."""
+    """Number columns with duplicate names, as Flink does."""
     seen: set[str] = set()
     found: list[Item] = []
     for item in items:
@@ -308,7 +308,7 @@ def _distinct_names(items: list[Item]) -> list[Item]:
 
 
 def _placed(keys: Sequence[tuple[int | Expression, bool, bool]], own: int) -> list[tuple[int, bool, bool]]:
-    """Return where the keys of an order are: among the columns, or one behind the other after them."""
+    """Return the indexes of sort keys: select items, or columns appended to them."""
     found = []
     for key, descending, first in keys:
         if isinstance(key, int):
@@ -320,7 +320,7 @@ def _placed(keys: Sequence[tuple[int | Expression, bool, bool]], own: int) -> li
 
 
 def ordinal(key: syntax.Literal, count: int) -> int:
-    """Return the place that a number in ORDER BY means."""
+    """Return the index that an ordinal in ORDER BY refers to."""
     number = int(key.text)
     if not 1 <= number <= count:
         raise Refused("Ordinal out of range", key.at)

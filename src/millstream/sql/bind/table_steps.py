@@ -1,4 +1,4 @@
-"""The steps of the Table API: each takes a relation and expressions of syntax, and returns a relation."""
+"""Table API operations on relations with syntactic expressions."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class TableSteps:
-    """What `Table` is made of; a part of `Binder`."""
+    """The Table API's part of `Binder`."""
 
     def filter(self, node: Node, condition: syntax.Expression) -> Node:
-        """Return the rows for which a condition is true."""
+        """Return the rows that satisfy a condition."""
         bound = ExpressionBinder(typed("Binder", self), Scope.of(node.fields)).boolean(condition, "filter")
         if has_aggregate(bound):
             raise Refused("An aggregate cannot stand in a filter; group first")
         return relation_builder.filtered(node, bound)
 
     def changelog(self, function: str, node: Node, arguments: Sequence[syntax.Expression]) -> Node:
-        """Return changes as rows, or rows as changes."""
+        """Return TO_CHANGELOG or FROM_CHANGELOG of a relation."""
         named = [a for a in arguments if isinstance(a, syntax.Argument)]
         if len(named) < len(arguments):
             raise Refused(f"Arguments of {function} are named: descriptor('op').as_argument('op')")
@@ -43,13 +43,13 @@ class TableSteps:
         return typed("Binder", self).function_of_table(call)
 
     def select(self, node: Node, items: Sequence[syntax.SelectItem]) -> Node:
-        """Return columns, or aggregates of all rows."""
+        """Return a projection, or a global aggregate."""
         return self.aggregate(node, None, items)
 
     def aggregate(
         self, node: Node, keys: Sequence[syntax.Expression] | None, items: Sequence[syntax.SelectItem]
     ) -> Node:
-        """Return a row for each group; of no keys at all (None), plain columns or one group."""
+        """Return a grouped projection; for keys None, a projection or a global aggregate."""
         from millstream.sql.bind.select import SelectBinder
 
         group = None if keys is None else tuple(keys)
@@ -59,7 +59,7 @@ class TableSteps:
     def table_aggregate(
         self, node: Node, keys: Sequence[syntax.SelectItem], call: syntax.Call, names: Sequence[str]
     ) -> Node:
-        """Return the keys of each group, with the rows that a function makes of its rows."""
+        """Return the rows of a table aggregate function per group."""
         found = typed("Binder", self)
         binder = ExpressionBinder(found, Scope.of(node.fields))
         user = found.user_function(call.name)
@@ -88,7 +88,7 @@ class TableSteps:
     def join(
         self, left: Node, right: Node, condition: syntax.Expression | None = None, kind: JoinKind = JoinKind.INNER
     ) -> Node:
-        """Return pairs of rows; both sides' columns must have different names."""
+        """Return a join; both sides' columns must have distinct names."""
         common = set(left.fields.names) & set(right.fields.names)
         if common:
             raise Refused(f"join relations with ambiguous names: [{', '.join(sorted(common))}]")
@@ -104,22 +104,22 @@ class TableSteps:
         return relation_builder.set_operation(operator, all_, left, right)
 
     def distinct(self, node: Node) -> Node:
-        """Return each row once."""
+        """Return the distinct rows."""
         return relation_builder.distinct(node)
 
     def order(self, node: Node, keys: Sequence[syntax.SortKey]) -> Node:
-        """Return rows in an order."""
+        """Return the relation sorted."""
         query = syntax.Ordered(syntax.Select((syntax.SelectItem(syntax.Star()),), Given(node)), tuple(keys))
         return typed("Binder", self).query(query)
 
     def limit(self, node: Node, offset: int | None, fetch: int | None, is_sorted: bool) -> Node:
-        """Return some of the rows; with `is_sorted` of an `order_by`, `offset` or `fetch`, which this completes."""
+        """Return the relation limited; `is_sorted` completes a preceding `order_by`, `offset` or `fetch`."""
         if offset is not None and offset < 0:
             raise Refused("Offset should be greater or equal 0")
         if fetch is not None and fetch < 0:
             raise Refused("FETCH count must be equal or larger than 0.")
         if is_sorted and isinstance(node, Project):
-            # The order is by an expression that is no column.
+            # The order uses an expression that is not a column.
             return replace(node, input=self.limit(node.input, offset, fetch, is_sorted))
         if not is_sorted or not isinstance(node, Sort):
             return Sort(node.fields, node, (), offset or 0, fetch)
@@ -130,7 +130,7 @@ class TableSteps:
         return replace(node, offset=node.offset if offset is None else offset, limit=fetch)
 
     def rename(self, node: Node, names: Sequence[str]) -> Node:
-        """Return the rows with other names of columns; those behind the names given keep theirs."""
+        """Return the relation with renamed columns; columns beyond the names keep theirs."""
         if len(names) > len(node.fields):
             raise Refused(
                 f"Aliasing more fields than we actually have: {len(names)} names for {len(node.fields)} columns"

@@ -1,4 +1,4 @@
-"""Binds a table of a catalog: what is read of it, its computed columns, its watermark."""
+"""Binds catalog tables: scan, computed columns, watermark, and hints."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 class Connectors(Protocol):
-    """Finds what reads and writes tables by their options."""
+    """Creates sources and sinks of tables by their options."""
 
     def source(self, context: TableContext) -> TableSource:
-        """Return what reads a table."""
+        """Return the source of a table."""
 
     def sink(self, context: TableContext) -> TableSink:
-        """Return what writes a table."""
+        """Return the sink of a table."""
 
 
 def read_expression(text: str) -> SyntaxExpression:
-    """Read an expression that a catalog keeps as text."""
+    """Parse an expression that a catalog stores as text."""
     grammar = StatementGrammar(text)
     found = grammar.expression()
     if not grammar.is_at_end:
@@ -51,7 +51,7 @@ def is_source_watermark(strategy: str) -> bool:
 
 
 def context_of(binder: Binder, path: tuple[str, ...], table: CatalogTable) -> TableContext:
-    """Return what a connector is told of a table."""
+    """Return a table as its connector sees it."""
     return TableContext(path, table, binder.settings, binder.batch)
 
 
@@ -68,7 +68,7 @@ def with_options(binder: Binder, table: CatalogTable, options: tuple[tuple[str, 
 def scanned(
     binder: Binder, path: tuple[str, ...], table: CatalogTable, options: tuple[tuple[str, str], ...] = ()
 ) -> Node:
-    """Return the rows of a table."""
+    """Return the scan of a table."""
     if binder.connectors is None:
         raise Refused(f"The table '{'.'.join(path)}' cannot be read: there are no connectors")
     table = with_options(binder, table, options)
@@ -93,7 +93,7 @@ def scanned(
 
 
 def declared(binder: Binder, scan: Node, table: CatalogTable) -> Node:
-    """Return the columns of a declaration, in its order, over those that are read; with its watermark."""
+    """Return the declared columns in order over the scanned ones, with the watermark."""
     scope = Scope.of(scan.fields)
     places = {f.name: i for i, f in enumerate(scan.fields.fields)}
     expressions: list[Expression] = []
@@ -120,13 +120,13 @@ def declared(binder: Binder, scan: Node, table: CatalogTable) -> Node:
 
 
 def watermarked(binder: Binder, node: Node, column: str, strategy: str) -> Node:
-    """Return the rows with a column of event time."""
+    """Return the relation with a watermark."""
     place = node.fields.names.index(column)
     bound = ExpressionBinder(binder, Scope.of(node.fields)).bind(read_expression(strategy))
     field = replace(node.fields[place], time=TimeAttribute.ROWTIME)
     fields = Fields((*node.fields.fields[:place], field, *node.fields.fields[place + 1 :]))
     if binder.batch:
-        # In batch nothing is late, and time needs not be told.
+        # In batch no row is late, so watermarks are not needed.
         return replace(node, fields=fields)
     return Watermark(fields, node, place, bound)
 
@@ -148,7 +148,7 @@ _LOOKUP_OPTIONS = frozenset(
 
 
 def check_hint(hint: Mapping[str, str]) -> None:
-    """Refuse a LOOKUP hint that says what no connector can do."""
+    """Reject an invalid LOOKUP hint."""
     unknown = sorted(set(hint) - _LOOKUP_OPTIONS)
     if unknown:
         raise ValidationException(f"Invalid LOOKUP hint: unsupported option '{unknown[0]}'.")
@@ -158,7 +158,7 @@ def check_hint(hint: Mapping[str, str]) -> None:
 
 
 def retry_of(hint: Mapping[str, str]) -> Retry | None:
-    """Return what is done where nothing is found, as a LOOKUP hint says; None for nothing."""
+    """Return the retry strategy of a LOOKUP hint; None for no retry."""
     names = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
     said = [name for name in names if name in hint]
     if not said:

@@ -1,4 +1,4 @@
-"""What expressions are while they are bound: aggregates and OVERs before they have columns, and casts."""
+"""Intermediate expressions of the binder: aggregates and OVERs without columns yet, and casts."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ GROUP_WINDOWS = {
 
 @record
 class Aggregated(Expression):
-    """An aggregate inside an expression, before it has a column.
+    """An aggregate inside an expression, without a column yet.
 
     Attributes:
         function: its name.
-        arguments: about the input's row.
+        arguments: expressions over the input row.
         distinct, condition, order, options, user: as in `AggregateCall`.
     """
 
@@ -54,7 +54,7 @@ class Aggregated(Expression):
 
 @record
 class Frame:
-    """An OVER, with expressions; otherwise as `OverSpec`."""
+    """An OVER window over expressions; otherwise like `OverSpec`."""
 
     partition: tuple[Expression, ...]
     order: tuple[tuple[Expression, bool, bool], ...]
@@ -65,7 +65,7 @@ class Frame:
 
 @record
 class Overed(Expression):
-    """An aggregate or ranking function over a frame, before it has a column."""
+    """An aggregate or ranking function over a frame, without a column yet."""
 
     call: Aggregated
     frame: Frame
@@ -77,7 +77,7 @@ class Overed(Expression):
 
 @record
 class GroupProperty(Expression):
-    """What only a group has: TUMBLE_START(..) and its kin, GROUPING(..)."""
+    """A function of groups: TUMBLE_START(..) and the like, GROUPING(..)."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -88,12 +88,12 @@ class GroupProperty(Expression):
 
 
 def is_over_free(expression: Expression) -> bool:
-    """Tell whether there is no OVER in an expression."""
+    """Return whether an expression contains no OVER."""
     return not isinstance(expression, Overed) and all(is_over_free(p) for p in expression.parts)
 
 
 def has_aggregate(expression: Expression) -> bool:
-    """Tell whether an expression asks for an aggregate of a group."""
+    """Return whether an expression contains an aggregate."""
     if isinstance(expression, (Aggregated, GroupProperty)):
         return True
     if isinstance(expression, Overed):
@@ -103,7 +103,7 @@ def has_aggregate(expression: Expression) -> bool:
 
 
 def cast(expression: Expression, target: DataType) -> Expression:
-    """Return an expression as another type; nothing is done where only nullability differs."""
+    """Return an expression cast to a type; unchanged if only nullability differs."""
     source = expression.type
     if source.is_same_but_null(target):
         return expression
@@ -115,7 +115,7 @@ def cast(expression: Expression, target: DataType) -> Expression:
 
 
 def _as_written(constant: Constant, target: DataType) -> Constant | None:
-    """Return a constant of another type, where that is only another way to write it."""
+    """Return a constant as a constant of another type, if the value stays the same."""
     source, value = constant.type, constant.value
     if value is None:
         return Constant(target.nullable(), None)
@@ -131,13 +131,13 @@ def _as_written(constant: Constant, target: DataType) -> Constant | None:
 
 @record
 class TypedExpression(syntax.Expression):
-    """A bound expression where one of syntax stands."""
+    """A bound expression in place of a syntactic one."""
 
     value: Expression
 
 
 def comparison_type(left: DataType, right: DataType) -> DataType | None:
-    """Return the type as which two values are compared, None if they cannot be."""
+    """Return the common type for a comparison; None if incomparable."""
     if not type_rules.is_comparable(left, right):
         return None
     if type_rules.is_string(left) != type_rules.is_string(right):

@@ -1,6 +1,6 @@
-"""Writes a query out in full, as a catalog keeps that of a view: columns with their tables, stars as columns.
+"""Expands a view's query for the catalog: qualifies columns, expands stars.
 
-So a view stays what it was when its tables get more columns.
+So a view is stable when its tables get more columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def qualified(binder: Binder, query: syntax.Query, outer: Scope | None = None) -> syntax.Query:
-    """Return the query with its columns' tables; a WITH keeps its names as they are."""
+    """Return the query with qualified columns; names of a WITH stay as they are."""
     if isinstance(query, syntax.Select):
         return _select(binder, query, outer)
     if isinstance(query, syntax.SetOperation):
@@ -46,7 +46,7 @@ def _select(binder: Binder, select: syntax.Select, outer: Scope | None) -> synta
         else:
             items.append(_expression(binder, item, scope))
     relation = None if select.relation is None else _relation(binder, select.relation, outer)
-    # A QUALIFY may name what the items are called.
+    # QUALIFY may use aliases of select items.
     rest = {name: getattr(select, name) for name in ("where", "group", "having", "windows")}
     changed = {name: _expression(binder, value, scope) for name, value in rest.items()}
     return replace(select, items=tuple(items), relation=relation, **changed)
@@ -63,7 +63,7 @@ def _star(item: syntax.SelectItem, scope: Scope) -> list[syntax.SelectItem]:
 
 
 def _of_place(index: int, name: str, scope: Scope) -> syntax.Name:
-    """Return the name of a column by its place: with its table, unless it stands for one of each side of a join."""
+    """Return a column's name by index: qualified, unless it is a merged column of a join."""
     if name in scope.merged:
         return syntax.Name((name,))
     source = next(s for s in scope.sources if s.start <= index < s.start + len(s.fields))
@@ -72,7 +72,7 @@ def _of_place(index: int, name: str, scope: Scope) -> syntax.Name:
 
 
 def _expression(binder: Binder, value: Any, scope: Scope) -> Any:
-    """Return an expression, or what has expressions in it, with the tables of its columns."""
+    """Return an expression, or syntax that contains expressions, with qualified columns."""
     if isinstance(value, syntax.Query):
         return qualified(binder, value, scope)
     if isinstance(value, syntax.Name):

@@ -1,4 +1,4 @@
-"""Binds windows in time: window functions of FROM, and windows of GROUP BY."""
+"""Binds window TVFs, group windows and OVER windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from millstream.sql.expressions import AggregateCall, Expression, replaced, walk
 from millstream.sql.functions.evaluate import folded
 from millstream.sql.plan.nodes import Over, OverSpec
 
-# The names of their arguments, in order, and how many of them must be there.
+# Their parameter names in order, and the number of required ones.
 _PARAMETERS = {
     "TUMBLE": (("DATA", "TIMECOL", "SIZE", "OFFSET"), 3),
     "HOP": (("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"), 4),
@@ -35,7 +35,7 @@ FUNCTIONS = frozenset(_PARAMETERS)
 
 
 def window_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node:
-    """Return the rows of a table with their windows."""
+    """Return the node of a window TVF."""
     kind = call.name.upper()
     given = _by_name(kind, call)
     node, partition = _table(binder, given["DATA"], outer)
@@ -91,7 +91,7 @@ def _table(binder: Binder, data: syntax.Expression, outer: Scope | None) -> tupl
 
 
 def _is_time(binder: Binder, kind: DataType, attribute: TimeAttribute | None) -> bool:
-    """Tell whether windows can be over a column; in batch any point in time will do."""
+    """Return whether a column can be a window's time; in batch any timestamp can."""
     return attribute is not None or (binder.batch and isinstance(kind, (TimestampType, LocalZonedTimestampType)))
 
 
@@ -129,7 +129,7 @@ def _milliseconds(binder: Binder, e: syntax.Expression) -> int:
 
 
 def group_window(binder: Binder, element: syntax.Expression, expressions: ExpressionBinder) -> GroupWindow | None:
-    """Return the window that an element of a GROUP BY is, None if it is none."""
+    """Return the group window of a GROUP BY element; None for other expressions."""
     if not isinstance(element, syntax.Call) or element.name.upper() not in ("TUMBLE", "HOP", "SESSION"):
         return None
     kind = element.name.upper()
@@ -147,14 +147,14 @@ def group_window(binder: Binder, element: syntax.Expression, expressions: Expres
     if None not in counts:
         return _of_rows(element, WindowKind(kind), time, is_event_time, [c for c in counts if c is not None])
     lengths = [_milliseconds(binder, a) for a in element.arguments[1:]]
-    # HOP(time, slide, size) names the slide first.
+    # HOP(time, slide, size): the slide is first.
     size, step = (lengths[1], lengths[0]) if kind == "HOP" else (lengths[0], 0)
     return GroupWindow(WindowSpec(WindowKind(kind), time.index, is_event_time, size, step), time)
 
 
 @runtime_checkable
 class Rows(Protocol):
-    """An expression of the Table API that is a number of rows."""
+    """A Table API expression for a number of rows."""
 
     rows: int
 
@@ -174,12 +174,12 @@ def _of_rows(
 
 
 _WITH_A_NUMBER = frozenset(["LAG", "LEAD", "NTILE"])
-# Where an expression is a column.
+# Maps an expression to a column.
 Place = Callable[[Expression], int]
 
 
 def with_overs(node: Node, items: Sequence[Expression]) -> tuple[Node, list[Expression]]:
-    """Return a relation that has what the OVERs of some expressions compute, and the expressions over it."""
+    """Return a relation with the results of the OVERs in some expressions, and the expressions over it."""
     overs = list(dict.fromkeys(e for item in items for e in walk(item) if isinstance(e, Overed)))
     if not overs:
         return node, list(items)
@@ -209,7 +209,7 @@ def _call(over: Overed, place: Place) -> AggregateCall:
 
 
 def _distance(call: Aggregated) -> tuple[int, ...]:
-    """Return by how many rows LAG and LEAD look away, and into how many parts NTILE divides."""
+    """Return the offset of LAG and LEAD, or the number of buckets of NTILE."""
     if call.function not in _WITH_A_NUMBER:
         return ()
     place = 0 if call.function == "NTILE" else 1
@@ -222,7 +222,7 @@ def _distance(call: Aggregated) -> tuple[int, ...]:
 
 
 def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, Place]:
-    """Return the node with a column for each expression that an OVER needs, and where that is."""
+    """Return the node with a column for each expression of an OVER, and its index."""
     columns = relation_builder.columns(node.fields)
     names = list(node.fields.names)
 

@@ -1,1 +1,1 @@
-"""Catalogs: what tables, views and functions there are."""
+"""Catalogs of tables, views, functions and models."""

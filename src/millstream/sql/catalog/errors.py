@@ -1,4 +1,4 @@
-"""Errors of catalogs, under the names and in the words of Flink's."""
+"""Catalog errors with Flink's names and texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millstream.sql.errors import CatalogException
 
 
 class _ObjectException(CatalogException):
-    """An object of a catalog exists, or does not, against what was expected."""
+    """An error about the existence of a catalog object."""
 
     text: ClassVar[str]
 
@@ -19,13 +19,13 @@ class _ObjectException(CatalogException):
 
 
 class DatabaseAlreadyExistException(_ObjectException):
-    """A database that is to be created exists."""
+    """A database to be created already exists."""
 
     text = "Database {name} already exists in Catalog {catalog}."
 
 
 class DatabaseNotEmptyException(_ObjectException):
-    """A database that is to be dropped has tables or functions."""
+    """A database to be dropped is not empty."""
 
     text = "Database {name} in catalog {catalog} is not empty."
 
@@ -37,7 +37,7 @@ class DatabaseNotExistException(_ObjectException):
 
 
 class FunctionAlreadyExistException(_ObjectException):
-    """A function that is to be created exists."""
+    """A function to be created already exists."""
 
     text = "Function {name} already exists in Catalog {catalog}."
 
@@ -49,7 +49,7 @@ class FunctionNotExistException(_ObjectException):
 
 
 class ModelAlreadyExistException(_ObjectException):
-    """A model that is to be created exists."""
+    """A model to be created already exists."""
 
     text = "Model {name} already exists in Catalog {catalog}."
 
@@ -61,7 +61,7 @@ class ModelNotExistException(_ObjectException):
 
 
 class PartitionAlreadyExistsException(_ObjectException):
-    """A partition that is to be created exists."""
+    """A partition to be created already exists."""
 
     text = "Partition {name} in catalog {catalog} already exists."
 
@@ -73,13 +73,13 @@ class PartitionNotExistException(_ObjectException):
 
 
 class PartitionSpecInvalidException(_ObjectException):
-    """A partition is not named by the table's partition keys."""
+    """A partition spec does not match the table's partition keys."""
 
     text = "PartitionSpec {name} in catalog {catalog}."
 
 
 class TableAlreadyExistException(_ObjectException):
-    """A table or view that is to be created exists."""
+    """A table or view to be created already exists."""
 
     text = "Table (or view) {name} already exists in Catalog {catalog}."
 
@@ -91,6 +91,6 @@ class TableNotExistException(_ObjectException):
 
 
 class TableNotPartitionedException(_ObjectException):
-    """A partition was asked for of a table that has none."""
+    """A table is not partitioned."""
 
     text = "Table {name} in catalog {catalog} is not partitioned."

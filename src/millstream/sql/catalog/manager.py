@@ -1,4 +1,4 @@
-"""All catalogs of an environment, what is temporary, and where names without a catalog are looked for."""
+"""The catalogs of an environment, temporary objects, and name resolution."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Path = tuple[str, str, str]
 
 @record
 class InlineView:
-    """A temporary view of a relation that a program has made.
+    """A temporary view of a relation of the program.
 
     Attributes:
         node: the relation.
-        summary: what is said of it.
-        declared: the table that it is, if it is one.
+        summary: its description.
+        declared: the table it reads, if it is one.
     """
 
     node: Node
@@ -34,7 +34,7 @@ class InlineView:
 
     @property
     def is_view(self) -> bool:
-        """Whether it is a view: it is."""
+        """Whether it is a view; always true."""
         return True
 
 
@@ -47,8 +47,8 @@ class CatalogManager:
 
     Attributes:
         catalogs: by name.
-        current_catalog, current_database: where names are looked for.
-        load_function: makes a function of what CREATE FUNCTION names; set by the Table API.
+        current_catalog, current_database: the defaults for unqualified names.
+        load_function: loads the function that CREATE FUNCTION names; set by the Table API.
     """
 
     builtin_catalog: str = "default_catalog"
@@ -69,7 +69,7 @@ class CatalogManager:
         self._loaded: dict[CatalogFunction, Any] = {}
         self.modules: dict[str, dict[str, str]] = {"core": {}}
         self.used_modules: list[str] = ["core"]
-        # The options and comments that catalogs were made with.
+        # Options and comments of catalogs.
         self.catalog_options: dict[str, tuple[dict[str, str], str | None]] = {}
 
     # --- catalogs and databases
@@ -91,7 +91,7 @@ class CatalogManager:
         self.catalogs[name] = catalog
 
     def drop_catalog(self, name: str, if_exists: bool) -> None:
-        """Forget a catalog."""
+        """Drop a catalog."""
         if name not in self.catalogs:
             if if_exists:
                 return
@@ -101,14 +101,14 @@ class CatalogManager:
         del self.catalogs[name]
 
     def use_catalog(self, name: str) -> None:
-        """Look for names in another catalog."""
+        """Set the current catalog."""
         if name not in self.catalogs:
             raise CatalogException(f"A catalog with name [{name}] does not exist.")
         self.current_catalog = name
         self.current_database = getattr(self.catalogs[name], "default_database", "default")
 
     def use_database(self, path: Sequence[str]) -> None:
-        """Look for names in another database."""
+        """Set the current database."""
         catalog, database = self.database_path(path)
         if catalog not in self.catalogs:
             raise CatalogException(f"A catalog with name [{catalog}] does not exist.")
@@ -117,14 +117,14 @@ class CatalogManager:
         self.current_catalog, self.current_database = catalog, database
 
     def database_path(self, path: Sequence[str]) -> tuple[str, str]:
-        """Return catalog and database of a name of one or two parts; of none, the current ones."""
+        """Return catalog and database of a name with one or two parts; the current ones for none."""
         if not path:
             return self.current_catalog, self.current_database
         return (self.current_catalog, path[0]) if len(path) == 1 else (path[0], path[1])
 
     @contextmanager
     def at(self, path: Sequence[str]) -> Iterator[None]:
-        """Look for names in a database for a while."""
+        """Use another current database temporarily."""
         before = self.current_catalog, self.current_database
         if path[0] in self.catalogs:
             self.current_catalog, self.current_database = path[0], path[1]
@@ -144,19 +144,19 @@ class CatalogManager:
         return full[0], full[1], full[2]
 
     def find(self, path: Path) -> Found | None:
-        """Return a table or view, a temporary one first; None if there is none."""
+        """Return a table or view, temporary ones first, or None."""
         found = self._temporary.get(path)
         return found if found is not None else self.permanent(path)
 
     def permanent(self, path: Path) -> CatalogTable | None:
-        """Return a table or view that is not temporary; None if there is none."""
+        """Return a permanent table or view, or None."""
         catalog = self.catalogs.get(path[0])
         if catalog is None or path[1] not in catalog.databases():
             return None
         return catalog.tables(path[1]).get(path[2])
 
     def temporary(self, path: Path) -> Found | None:
-        """Return a temporary table or view; None if there is none."""
+        """Return a temporary table or view, or None."""
         return self._temporary.get(path)
 
     def create(self, path: Path, table: CatalogTable, temporary: bool, if_not_exists: bool = False) -> None:
@@ -192,14 +192,14 @@ class CatalogManager:
         self._temporary[path] = found
 
     def replace(self, path: Path, table: CatalogTable) -> None:
-        """Put a table in the place of one."""
+        """Replace a table."""
         if path in self._temporary:
             self._temporary[path] = table
         else:
             self.catalog(path[0]).put_table(path[1], path[2], table)
 
     def drop(self, path: Path, view: bool, temporary: bool, if_exists: bool) -> bool:
-        """Forget a table or view; tell whether it was there."""
+        """Drop a table or view; return whether it existed."""
         what = "View" if view else "Table"
         name = "`.`".join(path)
         found = self._temporary.get(path)
@@ -222,11 +222,11 @@ class CatalogManager:
         return False
 
     def drop_temporary(self, path: Path) -> bool:
-        """Forget a temporary table or view; tell whether it was there."""
+        """Drop a temporary table or view; return whether it existed."""
         return self._temporary.pop(path, None) is not None
 
     def names(self, catalog: str, database: str, *, views: bool | None = None) -> list[str]:
-        """Return the names of tables and views of a database, of views alone, or of tables alone."""
+        """Return the names of a database's tables and views, or of one of the two."""
         found: dict[str, Found] = dict(self.catalog(catalog).tables(database))
         found |= {p[2]: t for p, t in self._temporary.items() if p[:2] == (catalog, database)}
         return sorted(n for n, t in found.items() if views is None or t.is_view == views)
@@ -236,7 +236,7 @@ class CatalogManager:
         return sorted(self._temporary)
 
     def alike(self, path: Path) -> str:
-        """Return a guess what was meant by a name that is not there, as the end of a sentence."""
+        """Return a suggestion for an unknown name, as the end of a sentence."""
         catalog = self.catalogs.get(path[0])
         if catalog is None or path[1] not in catalog.databases():
             return ""
@@ -250,7 +250,7 @@ class CatalogManager:
     # --- functions
 
     def find_function(self, parts: tuple[str, ...]) -> Any:
-        """Return a user's function; None if there is none."""
+        """Return a user function, or None."""
         system = self.find_system_function(parts[0]) if len(parts) == 1 else None
         if system is not None:
             return system
@@ -266,11 +266,11 @@ class CatalogManager:
         return None if kept is None else self._load(kept)
 
     def find_system_function(self, name: str) -> Any:
-        """Return the temporary system function of a name; None if there is none."""
+        """Return the temporary system function of a name, or None."""
         return self._system_functions.get(name.lower())
 
     def function_path(self, function: Any) -> tuple[str, ...] | None:
-        """Return under which path a user's function is found; None for one that has no name."""
+        """Return the path of a user function; None for an inline one."""
         for name, known in self._system_functions.items():
             if known is function:
                 return None if name.startswith("*") else (name,)
@@ -296,7 +296,7 @@ class CatalogManager:
         return catalog, database, name.lower()
 
     def create_system_function(self, name: str, function: Any, if_not_exists: bool = False) -> None:
-        """Add a temporary function that needs no catalog."""
+        """Add a temporary system function."""
         if name.lower() in self._system_functions:
             if if_not_exists:
                 return
@@ -306,7 +306,7 @@ class CatalogManager:
         self._system_functions[name.lower()] = function
 
     def create_temporary_function(self, parts: Sequence[str], function: Any, if_not_exists: bool = False) -> None:
-        """Add a temporary function of a catalog."""
+        """Add a temporary catalog function."""
         path = self._function_path(parts)
         if path in self._temporary_functions:
             if if_not_exists:
@@ -328,7 +328,7 @@ class CatalogManager:
         catalog.put_function(path[1], path[2], function)
 
     def alter_function(self, parts: Sequence[str], function: CatalogFunction, if_exists: bool) -> None:
-        """Put a function in the place of one."""
+        """Replace a function."""
         path = self._function_path(parts)
         catalog = self.catalog(path[0])
         if path[2] not in catalog.functions(path[1]):
@@ -338,7 +338,7 @@ class CatalogManager:
         catalog.put_function(path[1], path[2], function)
 
     def drop_function(self, parts: Sequence[str], temporary: bool, system: bool, if_exists: bool) -> bool:
-        """Forget a function; tell whether it was there."""
+        """Drop a function; return whether it existed."""
         path = self._function_path(parts)
         if system:
             if self._system_functions.pop(parts[-1].lower(), None) is not None:
@@ -359,7 +359,7 @@ class CatalogManager:
         return False
 
     def user_functions(self) -> list[str]:
-        """Return the names of all functions of users that can be called without a path."""
+        """Return the names of all user functions that can be called unqualified."""
         here = (self.current_catalog, self.current_database)
         found = {*self._system_functions, *(p[2] for p in self._temporary_functions if p[:2] == here)}
         return sorted(found | set(self.catalog(here[0]).functions(here[1])))
@@ -380,7 +380,7 @@ class CatalogManager:
         found.put_database(name, database)
 
     def drop_database(self, path: Sequence[str], if_exists: bool, cascade: bool) -> None:
-        """Forget a database."""
+        """Drop a database."""
         catalog, name = self.database_path(path)
         found = self.catalog(catalog)
         if name not in found.databases():

@@ -1,4 +1,4 @@
-"""Catalogs: named databases of tables, views and functions. Here is the contract, and one that is kept in memory."""
+"""The catalog contract and the in-memory catalog."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.sql.errors import CatalogException
 
 @record
 class Database:
-    """A database: its options, and what is said of it."""
+    """A database: its options and comment."""
 
     options: dict[str, str] = field(default_factory=dict)
     comment: str | None = None
@@ -23,7 +23,7 @@ class Database:
 
 @record
 class CatalogFunction:
-    """A function by the name of what implements it.
+    """A function by the name of its implementation.
 
     Attributes:
         implementation: `module.object`.
@@ -34,18 +34,18 @@ class CatalogFunction:
     language: str = "JAVA"
 
 
-# A partition: its columns and values.
+# A partition spec: columns and values.
 PartitionKey = tuple[tuple[str, str], ...]
 
 
 @dataclass
 class Notes:
-    """What is known of a table beside its declaration. The planner reads none of it.
+    """Partitions and statistics of a table. The planner does not use them.
 
     Attributes:
-        partitions: that were declared, and what is said of each.
-        statistics: of the table, under no key, and of partitions.
-        column_statistics: likewise.
+        partitions: the declared partitions with their properties.
+        statistics: of the table, under an empty key, and of partitions.
+        column_statistics: the same by column.
     """
 
     partitions: dict[PartitionKey, Any] = field(default_factory=dict)
@@ -54,10 +54,10 @@ class Notes:
 
 
 class Catalog(ABC):
-    """Where declarations are kept.
+    """A catalog.
 
     Attributes:
-        name: of the catalog.
+        name: the catalog's name.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Catalog(ABC):
 
     @abstractmethod
     def put_database(self, name: str, database: Database) -> None:
-        """Keep a database, in place of one of that name."""
+        """Add or replace a database."""
 
     @abstractmethod
     def drop_database(self, name: str) -> None:
-        """Forget a database and what is in it."""
+        """Drop a database with its contents."""
 
     @abstractmethod
     def tables(self, database: str) -> dict[str, CatalogTable]:
@@ -80,14 +80,14 @@ class Catalog(ABC):
 
     @abstractmethod
     def put_table(self, database: str, name: str, table: CatalogTable) -> None:
-        """Keep a table or view, in place of one of that name."""
+        """Add or replace a table or view."""
 
     @abstractmethod
     def drop_table(self, database: str, name: str) -> None:
-        """Forget a table or view."""
+        """Drop a table or view."""
 
     def rename_table(self, database: str, name: str, new_name: str) -> None:
-        """Keep a table or view, and what is known of it, under another name."""
+        """Rename a table or view with its partitions and statistics."""
         table = self.tables(database)[name]
         self.drop_table(database, name)
         self.put_table(database, new_name, table)
@@ -98,27 +98,27 @@ class Catalog(ABC):
 
     @abstractmethod
     def put_function(self, database: str, name: str, function: CatalogFunction) -> None:
-        """Keep a function, in place of one of that name."""
+        """Add or replace a function."""
 
     @abstractmethod
     def drop_function(self, database: str, name: str) -> None:
-        """Forget a function."""
+        """Drop a function."""
 
     def models(self, database: str) -> dict[str, CatalogModel]:
-        """Return the models of a database by name; what is added to it stays."""
+        """Return the mutable models of a database by name."""
         raise CatalogException(f"{type(self).__name__} keeps no models.")
 
     def options(self) -> dict[str, str]:
-        """Return the options it was made with."""
+        """Return the options of the catalog."""
         return {}
 
     def notes(self, database: str, table: str) -> Notes:
-        """Return what is known of a table beside its declaration; what is added to it stays."""
+        """Return the mutable partitions and statistics of a table."""
         raise CatalogException(f"{type(self).__name__} keeps no partitions and no statistics.")
 
 
 class GenericInMemoryCatalog(Catalog):
-    """A catalog that is gone with the program."""
+    """A catalog that lives as long as the program."""
 
     def __init__(self, name: str = "default_catalog", default_database: str = "default_database") -> None:
         self.name = name

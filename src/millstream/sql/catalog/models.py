@@ -1,4 +1,4 @@
-"""Models of a catalog: what CREATE MODEL declares. Nothing here asks one; ML_PREDICT needs a provider."""
+"""Models of a catalog, as CREATE MODEL declares them. Nothing here invokes one; ML_PREDICT needs a provider."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @record
 class CatalogModel:
-    """A model: what goes in, what comes out, and where it is.
+    """A model: input and output columns and options.
 
     Attributes:
         inputs, outputs: its columns.
-        options: those of WITH; `provider` says who answers.
-        comment: what is said of it.
+        options: the options of WITH; `provider` names the service.
+        comment: its comment.
     """
 
     inputs: tuple[TableColumn, ...] = ()
@@ -31,7 +31,7 @@ class CatalogModel:
 
 
 class Models:
-    """The models of an environment: those of catalogs, and temporary ones before them."""
+    """The models of an environment; temporary ones take precedence."""
 
     def __init__(self, catalogs: CatalogManager) -> None:
         self._catalogs = catalogs
@@ -42,11 +42,11 @@ class Models:
         return {} if catalog is None or path[1] not in catalog.databases() else catalog.models(path[1])
 
     def find(self, path: Path) -> CatalogModel | None:
-        """Return a model; None if there is none."""
+        """Return a model, or None."""
         return self._temporary.get(path) or self._permanent(path).get(path[2])
 
     def is_temporary(self, path: Path) -> bool:
-        """Tell whether a model is temporary."""
+        """Return whether a model is temporary."""
         return path in self._temporary
 
     def names(self, catalog: str, database: str) -> list[str]:
@@ -75,7 +75,7 @@ class Models:
             self._catalogs.catalog(path[0]).models(path[1])[path[2]] = model
 
     def drop(self, path: Path, temporary: bool, if_exists: bool) -> bool:
-        """Forget a model; tell whether it was there."""
+        """Drop a model; return whether it existed."""
         if temporary or path not in self._temporary:
             kept = self._temporary.pop(path, None) if temporary else self._permanent(path).pop(path[2], None)
             if kept is None and not if_exists:

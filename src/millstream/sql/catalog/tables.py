@@ -1,4 +1,4 @@
-"""What a catalog knows of a table or a view: its declaration."""
+"""Declarations of tables and views in a catalog."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millstream.sql.types import DataType
 
 
 class ColumnKind(Enum):
-    """Where the values of a column come from."""
+    """The kind of a column."""
 
     PHYSICAL = "PHYSICAL"
     COMPUTED = "COMPUTED"
@@ -23,12 +23,12 @@ class TableColumn:
 
     Attributes:
         name: its name.
-        type: its type; of a computed one, that of the expression.
-        kind: where its values come from.
-        expression: of a computed column, as SQL.
-        metadata_key: of a metadata column, the name the connector knows, None if it is the column's own.
-        virtual: whether a metadata column is only read.
-        comment: what is said of it.
+        type: its type; for a computed column that of the expression.
+        kind: physical, computed or metadata.
+        expression: the SQL of a computed column.
+        metadata_key: the connector's name of a metadata column; None if it is the column's own.
+        virtual: whether a metadata column is read-only.
+        comment: its comment.
     """
 
     name: str
@@ -41,7 +41,7 @@ class TableColumn:
 
     @property
     def is_persisted(self) -> bool:
-        """Whether rows that are written have it."""
+        """Whether the sink writes it."""
         return self.kind is ColumnKind.PHYSICAL or (self.kind is ColumnKind.METADATA and not self.virtual)
 
 
@@ -51,14 +51,14 @@ class CatalogTable:
 
     Attributes:
         columns: in the order of the declaration.
-        watermark: the column and the expression, as SQL, of WATERMARK FOR; None without one.
-        primary_key: the columns of the primary key; none without one.
-        primary_key_name: of its constraint.
+        watermark: the column and SQL expression of WATERMARK FOR; None without one.
+        primary_key: the columns of the primary key; empty without one.
+        primary_key_name: the name of its constraint.
         partition: the columns of PARTITIONED BY.
         options: the options of WITH.
-        comment: what is said of it.
-        query: of a view, its text with full names; None for a table.
-        original_query: as it was typed.
+        comment: its comment.
+        query: a view's expanded query; None for a table.
+        original_query: a view's query as typed.
     """
 
     columns: tuple[TableColumn, ...]
@@ -77,7 +77,7 @@ class CatalogTable:
 
     @property
     def persisted(self) -> list[TableColumn]:
-        """The columns of rows that are written: physical ones, then metadata."""
+        """The columns that a sink writes: physical ones, then metadata."""
         metadata = [c for c in self.columns if c.is_persisted and c.kind is ColumnKind.METADATA]
         return self.physical + metadata
 

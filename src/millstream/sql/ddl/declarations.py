@@ -23,7 +23,7 @@ _ORDINARY = (ColumnKind.PHYSICAL, ColumnKind.METADATA)
 
 
 def declared(binder: Binder, statement: statements.CreateTable, base: CatalogTable | None) -> CatalogTable:
-    """Return what CREATE TABLE declares, with what it takes over from the table it is LIKE."""
+    """Return the table that CREATE TABLE declares, merged with its LIKE."""
     rules = _rules(statement.like)
     taken = _taken_columns(base, rules)
     columns = _with_own(taken, statement.columns, rules)
@@ -49,7 +49,7 @@ _FEATURES = ("CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", 
 
 
 def _rules(like: statements.Like | None) -> dict[str, str]:
-    """Return for each feature whether it is taken over."""
+    """Return per feature whether LIKE includes it."""
     found = dict.fromkeys(_FEATURES, "INCLUDING")
     found |= {"OPTIONS": "OVERWRITING"}
     for verb, feature in like.rules if like else ():
@@ -136,7 +136,7 @@ def _primary_key(
 
 
 def key_name(columns: Sequence[str]) -> str:
-    """Return how a primary key is called that was given no name."""
+    """Return the default name of a primary key."""
     return f"PK_{'_'.join(columns)}"
 
 
@@ -157,7 +157,7 @@ def _options(statement: statements.CreateTable, base: CatalogTable | None, rules
 
 
 def column_of(column: statements.Column) -> TableColumn:
-    """Return a column that is declared; the type of a computed one is found when the table is checked."""
+    """Return a declared column; the check derives the type of a computed one."""
     if column.computed is not None:
         text = written(column.computed.value)
         return TableColumn(column.name, _UNKNOWN, ColumnKind.COMPUTED, text, comment=column.comment)
@@ -178,7 +178,7 @@ _UNKNOWN = NullType()
 
 
 def checked(binder: Binder, table: CatalogTable) -> CatalogTable:
-    """Return the table with the types of computed columns; refuse what is wrong in it."""
+    """Return the table with types of computed columns; raise if it is invalid."""
     ordinary = Fields(tuple(Field(c.name, c.type) for c in table.columns if c.kind in _ORDINARY))
     scope = Scope.of(ordinary)
     columns: list[TableColumn] = []
@@ -222,7 +222,7 @@ def _check_watermark(binder: Binder, table: CatalogTable, names: list[str]) -> N
         )
     fields = Fields(tuple(Field(c.name, c.type) for c in table.columns))
     if is_source_watermark(strategy):
-        # Whether the connector has watermarks is known when the table is read.
+        # Whether the connector supports source watermarks is known only when the table is read.
         return
     try:
         bound = ExpressionBinder(binder, Scope.of(fields)).bind(read_expression(strategy))
@@ -251,6 +251,6 @@ def _check_key(table: CatalogTable, names: list[str]) -> CatalogTable:
                 f"Could not create a PRIMARY KEY with column '{name}'.\nA PRIMARY KEY constraint must be declared on "
                 "physical columns."
             )
-        # The columns of a primary key are never null.
+        # Primary key columns are NOT NULL.
         columns[place] = replace(columns[place], type=columns[place].type.not_null())
     return replace(table, columns=tuple(columns))

@@ -1,4 +1,4 @@
-"""Carries out statements that are about catalogs: CREATE, ALTER, DROP, USE, SHOW, DESCRIBE, SET, modules."""
+"""Executes catalog statements: CREATE, ALTER, DROP, USE, SHOW, DESCRIBE, SET, modules."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from millstream.sql.types import DataTypes
 
 @record
 class Result:
-    """What a statement gave.
+    """The result of a statement.
 
     Attributes:
         fields: the columns of its rows.
         rows: Python values.
-        insert: what is still to be run: the INSERT of a CREATE TABLE .. AS.
-        is_content: whether the rows were asked for; otherwise they only say OK.
+        insert: the INSERT of a CREATE TABLE .. AS, to be run by the caller.
+        is_content: whether the rows are a query result, not just OK.
     """
 
     fields: Fields
@@ -48,13 +48,13 @@ OK = Result(Fields((Field("result", DataTypes.STRING()),)), (("OK",),), is_conte
 
 
 class Ddl:
-    """Carries out statements on the catalogs of an environment.
+    """Executes statements on the catalogs of an environment.
 
     Attributes:
         binder: binds queries of views and expressions of columns.
-        settings: what SET changes.
-        catalog_kinds: what makes catalogs, by `type`.
-        load_function: makes a function of what CREATE FUNCTION names, for temporary ones.
+        settings: the configuration that SET changes.
+        catalog_kinds: catalog factories by `type`.
+        load_function: loads the function that a CREATE TEMPORARY FUNCTION names.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Ddl:
         return self._binder.catalogs
 
     def can(self, statement: s.Statement) -> bool:
-        """Tell whether a statement is one of these."""
+        """Return whether a statement is a catalog statement."""
         return type(statement) in _EXECUTE
 
     def execute(self, statement: s.Statement, text: str = "") -> Result:
-        """Carry a statement out."""
+        """Execute a statement."""
         execute = _EXECUTE.get(type(statement))
         if execute is None:
             raise ValidationException(f"{type(statement).__name__} is not a statement about catalogs")
@@ -361,7 +361,7 @@ class Ddl:
     def _jar(self, j: s.Jar) -> Result:
         return OK
 
-    # --- looking
+    # --- SHOW and DESCRIBE
 
     def _show(self, w: s.Show) -> Result:
         fields, rows = show.shown(self._binder, w)

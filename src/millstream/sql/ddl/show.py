@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: what catalogs hold, as rows."""
+"""SHOW and DESCRIBE: catalog contents as rows."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _partitions(binder: Binder, w: s.Show) -> list[str]:
 
 
 def matching(w: s.Show) -> Callable[[str], bool]:
-    """Return whether a name is one that a LIKE asks for."""
+    """Return whether a name matches a LIKE."""
     if w.pattern is None:
         return lambda _: True
     pattern = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in w.pattern)
@@ -188,7 +188,7 @@ def _with(options: dict[str, str]) -> str:
 
 
 def sql_type(kind: DataType) -> str:
-    """Return a type as SHOW CREATE TABLE writes it: STRING and BYTES by their lengths."""
+    """Return a type as SHOW CREATE TABLE writes it: STRING and BYTES with their lengths."""
     text = str(kind)
     text = re.sub(r"\bSTRING\b(?![`'])", "VARCHAR(2147483647)", text)
     return re.sub(r"\bBYTES\b(?![`'])", "VARBINARY(2147483647)", text)
@@ -291,7 +291,7 @@ def fields_of(binder: Binder, found: Found) -> Fields:
 
 
 def described_rows(fields: Fields, found: Found) -> tuple[Fields, Rows]:
-    """Return what DESCRIBE shows of a table or view."""
+    """Return the rows of DESCRIBE for a table or view."""
     table = None if isinstance(found, InlineView) else found
     comments = table is not None and any(c.comment is not None for c in table.columns)
     rows: Rows = []

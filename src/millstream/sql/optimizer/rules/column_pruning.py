@@ -1,4 +1,4 @@
-"""Columns that nobody asks for are left out, down to what is read of a table."""
+"""Prunes unused columns, down to the columns that scans read."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Pruned = tuple[n.Node, Places]
 
 
 def prune_columns(end: n.Node) -> n.Node:
-    """Leave out columns that are not asked for, in the whole plan under an end."""
+    """Prune unused columns in the whole plan below a sink."""
     assert isinstance(end, n.Single)
     below, places = pruned(end.input, set(range(len(end.input.fields))))
     return end.with_inputs([restored(below, places, end.input.fields)])
 
 
 def restored(node: n.Node, places: Places, fields: Fields) -> n.Node:
-    """Return a node with all columns at the places they had."""
+    """Return a node with all its columns in place."""
     if len(node.fields) == len(fields) and all(places[i] == i for i in range(len(fields))):
         return node
     columns = tuple(Column(f.type, places[i]) for i, f in enumerate(fields.fields))
@@ -31,11 +31,11 @@ def restored(node: n.Node, places: Places, fields: Fields) -> n.Node:
 
 
 def pruned(node: n.Node, needed: set[int]) -> Pruned:
-    """Return a node with at least the columns that are needed, and where they are."""
+    """Return a node with at least the needed columns, and their new indexes."""
     prune = _PRUNE.get(type(node))
     if prune is not None:
         return prune(node, needed)
-    # What is not known below asks for all.
+    # Unknown nodes need all columns of their inputs.
     inputs = []
     for below in node.inputs:
         inner, places = pruned(below, set(range(len(below.fields))))
@@ -45,7 +45,7 @@ def pruned(node: n.Node, needed: set[int]) -> Pruned:
 
 
 def narrowed(node: n.Node, needed: set[int]) -> Pruned:
-    """Return a node with the columns that are needed and no others, for what keeps rows."""
+    """Return a node with exactly the needed columns, for stateful nodes."""
     found, places = pruned(node, needed)
     kept = sorted(needed) or [0]
     if len(found.fields) == len(kept) or not needed:
@@ -89,7 +89,7 @@ def _values(node: n.Values, needed: set[int]) -> Pruned:
 def _project(node: n.Project, needed: set[int]) -> Pruned:
     kept = sorted(needed)
     if not kept:
-        # Rows must have a column to be rows.
+        # A row needs at least one column.
         kept = [min(range(len(node.expressions)), key=lambda i: len(columns_of(node.expressions[i])))]
     expressions: list[Expression] = [node.expressions[i] for i in kept]
     below, places = pruned(node.input, _used(expressions))

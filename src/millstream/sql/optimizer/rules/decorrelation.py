@@ -1,4 +1,4 @@
-"""Takes what looks at the row of the query around out of a query: conditions become those of a join."""
+"""Decorrelation: moves conditions on outer rows out of a subquery into a join."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from millstream.sql.types import BooleanType
 
 
 def looks_out(e: Expression) -> bool:
-    """Tell whether an expression looks at the row of a query around."""
+    """Return whether an expression refers to an outer row."""
     return any(isinstance(p, Outer) or (isinstance(p, Subquery) and is_correlated(p.node, 2)) for p in walk(e))
 
 
 def expressions_of(node: n.Node) -> list[Expression]:
-    """Return the expressions of a node itself."""
+    """Return the expressions of a single node."""
     if isinstance(node, n.Project):
         return list(node.expressions)
     if isinstance(node, n.Calc):
@@ -38,7 +38,7 @@ def expressions_of(node: n.Node) -> list[Expression]:
 
 
 def is_correlated(node: n.Node, level: int = 1) -> bool:
-    """Tell whether a query looks at the row of one so many levels around it."""
+    """Return whether a query refers to the row `level` levels outward."""
     for e in expressions_of(node):
         for part in walk(e):
             if isinstance(part, Outer) and part.level >= level:
@@ -50,12 +50,12 @@ def is_correlated(node: n.Node, level: int = 1) -> bool:
 
 @record
 class Pulled:
-    """A query without what looked out of it.
+    """A decorrelated query.
 
     Attributes:
-        node: the query; columns that conditions need are behind its own.
-        conditions: about its columns, and about the row around by `Outer`.
-        places: where its own columns are now.
+        node: the query; columns that the conditions need are appended.
+        conditions: over its columns and, by `Outer`, over the outer row.
+        places: the indexes of its own columns.
     """
 
     node: n.Node
@@ -64,11 +64,11 @@ class Pulled:
 
 
 def pulled(node: n.Node, around: n.Node | None = None) -> Pulled:
-    """Take conditions that look out of a query out of it.
+    """Move correlated conditions out of a query.
 
     Args:
         node: the query.
-        around: what has the rows that it looks at; None where it must do without.
+        around: the relation with the outer rows; None if it is not available.
     """
     own = tuple(range(len(node.fields)))
     if not is_correlated(node):
@@ -116,7 +116,7 @@ def _project(node: n.Project, around: n.Node | None) -> Pulled:
 
 
 def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
-    """Return the side that looks out and the side that does not, of an equality."""
+    """Return the correlated and the uncorrelated operand of an equality."""
     if isinstance(test, Call) and test.function == "=":
         a, b = test.arguments
         for outer, inner in ((a, b), (b, a)):
@@ -127,13 +127,13 @@ def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
 
 @record
 class ByOuter:
-    """A query with columns by which its rows belong to rows around.
+    """A query with columns that relate its rows to outer rows.
 
     Attributes:
         node: the query.
-        keys: the columns, and `outers` what each equals around.
-        operator: how: `=`, or so that nulls are equal.
-        shift: by how much the query's own columns have moved.
+        keys: the columns; `outers` are the equal expressions over the outer row.
+        operator: `=` or its null-safe form.
+        shift: the shift of the query's own columns.
     """
 
     node: n.Node
@@ -143,7 +143,7 @@ class ByOuter:
     shift: int = 0
 
     def conditions(self, places: dict[int, int]) -> tuple[Expression, ...]:
-        """Return what ties its rows to those around, with its keys at some places."""
+        """Return the conditions that relate its rows to outer rows, with its keys at given indexes."""
         found = []
         for key, outer in zip(self.keys, self.outers, strict=True):
             column = Column(self.node.fields[key].type, places[key])
@@ -153,7 +153,7 @@ class ByOuter:
 
 
 def by_outer(below: Pulled, what: str, around: n.Node | None) -> ByOuter:
-    """Return a query with the columns by which its rows belong to rows around."""
+    """Return a query with the columns that relate its rows to outer rows."""
     sides = [_equal_sides(t) for t in below.conditions]
     if any(s is None for s in sides):
         return _joined_around(below, what, around)
@@ -175,9 +175,9 @@ def by_outer(below: Pulled, what: str, around: n.Node | None) -> ByOuter:
 
 
 def _joined_around(below: Pulled, what: str, around: n.Node | None, more: Sequence[Expression] = ()) -> ByOuter:
-    """Join a query with all that the rows around ask of it: what is not an equality needs that.
+    """Join a query with the distinct outer values that it uses, for conditions that are not equalities.
 
-    `more` are conditions that will be added above, with what they ask.
+    `more` are conditions to be added above, whose outer values are included.
     """
     outer = [p for t in (*below.conditions, *more) for p in walk(t) if isinstance(p, Outer)]
     asked = sorted({p.index for p in outer})
@@ -270,7 +270,7 @@ def _join(node: n.Join, around: n.Node | None) -> Pulled:
 
 
 def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | None) -> Pulled:
-    """Pull conditions out of a join that keeps or leaves out rows without a partner, by what the rows around ask."""
+    """Decorrelate an outer, semi or anti join by the outer values it uses."""
     what = f"a {node.kind.name} JOIN, EXISTS or IN within a correlated subquery"
     if node.kind in (n.JoinKind.RIGHT, n.JoinKind.FULL):
         raise ValidationException(f"A correlated condition below {what} is not supported: join with it instead.")
@@ -339,7 +339,7 @@ _PULL: dict[type[n.Node], Callable[[Any, n.Node | None], Pulled]] = {
 
 
 def turned_in(e: Expression, width: int) -> Expression:
-    """Return a condition about the row around and a query's own as one about a join of both."""
+    """Return a condition over the outer row and a query's row as one over their join."""
 
     def change(part: Expression) -> Expression | None:
         if isinstance(part, Outer):
