@@ -1,4 +1,4 @@
-"""In BATCH, keyed operators get their input key by key, each in the order of time: it waits here until all has come."""
+"""Input of keyed operators in BATCH: retained until all has arrived, then processed key by key in timestamp order."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from millstream.state.table import BY_NAMESPACE
 
 _TABLE = "_batch_input"
 
-# What is kept of a record: its timestamp, edge and value.
+# The retained fields of a record: timestamp, edge and value.
 _Row = tuple[int | None, int, Any]
 
 
 class BatchInput:
-    """Records of a subtask's input, kept in its state, which survives the process."""
+    """The input of a subtask, retained in its state, which survives the process."""
 
     def __init__(self, state: KeyedState, edges: list[Edge]) -> None:
         self._state = state
         self._edges = {e.id: e for e in edges}
 
     def add(self, edge: Edge, block: Block, epoch: int) -> None:
-        """Keep records. Rows are by key and epoch, so that each is written once."""
+        """Add records. Rows are keyed by key and epoch, so that each is written once."""
         overlay = self._state.table(_TABLE, LIST, BY_NAMESPACE).overlay
         for key, value, time in block.records():
             row = overlay.get((key, epoch))
@@ -37,7 +37,7 @@ class BatchInput:
             row.append((time, edge.id, value))
 
     def by_key(self) -> Iterator[Iterator[tuple[Edge, Block]]]:
-        """Yield for each key its records, those of one edge that follow one another as one block."""
+        """Yield the records of each key; consecutive records of one edge form one block."""
         by_key: dict[Any, list[_Row]] = {}
         for (key, _), rows in self._state.table(_TABLE, LIST, BY_NAMESPACE).rows():
             by_key.setdefault(key, []).extend(rows)

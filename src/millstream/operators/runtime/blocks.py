@@ -27,25 +27,25 @@ from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 Control = tuple[int, int, int]
 WATERMARK = 0
 END_OF_INPUT = 1
-# Nothing is to be expected from this channel for now; the next watermark ends that.
+# The channel is idle until its next watermark.
 IDLE = 2
 
-# Key, value and timestamp; None for a key or timestamp that the layout does not carry.
+# Key, value and timestamp; None for a key or timestamp that the layout does not transport.
 Record = tuple[Any, Any, int | None]
 
 _FRAME = struct.Struct(">IHIIII")
 
-# Longer tuples are not taken apart: one is quicker handed on as it is than put together from so many.
+# Longer tuples are sent whole: that is faster than rebuilding them from members.
 _MOST_MEMBERS = 8
 
 
 @record
 class Pieces:
-    """How a sender that knows its records to be tuples of so many members takes them apart.
+    """How a sender splits records that are tuples of a known size into members.
 
     Attributes:
-        constants: for each member the int that it always is, None for one that travels.
-        timestamp: the member that is also the record's timestamp, None if none is.
+        constants: for each member its constant int value, None for a member that is sent.
+        timestamp: the member that is also the record's timestamp, if any.
     """
 
     constants: tuple[int | None, ...]
@@ -53,22 +53,22 @@ class Pieces:
 
     @classmethod
     def of(cls, shape: Shape, timestamp: int | None) -> Pieces | None:
-        """Return how records of a shape are taken apart, None if that shape is not one of tuples."""
+        """Return how records of an inferred type are split, None if they are no such tuples."""
         if not isinstance(shape, Fixed) or shape.null or not 0 < len(shape.members) <= _MOST_MEMBERS:
             return None
         constants = [constant(m) for m in shape.members]
         if None not in constants:
-            # A record of nothing could not be counted.
+            # At least one member must be sent, or records could not be counted.
             constants[0] = None
         return cls(tuple(constants), timestamp)
 
     @cached_property
     def sent(self) -> list[int]:
-        """The members that travel."""
+        """The members that are sent."""
         return [i for i, value in enumerate(self.constants) if value is None]
 
     def shape(self, known: Shape) -> Shape:
-        """Return what is known of the records, from what was known without."""
+        """Return the inferred type of received records."""
         members = [ANYTHING if c is None else shape_of(c) for c in self.constants]
         if isinstance(known, Fixed) and len(known.members) == len(members):
             members = [k if isinstance(m, Anything) else m for m, k in zip(members, known.members, strict=True)]
@@ -77,13 +77,12 @@ class Pieces:
 
 @record
 class Layout:
-    """What an edge carries of each record, and how that lies in a block: key, value, timestamp, then the next record.
+    """The parts of a record that an edge transports, and their order in a block: key, value, timestamp.
 
     Attributes:
-        has_key: whether the key travels with the record. One that is only a part of the record is cheaper found anew.
-        has_timestamp: whether the timestamp travels with the record.
-        pieces: how the value is taken apart, None for one that travels whole. Every sender decides that for itself and
-            says it in its blocks.
+        has_key: whether the key is sent. A key that is a member of the record is cheaper to extract again.
+        has_timestamp: whether the timestamp is sent.
+        pieces: how the value is split, None for whole values. Each sender chooses its own and stores it in its blocks.
     """
 
     has_key: bool
@@ -92,17 +91,17 @@ class Layout:
 
     @cached_property
     def _stride(self) -> int:
-        """How many list items one record takes."""
+        """The number of list items per record."""
         value = 1 if self.pieces is None else len(self.pieces.sent)
         return self.has_key + value + self._stamp_travels
 
     @property
     def _stamp_travels(self) -> bool:
-        """Whether the timestamp is an item of its own."""
+        """Whether the timestamp is a separate item."""
         return self.has_timestamp and (self.pieces is None or self.pieces.timestamp is None)
 
     def new_block(self) -> Block:
-        """Return a block that holds nothing yet."""
+        """Return an empty block."""
         return Block(self, [], [])
 
     def block_of(self, records: Iterable[Record]) -> Block:
@@ -117,22 +116,22 @@ class Layout:
         return Block(self, items, [])
 
     def decode(self, body: bytes | memoryview) -> Block:
-        """Read what `Block.encode` wrote with this layout, or this one and pieces."""
+        """Decode what `Block.encode` wrote with this layout, with or without pieces."""
         items, controls, *pieces = pickle.loads(body)
         return Block(_layout(self.has_key, self.has_timestamp, *pieces) if pieces else self, items, controls)
 
     def count(self, block: Block, at: int, end: int) -> int:
-        """Return how many records there are between two places of a block, as those who watch a job count them."""
+        """Return the number of records between two offsets of a block, for metrics."""
         return end - at
 
     def full(self, blocks: list[Block], records: int) -> list[int]:
-        """Return the places of the blocks that hold so many records or more."""
-        # In one go: it is asked of all buckets after every batch.
+        """Return the indexes of blocks with at least this many records."""
+        # One pass over all buckets, since it runs after every batch.
         limit = records * self._stride
         return [i for i, block in enumerate(blocks) if len(block._items) >= limit]
 
     def append_code(self, w: CodeWriter, append: str, key: str | None, value: Var) -> None:
-        """Write how a record gets into a block, whose `Block.append` is in a variable."""
+        """Write how a record is appended to a block whose `Block.append` is in a variable."""
         if self.has_key:
             w.line(f"{append}({key})")
         for text in [value.name] if self.pieces is None else self._texts(w, value.name, self.pieces):
@@ -141,14 +140,14 @@ class Layout:
             w.line(f"{append}({value.timestamp})")
 
     def _texts(self, w: CodeWriter, name: str, pieces: Pieces) -> list[str]:
-        """Return the texts of the members that travel."""
+        """Return the expressions of the members that are sent."""
         return [w.member(name, i) or f"{name}[{i}]" for i in pieces.sent]
 
     @contextmanager
     def loop(self, w: CodeWriter) -> Iterator[tuple[Key | None, Var]]:
-        """Write the head of the loop over a block, whose `Block.content` is in the variable `batch`.
+        """Write the head of the loop over a block whose `Block.content` is in the variable `batch`.
 
-        What is written inside the `with` is the loop's body; it is given the record and, if that came along, its key.
+        Lines written inside the `with` are the loop's body; yields the record and, if it was sent, its key.
         """
         values = ["x"] if self.pieces is None else [f"x{i}" for i in self.pieces.sent]
         names = ["k"] * self.has_key + values + ["t"] * self._stamp_travels
@@ -171,20 +170,20 @@ class Layout:
         return Var("x", stamp, detached=True)
 
 
-# One for all blocks, since loops are looked up by it.
+# Cached, since loops are looked up by layout.
 @cache
 def _layout(has_key: bool, has_timestamp: bool, constants: tuple[int | None, ...], timestamp: int | None) -> Layout:
     return Layout(has_key, has_timestamp, Pieces(constants, timestamp))
 
 
-# A block of batches is sent when it has about so many rows, or bytes.
+# A block of batches is sent at about this many rows or bytes.
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 20
 
 
 @record
 class BatchLayout(Layout):
-    """The layout of records that are batches of rows: what counts is how many rows there are."""
+    """The layout of records that are batches of rows; it counts rows."""
 
     def count(self, block: Block, at: int, end: int) -> int:
         return sum(map(len, block._items[at * self._stride : end * self._stride : self._stride]))
@@ -211,31 +210,31 @@ class Block:
         self._controls = controls
 
     def __len__(self) -> int:
-        """Return how many records it holds."""
+        """Return the number of records."""
         return len(self._items) // self._stride
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds neither a record nor a control element."""
+        """Whether it contains neither records nor control elements."""
         return not self._items and not self._controls
 
     @property
     def append(self) -> Callable[[Any], None]:
-        """What the lines of `Layout.append_code` call; good for as long as the block is."""
+        """The function that `Layout.append_code` calls; valid as long as the block."""
         return self._items.append
 
     @property
     def content(self) -> Any:
-        """What the loop of `Layout.loop` runs over."""
+        """The items that the loop of `Layout.loop` iterates over."""
         return self._items
 
     @property
     def width(self) -> int:
-        """How many items of its content a record takes."""
+        """The number of items per record."""
         return self._stride
 
     def add_control(self, kind: int, value: int) -> None:
-        """Put a control element behind the records there are."""
+        """Append a control element."""
         self._controls.append((len(self), kind, value))
 
     def columns(self) -> tuple[list[Any], list[Any], list[int | None]]:
@@ -248,7 +247,7 @@ class Block:
         return keys, *self._put_together(layout.pieces)
 
     def _put_together(self, pieces: Pieces) -> tuple[list[Any], list[int | None]]:
-        """Return the values and the timestamps of records that were taken apart."""
+        """Return the values and timestamps of split records."""
         layout, items, stride, count = self.layout, self._items, self._stride, len(self)
         columns: list[list[Any]] = [[value] * count for value in pieces.constants]
         for at, member in enumerate(pieces.sent, int(layout.has_key)):
@@ -259,7 +258,7 @@ class Block:
         return list(zip(*columns, strict=True)), timestamps
 
     def records(self) -> Iterator[Record]:
-        """Return the records, one by one."""
+        """Iterate over the records."""
         return zip(*self.columns(), strict=True)
 
     @property
@@ -268,17 +267,17 @@ class Block:
         return self._controls
 
     def part(self, start: int, end: int) -> Block:
-        """Return some of its records, without the control elements."""
+        """Return a range of its records, without control elements."""
         whole = start == 0 and end == len(self)
         return Block(self.layout, self._items if whole else self._items[start * self._stride : end * self._stride], [])
 
     def rest(self, at: int, controls: int) -> Block:
-        """Return what is left of it behind so many records and control elements."""
+        """Return the block after a number of records and control elements."""
         left = [(place - at, kind, value) for place, kind, value in self._controls[controls:]]
         return Block(self.layout, self._items[at * self._stride :], left)
 
     def halves(self) -> tuple[Block, Block]:
-        """Return the first half of its records and the second, with the control elements that are among them."""
+        """Return the two halves of its records with their control elements."""
         middle = len(self) // 2
         first, second = self.part(0, middle), self.part(middle, len(self))
         first._controls += [c for c in self._controls if c[0] <= middle]
@@ -286,23 +285,23 @@ class Block:
         return first, second
 
     def encode(self) -> bytes:
-        """Write it, for `Layout.decode` to read."""
+        """Encode it for `Layout.decode`."""
         pieces = self.layout.pieces
         if pieces is None:
             return dump((self._items, self._controls))
         return dump((self._items, self._controls, pieces.constants, pieces.timestamp))
 
     def clear(self) -> None:
-        """Take out all there is; `append` still adds to it."""
+        """Remove all content; `append` stays valid."""
         self._items.clear()
         self._controls.clear()
 
 
 class Stored(Protocol):
-    """A block that is not in memory."""
+    """A block on disk."""
 
     def __len__(self) -> int:
-        """Return how many bytes it has."""
+        """Return its size in bytes."""
         ...
 
     def __bytes__(self) -> bytes:
@@ -314,20 +313,20 @@ Body = bytes | memoryview | Stored
 
 
 def in_memory(body: Body) -> bytes | memoryview:
-    """Return a block, read if it is not in memory."""
+    """Return a block, read from disk if necessary."""
     return body if isinstance(body, (bytes, memoryview)) else bytes(body)
 
 
 @record
 class Frame:
-    """An addressed piece of a message.
+    """An addressed part of a message.
 
     Attributes:
-        level: the level it is for; a level that is passed on the way hands it on unread.
-        slot: the slot it is for.
-        edge: the edge it belongs to, or ACK_EDGE.
+        level: the target level; levels in between forward it unread.
+        slot: the target slot.
+        edge: its edge, or ACK_EDGE.
         channel: the sending subtask.
-        number: its place among the frames of that channel in this epoch.
+        number: its sequence number on that channel in this epoch.
         body: the block.
     """
 
@@ -339,7 +338,7 @@ class Frame:
     body: Body
 
 
-# The address of acknowledgements on their way to the last level.
+# The pseudo edge of reports on their way to the last level.
 ACK_EDGE = 0xFFFFFFFF
 
 

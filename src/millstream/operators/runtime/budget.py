@@ -1,7 +1,7 @@
-"""How much the operators of a slot may keep in memory before some of it goes to disk.
+"""The memory budget of a slot's operators: beyond it, rows are spilled to disk.
 
-All of them share one budget. When more is kept than it allows, whoever keeps the most puts it on disk, until it is
-enough. Pure bookkeeping: what is kept, and how it gets to disk, only its owner knows.
+All operators of a slot share one budget. When it is exceeded, the largest accounts spill first. Pure bookkeeping: only
+the owner of an account knows what it retains and how it spills.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 
 class Account:
-    """What one owner keeps in memory.
+    """The memory that one owner retains.
 
     Attributes:
-        used: how many bytes it keeps.
+        used: the number of bytes.
     """
 
     def __init__(self, budget: Budget, spill: Callable[[], None]) -> None:
@@ -22,36 +22,36 @@ class Account:
         self.used = 0
 
     def keeps(self, size: int) -> None:
-        """Say how many bytes are kept now; where that is too much for the slot, some are put on disk."""
+        """Set the number of retained bytes; spill if the budget is exceeded."""
         self.used = size
         self._budget.check()
 
 
 class Budget:
-    """The budget of a slot."""
+    """The memory budget of a slot."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """Make one.
+        """Create a budget.
 
         Args:
-            limit: how many bytes may be kept in memory; None for as many as there are.
+            limit: the maximum number of bytes in memory; None for no limit.
         """
         self.limit = limit
         self._accounts: list[Account] = []
         self._is_spilling = False
 
     def account(self, spill: Callable[[], None]) -> Account:
-        """Return an account for one who keeps something.
+        """Open an account.
 
         Args:
-            spill: puts on disk what can be, and says how much is kept then.
+            spill: spills rows to disk and updates the account.
         """
         made = Account(self, spill)
         self._accounts.append(made)
         return made
 
     def check(self) -> None:
-        """Have some of what is kept put on disk, if it is too much."""
+        """Spill the largest accounts while the budget is exceeded."""
         if self.limit is None or self._is_spilling:
             return
         total = sum(account.used for account in self._accounts)

@@ -1,4 +1,4 @@
-"""Channels: what one sender sends to one receiver, and how far its time has come."""
+"""Channels: the connection from one sender to one receiver, as the receiver sees it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from millstream.operators.runtime.record_writer import Edge
 
 
 class Channel:
-    """One sender's elements, as seen by a receiver: how far its time has come, and whether it has ended."""
+    """The progress of one sender: its watermark, whether it is idle, whether it has ended."""
 
     __slots__ = ("edge", "ended", "idle", "number", "watermark")
 

@@ -1,4 +1,4 @@
-"""How far a subtask's event time has come: what channels say of it, and how that goes through the chain."""
+"""Event time of a subtask: combines the watermarks of channels and passes them through the chain."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class EventTime:
 
     Args:
         nodes: its chain.
-        channels: what its input comes over.
-        writers: what its output goes over, by edge.
-        guard: runs operators' functions.
-        before: is told of each new watermark before the operators are.
+        channels: its input channels.
+        writers: its record writers, by edge.
+        guard: calls user functions.
+        before: called with each new watermark before the operators.
 
     Attributes:
-        watermark: so far has time come at the first operator.
-        is_idle: whether all channels have fallen silent.
+        watermark: the watermark at the first operator.
+        is_idle: whether all channels are idle.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class EventTime:
         self._writers = writers
         self._guard = guard
         self._before = before
-        # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
+        # The outputs of each operator: indexes in the chain, and edges as ~id.
         self._behind = [
             list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in nodes
         ]
 
     @property
     def is_over(self) -> bool:
-        """Whether the last watermark has come."""
+        """Whether the final watermark has arrived."""
         return self.watermark == MAX_WATERMARK
 
     def take(self, channel: Channel, control: Control) -> None:
-        """A channel says how far its time has come, that it is silent, or that it has ended."""
+        """Process a watermark, idle or end marker of a channel."""
         _, kind, value = control
         if kind == END_OF_INPUT:
             channel.ended = True
@@ -68,7 +68,7 @@ class EventTime:
             self.combine()
 
     def combine(self) -> None:
-        """The subtask's time is the least over the channels that are not idle."""
+        """Advance to the minimum watermark of all channels that are not idle."""
         active = [c.watermark for c in self._channels if not c.idle]
         if not active:
             self._fall_silent()
@@ -83,7 +83,7 @@ class EventTime:
 
     def _fall_silent(self) -> None:
         if not self.is_idle:
-            # Nobody holds the others back any more, in whatever order they have fallen silent.
+            # Idle channels hold nothing back, in whatever order they became idle.
             highest = max((c.watermark for c in self._channels), default=MIN_WATERMARK)
             if highest > self.watermark:
                 self.advance(highest)
@@ -91,22 +91,22 @@ class EventTime:
             self._arrive(0, None)
 
     def advance(self, watermark: int) -> None:
-        """Time has come so far."""
+        """Advance the watermark."""
         self._before(watermark)
         self.watermark = watermark
         self._arrive(0, watermark)
 
     def say(self) -> None:
-        """Tell the chain once more how far time has come."""
+        """Emit the current watermark again."""
         self._arrive(0, self.watermark)
 
     def pass_on(self, place: int, watermark: int | None) -> None:
-        """Send a watermark, or None for idle, to what is behind an operator."""
+        """Emit a watermark, or None for idle, after an operator."""
         for output in self._behind[place]:
             self._arrive(output, watermark)
 
     def _arrive(self, place: int, watermark: int | None) -> None:
-        """A watermark, or None for idle, reaches a place of the chain (an edge: ~id), and then those behind.
+        """Pass a watermark, or None for idle, to an operator or edge (~id) and on to its outputs.
 
         What is behind an operator gets what the operator makes of it.
         """

@@ -1,8 +1,8 @@
-"""The inbox of a subtask: what came through the exchange, and in which order it is processed.
+"""The input gate of a subtask: received blocks, and the order in which they are processed.
 
-The inputs of an operator take turns piece by piece, the channels of an input block by block, as Flink reads what is
-there. That is the order in which blocks arrive when senders are equally fast, and unlike that order it is the same when
-an epoch is run again. What is not processed when a slice is over waits here, and is part of what the subtask carries.
+The inputs of an operator alternate chunk by chunk, the channels of an input block by block. That is the arrival order
+of equally fast senders, and unlike the arrival order it is the same when an epoch is repeated. Input that is not
+processed within a time slice stays here and is part of the runtime snapshot.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from millstream.operators.runtime.runtime_snapshot import Blocks, ChannelAddress
 
 
 class Queue:
-    """Blocks that are to be processed one after the other; the first of them may have been in part."""
+    """Blocks in processing order; the first may be partly processed."""
 
     def __init__(self, layout: Layout, bodies: Iterable[Body] = ()) -> None:
         self._layout = layout
         self._bodies: deque[Body] = deque(bodies)
         self._block = layout.new_block()
-        # What it was read from.
+        # The encoded form of the current block.
         self.body: bytes | memoryview = b""
-        # How much of it was processed: records, and control elements.
+        # The records and control elements of the current block that are processed.
         self._at = 0
         self._passed = 0
 
     def add(self, body: Body) -> None:
-        """Put a block behind the others."""
+        """Append a block."""
         self._bodies.append(body)
 
     @property
     def layout(self) -> Layout:
-        """The layout by which its blocks are read."""
+        """The layout of its blocks."""
         return self._layout
 
     @property
@@ -45,11 +45,11 @@ class Queue:
 
     @property
     def is_between_blocks(self) -> bool:
-        """Whether the block in hand is done with."""
+        """Whether the current block is processed."""
         return self._passed == len(self._block.controls) and self._at == len(self._block)
 
     def records(self) -> tuple[Block, int, int]:
-        """Return the block in hand and which of its records are next: those before its next control element."""
+        """Return the current block and the range of its records up to the next control element."""
         if self.is_between_blocks:
             self.body = in_memory(self._bodies.popleft())
             self._block, self._at, self._passed = self._layout.decode(self.body), 0, 0
@@ -58,11 +58,11 @@ class Queue:
         return self._block, self._at, end
 
     def took(self, at: int) -> None:
-        """The records before this place were processed."""
+        """Mark the records before an offset as processed."""
         self._at = at
 
     def take_control(self) -> Control | None:
-        """Return the control element that is next, which then counts as processed; None when records are next."""
+        """Return and pass the next control element; None if records are next."""
         controls = self._block.controls
         if self._passed == len(controls) or controls[self._passed][0] > self._at:
             return None
@@ -70,8 +70,8 @@ class Queue:
         return controls[self._passed - 1]
 
     def left(self) -> Blocks:
-        """Return what is not processed, as it is carried."""
-        # Copied once: what is left must not keep the whole messages in memory that brought it.
+        """Return the unprocessed blocks, as they are stored in a runtime snapshot."""
+        # Copied once: views would keep the whole received messages in memory.
         bodies = [bytes(body) for body in self._bodies]
         self._bodies = deque(bodies)
         if not self.is_between_blocks:
@@ -80,7 +80,7 @@ class Queue:
 
 
 class ChannelQueue(Queue):
-    """What one channel has brought."""
+    """The pending blocks of one channel."""
 
     def __init__(self, channel: Channel, bodies: Iterable[Body] = ()) -> None:
         super().__init__(channel.edge.layout, bodies)
@@ -88,10 +88,10 @@ class ChannelQueue(Queue):
 
 
 class ReadyChannels:
-    """Whose turn it is among the channels that have brought something."""
+    """The channels with pending blocks, in round-robin order."""
 
     def __init__(self, queues: Iterable[ChannelQueue]) -> None:
-        # The channels of each input, in turn; and the inputs in turn. What is broadcast is an input of its own.
+        # The channels of each input, and the inputs, in round-robin order. Broadcast input is an input of its own.
         self._inputs: deque[deque[ChannelQueue]] = deque()
         self._by_input: dict[tuple[int, bool], deque[ChannelQueue]] = {}
         for queue in queues:
@@ -106,11 +106,11 @@ class ReadyChannels:
         found.append(queue)
 
     def edges(self) -> list[Edge]:
-        """Return the edges of which it is the turn in each input."""
+        """Return the edge of the next channel of each input."""
         return [channels[0].channel.edge for channels in self._inputs]
 
     def next(self, only_broadcast: bool, broadcast_first: bool) -> ChannelQueue | None:
-        """Return whose turn it is, None when it is nobody's."""
+        """Return the next channel, or None."""
         if only_broadcast or broadcast_first:
             for channels in self._inputs:
                 if channels[0].channel.edge.partitioner.broadcasts:
@@ -118,7 +118,7 @@ class ReadyChannels:
         return self._inputs[0][0] if self._inputs and not only_broadcast else None
 
     def had_turn(self, queue: ChannelQueue) -> None:
-        """It is another input's turn now and, behind a block, another channel's."""
+        """Move on to the next input and, after a block, to the next channel."""
         channels = self._by_input[_input(queue)]
         if len(self._inputs) > 1:
             self._inputs.remove(channels)
@@ -132,7 +132,7 @@ class ReadyChannels:
                 del self._by_input[_input(queue)]
 
     def __iter__(self) -> Iterator[ChannelQueue]:
-        """Yield all, those first whose turn comes first."""
+        """Yield all channels in processing order."""
         return (queue for channels in self._inputs for queue in channels)
 
 
@@ -147,20 +147,20 @@ def _input(queue: ChannelQueue) -> tuple[int, bool]:
 
 
 class InputGate:
-    """What came through the exchange and one epoch leaves to the next, which may run in another process."""
+    """The received input that one epoch leaves to the next, which may run in another process."""
 
     def __init__(self, channels: Mapping[ChannelAddress, Channel]) -> None:
         self._channels = channels
         self.pending: Sequence[PendingBlocks] = ()
-        # The same as it was left, see `reading.PendingSplitRanges`.
+        # The same input with its read offsets, see `PendingSplitRanges`.
         self._left: ReadyChannels | None = None
 
     def restore(self, waiting: Sequence[PendingBlocks]) -> None:
-        """Take up what an epoch in another process has left."""
+        """Set the pending input that an epoch in another process has left."""
         self.pending, self._left = waiting, None
 
     def open(self, frames: list[Frame]) -> ReadyChannels:
-        """Return what was left and, behind it, what has come."""
+        """Return the pending input followed by the received frames."""
         left: Iterable[ChannelQueue] | None = self._left
         self._left = None
         if left is None:
@@ -178,6 +178,6 @@ class InputGate:
         return not edge.partitioner.broadcasts, frame.edge, frame.channel, frame.number
 
     def leave(self, turns: ReadyChannels) -> None:
-        """The epoch ends, and this is not processed."""
+        """Retain the input that this epoch has not processed."""
         self.pending = [_carried(queue) for queue in turns]
         self._left = turns

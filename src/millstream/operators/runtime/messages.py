@@ -1,6 +1,6 @@
-"""What driver and slots say to each other: the plan once a job, a task for each level of an epoch, and reports back.
+"""Messages between driver and slots: the job plan, a task per level and epoch, and reports.
 
-Messages are made whole, by name, and never changed.
+Messages are immutable, and their fields are passed by name.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from millstream.state.restored import Restored, StoredState
 # One subtask of a job: (vertex, subtask).
 Address = tuple[int, int]
 
-# What the subtasks of sources read in one epoch: vertex -> subtask -> shares.
+# Input that source subtasks read in one epoch: vertex -> subtask -> split ranges.
 SplitRanges = dict[int, dict[int, list[SplitRange]]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobPlan:
-    """What every slot of a job needs to know; made once a job, and told from others by who it is."""
+    """The plan that every slot of a job receives once; plans compare by identity."""
 
     settings: JobSettings
     vertices: list[Vertex]
@@ -40,33 +40,33 @@ class JobPlan:
         return 1 + max(v.level for v in self.vertices)
 
     def slots(self, level: int) -> int:
-        """Return how many slots, and so Spark tasks, a level has."""
+        """Return the number of slots, and so Spark tasks, of a level."""
         return max(v.slot_offset + v.parallelism for v in self.vertices if v.level == level)
 
 
 @record(kw_only=True)
 class LevelTask:
-    """What the driver says about one level of one epoch.
+    """The driver's instructions for one level of one epoch.
 
     Attributes:
-        split_ranges: what the sources of this level read, behind what they have not read yet.
-        ending: the sources of this level that end as soon as they have read all there is.
-        slice: for how many seconds subtasks may work; they carry what they do not get to. With no end to it, nothing is
-            left to the next epoch: neither input, nor requests in flight.
+        split_ranges: new input of this level's sources; subtasks read it after their pending ranges.
+        ending: the sources of this level that end once they have read all their input.
+        slice: the seconds that subtasks may work; unprocessed input goes into their runtime snapshots. With an infinite
+            slice nothing is left to the next epoch, neither input nor requests in flight.
         reads: whether sources read anything.
-        paused_sources: the sources of this level that read nothing, because somebody behind them can take no more.
+        paused_sources: the sources of this level that read nothing because of backpressure.
         state_files: the acknowledged state: operator id -> file.
-        paused_splits: the splits of each source that are not read because slower ones are waited for.
-        held_epoch: the epoch at whose end slots kept changes of state in memory; None when the files have all.
-        writes_state: whether changes of state are written to files at its end; else slots may go on holding them.
-        held_state_epochs: the subtasks that have ended and hold changes of state in memory, with the epoch they ended in.
-        runtime_snapshots: what else the subtasks reported to be carried to this epoch.
-        checkpoint: the checkpoint that is taken with this epoch, if one is.
+        paused_splits: the splits of each source that wait for slower ones (watermark alignment).
+        held_epoch: the epoch at whose end slots held state changes in memory; None if the files are complete.
+        writes_state: whether state changes are written to files at the end; else slots may hold them in memory.
+        held_state_epochs: finished subtasks that hold state changes in memory, with the epoch in which they ended.
+        runtime_snapshots: the subtasks' runtime snapshots of the previous epoch.
+        checkpoint: the checkpoint that is taken with this epoch, if any.
         flush: whether sinks must stage all they have.
         whole_state: whether state files must not depend on earlier ones.
-        savepoint: where the state shall also be exported to.
-        last_checkpoint: the last checkpoint that is complete, for functions that want to know.
-        samples_stacks: whether somebody wants to know what slots do all the time.
+        savepoint: the directory to which the state is exported too.
+        last_checkpoint: the last complete checkpoint, for checkpoint listeners.
+        samples_stacks: whether slots sample their stacks.
     """
 
     epoch: int
@@ -90,9 +90,9 @@ class LevelTask:
     samples_stacks: bool = False
 
     def needs_state_of(self, ended: Address) -> bool:
-        """Tell whether a subtask that has ended, and has nothing else to do, must write its state all the same.
+        """Return whether a finished subtask must still write its state.
 
-        Each cut has the state of all subtasks, in the job's own files or in the savepoint's.
+        Each snapshot contains the state of all subtasks, in the job's own files or in the savepoint's.
         """
         files = self.state_files.get(ended, {})
         return (self.writes_state and ended in self.held_state_epochs) or any(
@@ -101,11 +101,11 @@ class LevelTask:
 
 
 class Progress(NamedTuple):
-    """How far a source has come in a subtask.
+    """The event-time progress of a source in a subtask.
 
     Attributes:
-        watermark: of the subtask; the highest there is where nothing is to be waited for.
-        splits: of each split that is being read and is not idle.
+        watermark: the subtask's watermark; MAX_WATERMARK if nothing waits for it.
+        splits: the watermark of each split that is being read and is not idle.
     """
 
     watermark: int
@@ -114,25 +114,25 @@ class Progress(NamedTuple):
 
 @record(kw_only=True)
 class SubtaskReport:
-    """What a subtask did in an epoch.
+    """The results of a subtask in an epoch.
 
     Attributes:
         state_files: the files that now hold its operators' keyed state.
-        state_bytes: how many bytes of state were written.
-        committables: what its sinks have staged.
-        runtime_snapshot: what else must outlive the process, see `operators.runtime_snapshot`.
-        next_wake: when, by the wall clock, there is something to do without input.
-        poll_after_seconds: in how many seconds to look for answers to requests in flight; None when there are none.
-        at_capacity: whether it shall be sent no more before some of them are answered.
-        holds_state: whether it has ended, and holds changes of state that no file has.
-        aligned: how far the sources of each alignment group have come here.
-        tables: with a checkpoint, what tables of state there are.
-        exported: with a savepoint, where the state was exported to.
-        sink_records: how many records its sinks were given; None where that is not counted.
-        seconds: how long it worked.
-        diagnostics: now and then, what it tells of itself to people.
-        state_checksums: of the files that have its states, by state id.
-        state_was_local: whether it found its state in its process, or had to read files; None when there was none yet.
+        state_bytes: the number of bytes of state written.
+        committables: the output that its sinks have staged.
+        runtime_snapshot: the encoded `RuntimeSnapshot`.
+        next_wake: the wall-clock time of the next timer.
+        poll_after_seconds: when to poll requests in flight; None without requests.
+        at_capacity: whether it accepts no more input until some requests complete.
+        holds_state: whether it has ended and holds state changes that no file contains.
+        aligned: the progress of the sources of each alignment group.
+        tables: with a checkpoint, the state tables.
+        exported: with a savepoint, the exported files.
+        sink_records: the number of records its sinks received; None if not counted.
+        seconds: the time it worked.
+        diagnostics: its diagnostics, reported now and then.
+        state_checksums: the checksums of its state files, by state id.
+        state_was_local: whether its state was in memory, or had to be read from files; None before the first state.
     """
 
     vertex: int
@@ -163,24 +163,24 @@ class SubtaskReport:
 
     @property
     def has_requests(self) -> bool:
-        """Whether it has requests in flight."""
+        """Whether requests are in flight."""
         return has_requests(self.runtime_snapshot)
 
     @property
     def has_pending_input(self) -> bool:
-        """Whether there is input that it has not processed."""
+        """Whether unprocessed input is left."""
         return has_pending_input(self.runtime_snapshot)
 
 
 @record
 class LogLine:
-    """One thing that was logged.
+    """A log record of a worker.
 
     Attributes:
-        name: the logger's.
-        created: when, in seconds since 1970.
-        operator: whose function said it, as errors name it; None outside of functions.
-        subtask, job: of that, as `1/2`, and by its name.
+        name: the logger's name.
+        created: the time in seconds since 1970.
+        operator: the operator whose function logged it, named as in errors; None outside of functions.
+        subtask, job: the subtask as `1/2`, and the job's name.
     """
 
     name: str
@@ -194,12 +194,12 @@ class LogLine:
 
 @record
 class SlotLocation:
-    """Where a slot runs.
+    """The location of a slot.
 
     Attributes:
-        executor: the id of Spark's executor.
-        host: the name of its machine.
-        memory: how many bytes of memory that machine has.
+        executor: Spark's executor id.
+        host: the host name.
+        memory: the memory of the host in bytes.
     """
 
     executor: str
@@ -209,11 +209,11 @@ class SlotLocation:
 
 @record(kw_only=True)
 class SlotReport:
-    """What a slot did in one level of an epoch, what user code printed and logged, and now and then its traffic.
+    """The results of a slot for one level: subtask reports, printed text, logs and I/O metrics.
 
     Attributes:
-        location: where it runs, once for each process that is the slot.
-        samples: where it was sampled, what was seen, by vertex.
+        location: where the slot runs; reported once per process.
+        samples: stack samples by vertex.
     """
 
     level: int

@@ -1,4 +1,4 @@
-"""Partitioners: which subtask of the next vertex a record goes to, and which subtasks are connected at all."""
+"""Partitioners: choose the target subtask of a record, and which subtasks are connected at all."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
 Append = Callable[[Any], None]
 
-# A sender remembers the way of this many keys; beyond it starts anew, so that memory stays bounded.
+# A sender caches the routes of this many keys, then clears the cache to bound its memory.
 MAX_REMEMBERED_KEYS = 1 << 20
 
 
 class Partitioner:
     """Chooses the channel of a record.
 
-    `name` is Flink's ship strategy. A pointwise partitioner connects a subtask only with its share of the
-    next vertex's subtasks; any other connects all with all.
+    `name` is Flink's ship strategy. A pointwise partitioner connects a subtask with a part of the next vertex's
+    subtasks; any other connects all with all.
     """
 
     name = ""
     pointwise = False
     # Whether one bucket serves all targets.
     broadcasts = False
-    # Whether it depends on the record's key alone where it goes.
+    # Whether the target depends on the record's key alone.
     by_key = False
-    # Whether a record is a batch of rows that may go different ways: then `sender` is asked, not `code`.
+    # Whether a record is a batch of rows with different targets: then `sender` is used instead of `code`.
     splits = False
 
     def between(self, parallelism: int, next_parallelism: int) -> Partitioner:
-        """Return the partitioner that is used between operators of some parallelism."""
+        """Return the partitioner to use between operators of these parallelisms."""
         return self
 
     def targets(self, subtask: int, parallelism: int, next_parallelism: int) -> range:
-        """Return the subtasks of the next vertex that a subtask sends to."""
+        """Return the target subtasks of a subtask."""
         if not self.pointwise:
             return range(next_parallelism)
         return pointwise_targets(subtask, parallelism, next_parallelism)
@@ -62,33 +62,33 @@ class Partitioner:
         place: PartitionerContext,
         shape: Shape = ANYTHING,
     ) -> tuple[str, str | None]:
-        """Write how the bucket is found; return the variable with its `append` and the variable with the key.
+        """Write how the bucket is chosen; return the variable with its `append` and the variable with the key.
 
         Args:
-            w: what writes the loop.
+            w: writes the loop.
             value: the variable of the record.
-            operator: the operator whose record it is.
-            appends: what puts a record into each bucket.
-            place: where the sender stands.
-            shape: what is known of the record.
+            operator: the operator that emits the record.
+            appends: the append function of each bucket.
+            place: the sender's subtask and targets.
+            shape: the inferred type of the record.
         """
         return w.bind(appends[0], "append"), None
 
     def sender(self, appends: list[Append], place: PartitionerContext) -> Callable[[Any], None]:
-        """Return what puts the rows of a batch into the buckets they belong to."""
+        """Return a function that appends the rows of a batch to their buckets."""
         raise NotImplementedError(f"{type(self).__name__} does not split batches")
 
     def some_keys(self, block: Block, random: Random) -> list[Any]:
-        """Return the keys of the few records in a block, for who wants to know which come often."""
+        """Return the keys of a few records of a block, as a sample for hot keys."""
         return []
 
     def own_part(self, batch: Any, groups: range, max_parallelism: int) -> Any:
-        """Return the rows of a batch whose keys are in one of the groups."""
+        """Return the rows of a batch whose keys are in one of the key groups."""
         raise NotImplementedError(f"{type(self).__name__} does not split batches")
 
 
 class PartitionerContext:
-    """Where a sender stands: its subtask, and how many subtasks and key groups it sends to."""
+    """The sender's subtask, and the numbers of target subtasks and key groups."""
 
     __slots__ = ("next_max_parallelism", "next_parallelism", "subtask")
 
@@ -99,9 +99,9 @@ class PartitionerContext:
 
 
 def pointwise_targets(subtask: int, parallelism: int, next_parallelism: int) -> range:
-    """Flink's pointwise distribution: contiguous shares, as even as can be."""
+    """Return the targets of Flink's pointwise distribution: contiguous and as even as possible."""
     if parallelism >= next_parallelism:
-        # The target whose share of senders [t*p//n, (t+1)*p//n) holds this subtask.
+        # The target whose range of senders [t*p//n, (t+1)*p//n) contains this subtask.
         target = ((subtask + 1) * next_parallelism - 1) // parallelism
         return range(target, target + 1)
     start = -(-subtask * next_parallelism // parallelism)
@@ -110,14 +110,14 @@ def pointwise_targets(subtask: int, parallelism: int, next_parallelism: int) -> 
 
 
 class ForwardPartitioner(Partitioner):
-    """To the subtask of the same number."""
+    """To the subtask with the same index."""
 
     name = "FORWARD"
     pointwise = True
 
 
 class ForwardElse(Partitioner):
-    """To the subtask of the same number where both operators have as many subtasks, else by another partitioner."""
+    """To the subtask with the same index if the parallelisms are equal, else by another partitioner."""
 
     name = "FORWARD"
 
@@ -129,7 +129,7 @@ class ForwardElse(Partitioner):
 
 
 class OrderedPartitioner(Partitioner):
-    """All records of a subtask to one of its share of the next vertex's subtasks, so that they stay in order."""
+    """All records of a subtask to one target, so that they stay in order."""
 
     name = "ORDERED"
 
@@ -154,7 +154,7 @@ class BroadcastPartitioner(Partitioner):
 
 
 class RebalancePartitioner(Partitioner):
-    """To all subtasks in turn; senders start at different ones."""
+    """Round-robin to all subtasks; senders start at different ones."""
 
     name = "REBALANCE"
 
@@ -175,7 +175,7 @@ class RebalancePartitioner(Partitioner):
 
 
 class RescalePartitioner(Partitioner):
-    """In turn to this subtask's share of the next vertex's subtasks."""
+    """Round-robin to this subtask's part of the next vertex's subtasks."""
 
     name = "RESCALE"
     pointwise = True
@@ -195,7 +195,7 @@ class RescalePartitioner(Partitioner):
 
 
 class ShufflePartitioner(Partitioner):
-    """To a subtask drawn at random, evenly."""
+    """To a random subtask, uniformly."""
 
     name = "SHUFFLE"
 
@@ -215,11 +215,11 @@ class ShufflePartitioner(Partitioner):
 
 
 class _Routes:
-    """Finds the bucket of a key, and remembers it."""
+    """Caches the bucket of each key."""
 
     def __init__(self, appends: list[Append], place: PartitionerContext) -> None:
         groups, parallelism = place.next_max_parallelism, place.next_parallelism
-        # A plain dict, whose lookups Python makes fastest.
+        # A plain dict has the fastest lookups.
         self.known: dict[Any, Append] = {}
         self._groups = groups
         self._by_group = [appends[owner(g, parallelism, groups)] for g in range(groups)]
@@ -243,13 +243,13 @@ class KeyPartitioner(Partitioner):
 
     @property
     def select(self) -> Callable[[Any], Any]:
-        """What returns the key of a record, made to fit its declared type."""
+        """The function that returns the key of a record, coerced to its declared type."""
         call, fit = self.selector.call, _fit_of(self.key_type)
         return call if fit is None else lambda value: fit(call(value))
 
     @property
     def key_is_part(self) -> bool:
-        """Whether the key is a part of the record, which the receiver finds as easily as the sender."""
+        """Whether the key is a member of the record, which the receiver extracts as cheaply as the sender."""
         return is_path(self.selector.call)
 
     def some_keys(self, block: Block, random: Random) -> list[Any]:
@@ -257,7 +257,7 @@ class KeyPartitioner(Partitioner):
         return keys if block.layout.has_key else list(map(self.select, values))
 
     def key_code(self, w: CodeWriter, value: str, key: str, operator: Any, shape: Shape) -> None:
-        """Write how the key of a record is found, of which something is known."""
+        """Write how the key of a record is extracted."""
         w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
         fit = _fit_of(self.key_type)
         if fit is not None and self.key_type is not None:
@@ -284,11 +284,11 @@ class KeyPartitioner(Partitioner):
         with w.block("try:"):
             w.line(f"{out} = {known}[{key}]")
         with w.block("except KeyError:"):
-            # One with a NaN in it is never found as it is.
+            # A key that contains NaN never equals itself.
             with w.block(f"if {key}.__class__ not in {w.bind(PLAIN_KEYS, 'plain')}:"):
                 w.line(f"{key} = {w.bind(hashable, 'hashable')}({key})", operator, value)
             w.line(f"{out} = {find}({key})", operator, value)
-        # An unhashable key, a list for example.
+        # An unhashable key, such as a list.
         with w.block("except TypeError:"):
             w.line(f"{key} = {w.bind(freeze, 'freeze')}({key})", operator, value)
             w.line(f"{out} = {find}({key})", operator, value)
@@ -296,7 +296,7 @@ class KeyPartitioner(Partitioner):
 
 
 def _fit_of(key_type: TypeInformation | None) -> Converter | None:
-    """Return what makes a key fit its declared type, None where any does."""
+    """Return the coercion of a key to its declared type, None if any value conforms."""
     convert = None if key_type is None else key_type.converter()
     if convert is None:
         return None
@@ -311,7 +311,7 @@ def _fit_of(key_type: TypeInformation | None) -> Converter | None:
 
 
 class CustomPartitioner(Partitioner):
-    """To the subtask the user's partitioner names."""
+    """To the subtask that the user's partitioner returns."""
 
     name = "CUSTOM"
 

@@ -1,4 +1,4 @@
-"""What a source's subtask was dealt out and has not read yet."""
+"""Split ranges that are assigned to a source subtask and not read yet."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from millstream.operators.source import SourceReader, SplitRange
 
 
 class OpenSplitRange:
-    """A share that is being read.
+    """A split range that is being read.
 
     Attributes:
-        read: how many of its records were read.
-        at: how many of the batch in hand were.
+        read: the number of records read.
+        at: the number of records read of the current batch.
     """
 
-    def __init__(self, reader: SourceReader, split: Any, share: SplitRange, read: int) -> None:
+    def __init__(self, reader: SourceReader, split: Any, split_range: SplitRange, read: int) -> None:
         self._reader = reader
         self.split = split
-        self.share = share
+        self.split_range = split_range
         self.read = read
         self.at = 0
         self._batches: Iterator[Any] | None = None
         self._batch: Sequence[Any] = ()
 
     def batch(self) -> Sequence[Any] | None:
-        """Return the batch in hand, or the next one when that has been read; None at the end of the share."""
+        """Return the current batch, or the next one when it has been read; None at the end of the range."""
         if self._batches is None:
             reader = self._reader
-            self._batches = iter(reader.rest(self.share, self.read) if self.read else reader.read(self.share))
+            self._batches = iter(
+                reader.rest(self.split_range, self.read) if self.read else reader.read(self.split_range)
+            )
         while self.at >= len(self._batch):
             batch = next(self._batches, None)
             if batch is None:
@@ -40,7 +42,7 @@ class OpenSplitRange:
         return self._batch
 
     def took(self, at: int) -> int:
-        """Records of the batch in hand were read up to a place; return how many."""
+        """Advance to an offset of the current batch; return the number of records read."""
         records = at - self.at
         self.at = at
         self.read += records
@@ -52,27 +54,27 @@ def _can_be_sliced(batch: Any) -> bool:
 
 
 class PendingSplitRanges:
-    """The shares that one epoch leaves to the next, which may run in another process."""
+    """The split ranges that one epoch leaves to the next, which may run in another process."""
 
     def __init__(self) -> None:
         self.pending: Sequence[PendingRange] = ()
-        # The first of them as it was left. It saves reading again what was read, no more: an epoch takes it out, and
-        # one that fails does not put it back.
+        # The reader of the first range, so that its records need not be read again. An epoch takes it out; a failed
+        # epoch does not put it back.
         self._open: OpenSplitRange | None = None
 
-    def restore(self, shares: Sequence[PendingRange]) -> None:
-        """Take up what an epoch in another process has left."""
-        self.pending, self._open = shares, None
+    def restore(self, ranges: Sequence[PendingRange]) -> None:
+        """Set the ranges that an epoch in another process has left."""
+        self.pending, self._open = ranges, None
 
     def open(self, reader: SourceReader) -> list[OpenSplitRange]:
-        """Return what was left."""
+        """Return the pending ranges, open for reading."""
         left, self._open = self._open, None
-        found = [OpenSplitRange(reader, split, share, read) for split, share, read in self.pending]
+        found = [OpenSplitRange(reader, split, split_range, read) for split, split_range, read in self.pending]
         if left is not None:
             found[0] = left
         return found
 
-    def leave(self, shares: list[OpenSplitRange]) -> None:
-        """The epoch ends, and these are not read to their end."""
-        self.pending = [(s.split, s.share, s.read) for s in shares]
-        self._open = shares[0] if shares else None
+    def leave(self, ranges: list[OpenSplitRange]) -> None:
+        """Retain the ranges that this epoch has not finished."""
+        self.pending = [(s.split, s.split_range, s.read) for s in ranges]
+        self._open = ranges[0] if ranges else None

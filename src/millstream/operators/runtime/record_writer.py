@@ -1,4 +1,4 @@
-"""The sending end of an edge: buckets of records on their way to the next vertex's subtasks."""
+"""Record writers: partition records into blocks for the subtasks of the next vertex."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from millstream.operators.codegen.object_reuse import detached
 from millstream.operators.runtime.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Layout, Pieces
 from millstream.operators.runtime.partitioners import Partitioner, PartitionerContext
 
-# A bucket is sent when its block has about this size, so that the memory of a sender is bounded; and after so few
-# records that they are still in the processor's cache when they are written out.
+# A block is sent at about this size, which bounds a sender's memory, and after few enough records that they are
+# still in the processor's cache when they are encoded.
 BLOCK_BYTES = 1 << 20
-# One is never larger than this.
+# Upper bound of a block.
 MAX_BLOCK_BYTES = 256 << 20
 _FIRST_BLOCK_RECORDS = 256
 _MOST_BLOCK_RECORDS = 1 << 11
@@ -26,10 +26,10 @@ _MOST_BLOCK_RECORDS = 1 << 11
 
 @record
 class Edge:
-    """A connection between two vertices of the job graph; its layout says what it carries of a record.
+    """An edge of the job graph; its layout says which parts of a record it transports.
 
     Attributes:
-        type_info: the type that the records have been made to fit, None where that is not known.
+        type_info: the type that the records conform to, None if unknown.
     """
 
     id: int
@@ -42,31 +42,31 @@ class Edge:
 
 
 def _known(w: CodeWriter, value: Var) -> tuple[Shape, int | None]:
-    """Return the shape of a record, and which of its members is its timestamp."""
+    """Return the inferred type of a record, and which of its members is its timestamp."""
     members, origin = w.members(value.name) or (), w.origin(value.timestamp)
     shape = value.shape if value.condition is None else ANYTHING
     return shape, members.index(origin) if origin in members else None
 
 
 class EdgeWriter:
-    """Collects what one subtask sends over one edge."""
+    """Collects the records that one subtask sends over one edge."""
 
     def __init__(self, edge: Edge, targets: range, place: PartitionerContext) -> None:
         self.edge = edge
         self.records_out = 0
         self.bytes_out = 0
         self._place = place
-        # The targets each bucket goes to: one each, or all for one bucket.
+        # The targets of each bucket: one each, or all targets for the one bucket of a broadcast.
         self._targets = [list(targets)] if edge.partitioner.broadcasts else [[t] for t in targets]
         self._layout = edge.layout
         self._buckets: list[Block] = []
         self._block_records = _FIRST_BLOCK_RECORDS
-        # What is known of all records that are sent, and which member is their timestamp; before the first, nothing.
+        # The inferred type of all records sent, and the member that is their timestamp; None before the first.
         self._known: tuple[Shape, int | None] | None = None
         self.settle()
 
     def learn(self, w: CodeWriter, value: Var) -> None:
-        """Take into account that the loop will send such a record; `code` is told the same again."""
+        """Include a record's type in the layout decision; `code` is called for the same record later."""
         known = _known(w, value)
         if self._known is not None:
             shape, timestamp = self._known
@@ -74,13 +74,13 @@ class EdgeWriter:
         self._known = known
 
     def settle(self) -> None:
-        """Decide how records lie in blocks, from what was learnt."""
+        """Choose the block layout from the types learnt."""
         if self._known is not None:
             self._layout = replace(self.edge.layout, pieces=Pieces.of(*self._known))
         self._buckets = [self._layout.new_block() for _ in self._targets]
 
     def code(self, w: CodeWriter, value: Var, operator: Any) -> None:
-        """Write how a record gets into its bucket."""
+        """Write the lines that append a record to its bucket."""
         self._check(w, value)
         value = detached(w, value)
         appends = [b.append for b in self._buckets]
@@ -93,12 +93,12 @@ class EdgeWriter:
         self._layout.append_code(w, append, key, value)
 
     def _check(self, w: CodeWriter, value: Var) -> None:
-        """Make sure that a record is such a one as the layout is for."""
+        """Assert that a record fits the layout."""
         pieces = self._layout.pieces
         if pieces is not None:
             shape, timestamp = _known(w, value)
             fits = within(shape, pieces.shape(ANYTHING)) and pieces.timestamp in (None, timestamp)
-            assert fits, f"a record that may be {shape} is sent as {pieces}"
+            assert fits, f"A record of type {shape} does not fit the layout {pieces}."
 
     def watermark(self, watermark: int) -> None:
         self._control(WATERMARK, watermark)
@@ -114,12 +114,12 @@ class EdgeWriter:
             bucket.add_control(kind, value)
 
     def full_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the blocks that should not wait for the end of the epoch."""
+        """Yield the blocks that are full."""
         for i in self._layout.full(self._buckets, self._block_records):
             yield from self._take(i)
 
     def drain(self) -> Iterator[tuple[int, bytes]]:
-        """Yield all there is, as (target subtask, block)."""
+        """Yield all blocks, as (target subtask, block)."""
         for i, bucket in enumerate(self._buckets):
             if not bucket.is_empty:
                 yield from self._take(i)
@@ -133,7 +133,7 @@ class EdgeWriter:
         if records >= self._block_records:
             fitting = records * BLOCK_BYTES // size
             self._block_records = min(max(fitting, 1), 8 * self._block_records, _MOST_BLOCK_RECORDS)
-        # The loop holds on to the very bucket, so it is emptied, not replaced.
+        # The generated loop references this very bucket, so it is cleared, not replaced.
         bucket.clear()
         for target in targets:
             for encoded in written:
@@ -141,7 +141,7 @@ class EdgeWriter:
 
 
 def _written(block: Block) -> Iterator[bytes]:
-    """Write a block, or its halves where it is too large: each goes through memory, also the JVM's, as a whole."""
+    """Encode a block, in halves if it is too large: each passes through memory, also the JVM's, as a whole."""
     encoded = block.encode()
     if len(encoded) <= MAX_BLOCK_BYTES:
         yield encoded

@@ -1,7 +1,7 @@
-"""Input that came over channels which are no more: the job has another parallelism, or other operators, since then.
+"""Recovered input: in-flight data of channels that no longer exist after a change of parallelism or graph.
 
-It is processed before all else. The watermarks and ends in it are left out: those who send now say again how far they
-have come.
+It is processed before all other input. Its watermarks and end markers are dropped, because the current senders emit
+theirs again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from millstream.operators.runtime.runtime_snapshot import Blocks, RecoveredBlock
 from millstream.operators.runtime.vertex import Vertex
 from millstream.state.key_groups import hashable, key_group, owned_groups
 
-# The edges that stand for those that are no more have ids below those of inputs.
+# Placeholder edges of recovered input have ids below those of other inputs.
 _FIRST_ID = -10
 
 
 class RecoveredQueue(Queue):
-    """What had come to one input of an operator.
+    """Recovered blocks of one input of an operator.
 
     Attributes:
-        place: the operator's place in the chain.
-        edge: stands for the edge over which it came.
+        place: the operator's index in the chain.
+        edge: a placeholder for the former edge.
     """
 
     def __init__(self, place: int, edge: Edge, blocks: list[bytes]) -> None:
@@ -38,9 +38,9 @@ class RecoveredQueue(Queue):
 
 
 class RecoveredInputChain:
-    """The way of earlier input through a chain, with senders of its own.
+    """The chain with record writers of its own for recovered input.
 
-    What it sends may be other than all that the chain sends now, which its own senders count on.
+    Recovered records may have other types than those that the chain's own writers are specialized for.
     """
 
     def __init__(self, compiler: ChainCompiler, writers: Collection[EdgeWriter]) -> None:
@@ -49,45 +49,45 @@ class RecoveredInputChain:
         self._loops: dict[tuple[int, int, Layout], Callable[[Iterable[Any]], None]] = {}
 
     def loop(self, place: int, edge: Edge, layout: Layout) -> Callable[[Iterable[Any]], None]:
-        """Return the loop over blocks of some layout that had come to the operator at a place of the chain."""
+        """Return the loop over blocks of a layout for the operator at an index of the chain."""
         key = place, edge.input_index, layout
         if key not in self._loops:
             self._loops[key] = self._compiler.input_function(edge, layout, False, place)
         return self._loops[key]
 
     def drain(self) -> Iterator[tuple[Edge, int, bytes]]:
-        """Yield what is to be sent: the edge, the target subtask, and the block."""
+        """Yield the outgoing blocks: the edge, the target subtask, and the block."""
         for writer in self._writers:
             for target, block in writer.drain():
                 yield writer.edge, target, block
 
 
 class RecoveredInput:
-    """The earlier input of one subtask that one epoch leaves to the next."""
+    """The recovered input of one subtask that one epoch leaves to the next."""
 
     def __init__(self, vertex: Vertex, subtask: int) -> None:
         self._vertex = vertex
         self._places = {node.id: place for place, node in enumerate(vertex.nodes)}
         self._groups = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
         self.pending: Sequence[RecoveredBlocks] = ()
-        # The same as it was left, see `reading.PendingSplitRanges`.
+        # The same input with its read offsets, see `PendingSplitRanges`.
         self._left: list[RecoveredQueue] | None = None
 
     def restore(self, earlier: Sequence[RecoveredBlocks]) -> None:
-        """Take up what was left; of input that is partitioned by key, it may be that of all subtasks."""
+        """Set the recovered input; input that is partitioned by key may be that of all subtasks."""
         self._left = None
         sifted = [(operator, number, self._own(operator, number, blocks)) for operator, number, blocks in earlier]
         self.pending = [one for one in sifted if one[2][2]]
 
     def open(self) -> list[RecoveredQueue]:
-        """Return what was left."""
+        """Return the pending queues."""
         left, self._left = self._left, None
         if left is None:
             left = [self._queue(i, *one) for i, one in enumerate(self.pending)]
         return left
 
     def leave(self, queues: list[RecoveredQueue]) -> None:
-        """The epoch ends, and this is not processed."""
+        """Retain the queues that this epoch has not finished."""
         nodes = self._vertex.nodes
         self.pending = [(nodes[q.place].id, q.edge.input_index, q.left()) for q in queues]
         self._left = queues
@@ -111,7 +111,7 @@ class RecoveredInput:
         return next(e.partitioner for e in self._vertex.in_edges if e.input_index == input_index)
 
     def _own(self, operator: str, input_index: int, blocks: Blocks) -> Blocks:
-        """Leave only records, and of those that are partitioned by key only this subtask's own."""
+        """Retain only records; of input that is partitioned by key, only this subtask's own."""
         has_key, has_timestamp, bodies = blocks
         layout, partitioner = Layout(has_key, has_timestamp), self._partitioner(operator, input_index)
         kept = []

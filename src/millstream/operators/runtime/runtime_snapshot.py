@@ -1,8 +1,8 @@
-"""What a subtask carries from one epoch to the next besides state: the record, and its one codec.
+"""The runtime snapshot of a subtask: what it passes to the next epoch besides state, and its codec.
 
-The driver is given it at the end of each epoch, gives it to the next, and keeps it in checkpoints and savepoints: who
-reads it may be another process, and another version of millstream. It is written as a head, which can be read alone,
-and a pickle of plain data; what operators carry is pickled within, and so are shares of sources.
+The driver receives it at the end of each epoch, sends it with the next, and stores it in checkpoints and savepoints;
+another process or a later version of millstream may read it. A header that can be read alone precedes a pickle of plain
+data, which contains the pickled snapshots of operators and split ranges of sources.
 
     version u8 | whether requests are in flight u8 | number of inputs u16 | inputs with pending input i32 .. | pickle
 """
@@ -18,32 +18,32 @@ from typing import Any, Protocol
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
 
-# The version of manifests with which this form has come.
+# The manifest version that introduced this format.
 VERSION = 3
 _HEAD = struct.Struct(">BBH")
 
-# A share that was dealt out and is not read to its end: its split, the share, and how many of its records were read.
+# A split range that is not read to its end: its split, the range, and the number of records read.
 PendingRange = tuple[Any, Any, int]
 
-# An edge, and the number of the subtask that sends.
+# An edge and the index of the sending subtask.
 ChannelAddress = tuple[int, int]
 
-# Blocks as they came: whether records have their keys with them, whether their timestamps, and the blocks.
+# Encoded blocks: whether records have keys, whether they have timestamps, and the blocks.
 Blocks = tuple[bool, bool, list[bytes]]
 
-# What came over a channel and was not processed: the channel, the number of the input it leads to, and the blocks.
+# Pending input of a channel: the channel, the index of the input it leads to, and the blocks.
 PendingBlocks = tuple[ChannelAddress, int, Blocks]
 
-# The same of a channel that is no more: the operator it led to, the number of that operator's input, and the blocks.
+# In-flight input of a channel that no longer exists: the operator id, the index of its input, and the blocks.
 RecoveredBlocks = tuple[str, int, Blocks]
 
-# What is not processed is input of an edge, shares of a source, or what came before the channels there are.
+# Ids of pending input that belongs to no edge: split ranges of a source, and recovered input.
 SPLIT_RANGES = -1
 RECOVERED = -2
 
 
 class ChannelState(Protocol):
-    """How far a channel has come."""
+    """The progress of a channel."""
 
     @property
     def watermark(self) -> int: ...
@@ -57,7 +57,7 @@ class ChannelState(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelSnapshot:
-    """How far a channel had come."""
+    """The progress of a channel at the end of an epoch."""
 
     watermark: int
     idle: bool
@@ -66,22 +66,22 @@ class ChannelSnapshot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeSnapshot:
-    """What a subtask carries.
+    """The runtime state of a subtask at the end of an epoch.
 
     Attributes:
-        watermark: how far the time of its input has come.
-        idle: whether nothing is to be expected of its input for now.
+        watermark: the watermark of its input.
+        idle: whether its input is idle.
         ended: whether its input has ended.
         channels: its channels.
-        operators: what each operator carries, by operator id.
-        watermarks: how far each operator's time has come, by operator id.
-        ended_edges: None for a subtask that goes on as it was. Where the graph or the parallelism was another, its
-            channels are new ones: those of these edges have ended, the others stand at `watermark`, and those behind it
-            do not know that yet. `checkpoint.restore` makes such records.
-        pending_ranges: in the order in which it is to be read, what its source was dealt out and did not get to read.
-        requests: whether there are requests in flight.
-        pending_blocks: in the order of their turns, what its channels have brought and it did not get to process.
-        recovered_blocks: what is to be processed before all else, because the channels are no more that brought it.
+        operators: the snapshots of operators, by operator id.
+        watermarks: the watermark of each operator, by operator id.
+        ended_edges: None for a subtask with unchanged channels. After a change of graph or parallelism, the channels of
+            these edges have ended, all others start at `watermark`, and downstream has yet to be notified.
+            `checkpoint.restore` creates such snapshots.
+        pending_ranges: assigned split ranges that its source has not read, in reading order.
+        requests: whether requests are in flight.
+        pending_blocks: received input that it has not processed, in processing order.
+        recovered_blocks: in-flight input of channels that no longer exist; processed first.
     """
 
     watermark: int
@@ -111,10 +111,10 @@ def encode(
     pending_blocks: Sequence[PendingBlocks] = (),
     recovered_blocks: Sequence[RecoveredBlocks] = (),
 ) -> bytes:
-    """Write a record.
+    """Encode a runtime snapshot.
 
-    It takes what is in a `RuntimeSnapshot` and not the object: each subtask does this in each epoch, and to make one would cost
-    as much as a third of all the rest.
+    Takes the fields instead of a `RuntimeSnapshot`: each subtask encodes one per epoch, and creating the object would
+    add a third to the cost.
     """
     rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
     inputs = (
@@ -140,26 +140,26 @@ def encode(
 
 
 def pending_inputs(data: bytes) -> frozenset[int]:
-    """Return of which inputs (edges, SPLIT_RANGES, RECOVERED) a record has what is not processed; the rest is not read."""
+    """Return the inputs (edges, SPLIT_RANGES, RECOVERED) with pending input; reads only the header."""
     if not data:
         return frozenset()
     return frozenset(struct.unpack_from(f">{_HEAD.unpack_from(data)[2]}i", data, _HEAD.size))
 
 
 def has_pending_input(data: bytes) -> bool:
-    """Tell whether a record says that there is input that is not processed, without reading it."""
+    """Return whether there is pending input; reads only the header."""
     return bool(pending_inputs(data))
 
 
 def has_requests(data: bytes) -> bool:
-    """Tell whether a record says that there are requests in flight, without reading it."""
+    """Return whether requests are in flight; reads only the header."""
     return bool(data) and bool(data[1])
 
 
 def decode(data: bytes) -> RuntimeSnapshot:
-    """Read a record; the classes of what operators carry must be here."""
+    """Decode a runtime snapshot; the classes of operator snapshots must be importable."""
     if data[0] != VERSION:
-        raise DamagedStateError(f"What a subtask carries is of format {data[0]}; this millstream reads {VERSION}.")
+        raise DamagedStateError(f"The runtime snapshot has format {data[0]}; this millstream reads format {VERSION}.")
     record = pickle.loads(memoryview(data)[_HEAD.size + 4 * _HEAD.unpack_from(data)[2] :])
     watermark, idle, ended, rows, operators, watermarks, ended_edges, ranges, blocks, recovered = record
     return RuntimeSnapshot(

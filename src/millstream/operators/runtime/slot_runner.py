@@ -206,10 +206,10 @@ class SlotRunner:
     ) -> Iterator[tuple[int, bytes]]:
         vertex = subtask.vertex
         if vertex.is_source:
-            shares = task.split_ranges.get(vertex.id, {}).get(subtask.index, [])
+            ranges = task.split_ranges.get(vertex.id, {}).get(subtask.index, [])
             may_read = task.reads and vertex.id not in task.paused_sources
             seconds = self._time_left(task) if may_read else 0.0
-            outgoing = subtask.read_shares(shares, vertex.id in task.ending, seconds)
+            outgoing = subtask.read_splits(ranges, vertex.id in task.ending, seconds)
         else:
             outgoing = subtask.take_frames(frames, self._time_left(task))
         numbers: dict[tuple[int, int], int] = {}

@@ -1,7 +1,7 @@
-"""Which part of an epoch's tasks concerns one slot.
+"""Splits an epoch's tasks by slot.
 
-SplitRanges, state files and what is carried are of one subtask each. With all of them sent to all, what the driver sends
-would grow with the square of the number of slots.
+Split ranges, state files and runtime snapshots belong to one subtask each. Sending all of them to all slots would grow
+with the square of the number of slots.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from dataclasses import replace
 from millstream.operators.runtime.messages import Address, JobPlan, LevelTask, SplitRanges
 from millstream.state.keyed import Version
 
-# What a slot alone is told of a level: shares, state files, what is carried.
+# The parts of a level task that belong to one slot: split ranges, state files, runtime snapshots.
 Own = tuple[SplitRanges, dict[Address, dict[str, Version]], dict[Address, bytes]]
-# By level; levels of which there is nothing to tell are left out.
+# By level; levels without such parts are left out.
 OwnLevels = dict[int, Own]
 
 
 class SlotTaskSplitter:
-    """Tells the slots of a job apart."""
+    """Splits tasks into a common part and one part per slot."""
 
     def __init__(self, plan: JobPlan) -> None:
         self._offsets = {v.id: v.slot_offset for v in plan.vertices}
         self._slots = max(plan.slots(level) for level in range(plan.levels))
 
     def deal(self, tasks: list[LevelTask]) -> tuple[list[LevelTask], list[OwnLevels]]:
-        """Return what all slots are told, and what each of them."""
+        """Return the common tasks, and the parts of each slot."""
         own: list[OwnLevels] = [{} for _ in range(self._slots)]
         for level, task in enumerate(tasks):
             for vertex, shares in task.split_ranges.items():
@@ -43,7 +43,7 @@ class SlotTaskSplitter:
 
 
 def with_own(tasks: list[LevelTask], own: OwnLevels) -> list[LevelTask]:
-    """Return the tasks of one slot."""
+    """Return the tasks of one slot, put together from both parts."""
     for level, (shares, files, carried) in own.items():
         tasks[level] = replace(tasks[level], split_ranges=shares, state_files=files, runtime_snapshots=carried)
     return tasks

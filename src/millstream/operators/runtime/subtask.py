@@ -40,35 +40,35 @@ from millstream.operators.source import SourceOperator, SplitRange
 from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.keyed import KeyedState, StateStorage, Version
 
-# With more keys than this for each record, an epoch's keys count as mostly new.
+# Above this ratio of keys to records, an epoch's keys count as mostly new.
 MANY_NEW_KEYS = 0.1
 
-# So often timers that are due are looked for while records are processed, where there can be any.
-LOOK_SECONDS = 0.002
+# Interval between polls of processing-time timers while records are processed.
+TIMER_POLL_SECONDS = 0.002
 
-# So long an epoch waits for an answer when no more requests can be made, within its slice; then it ends without.
-ROOM_SECONDS = 0.1
+# Maximum wait of an epoch, within its slice, for a response when async operators are at capacity.
+CAPACITY_WAIT_SECONDS = 0.1
 
-# So many batches of rows go through a loop at once, at most.
-FEW_BATCHES = 4
+# Maximum batches of rows per call of a generated loop.
+MAX_BATCHES_PER_CHUNK = 4
 
-# So many records a source's subtask reads before it is worth to have numbers go through columns.
+# Number of records after which a source subtask compiles a vectorized loop over number ranges.
 VECTORIZE_AFTER = 1 << 20
 
 Loop = Callable[[Iterable[Any]], None]
-# Finds the loop over blocks of some layout that came over an edge.
+# Returns the loop over blocks of a layout that arrive over an edge.
 FindLoop = Callable[[Edge, Layout], Loop]
-# By the edge that records come over and their layout in a block.
+# Loops by edge and block layout.
 Loops = dict[tuple[int, Layout], Loop]
 
 _DONE = object()
 
-# An address of an outgoing block: (edge, target subtask).
+# An outgoing block: edge, target subtask, block.
 Outgoing = tuple[Edge, int, bytes]
 
 
 class Subtask:
-    """Runs one subtask's share of an epoch."""
+    """Runs one parallel instance of a vertex, epoch by epoch."""
 
     _task: LevelTask
 
@@ -88,19 +88,19 @@ class Subtask:
         self.ended = False
         self._settings = settings
         self._surroundings = services
-        # The last that was carried out of here, to see whether it is still what counts.
-        self._carried = b""
+        # The last runtime snapshot of this process, to detect that another process has run since.
+        self._last_snapshot = b""
         self._attempt = ""
         self._notified = 0
-        self._must_announce = False
+        self._must_reannounce = False
         self._opened = False
         self._records_in = self._bytes_in = 0
         self._nodes = vertex.nodes
         self._operators = [(n.id, n.operator) for n in vertex.nodes]
         self._metrics: dict[str, MetricGroup] = {}
         self._states = SubtaskState(index, storage, services.clock, settings)
-        self._passed = EpochInputLog(vertex, settings.batch)
-        self._guard = Guard(vertex, index, settings, self._states.by_id, self._passed)
+        self._input_log = EpochInputLog(vertex, settings.batch)
+        self._guard = Guard(vertex, index, settings, self._states.by_id, self._input_log)
         self._channels = {
             (edge.id, sender): Channel(edge, sender)
             for edge in vertex.in_edges
@@ -113,37 +113,36 @@ class Subtask:
             self._nodes, self._channels.values(), self._writers, self._guard, before=self._before_watermark
         )
         self._compiler = self._prepare()
-        # The loops, for epochs of few keys and for epochs of many new ones.
+        # The loops for epochs with few keys, and for epochs with many new keys.
         self._loops: dict[bool, Loops] = {False: {}, True: {}}
         self._inputs = self._loops[False]
         self._read = self._compiler.source_function() if vertex.is_source else None
         self._until_columns = VECTORIZE_AFTER
         self._batch = self._batch_input()
-        self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
-        self._asking = [(n.operator, n) for n in self._nodes if isinstance(n.operator, AsyncOperator)]
-        # In BATCH time stands still.
+        self._watermark_operators = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
+        self._async_operators = [(n.operator, n) for n in self._nodes if isinstance(n.operator, AsyncOperator)]
+        # In BATCH there is no processing time.
         self._follows_clock = not settings.batch and any(n.operator.follows_clock for n in self._nodes)
-        # How many records go through each loop at once, and the time when it was last looked at. Between two pieces
-        # somebody looks whether there is room for another.
-        most = sorted(o.capacity for o, _ in self._asking)[:1]
+        # The chunk sizer of each loop. Async operators check their capacity between two chunks.
+        most = sorted(o.capacity for o, _ in self._async_operators)[:1]
         first = vertex.head.operator
         if first.takes_batches or (first.emits_batches and vertex.is_source):
-            # The next batch may have a thousand times the rows of the one before.
-            most = [min(FEW_BATCHES, *most)] if most else [FEW_BATCHES]
-        self._paces = defaultdict[int, ChunkSizer](partial(ChunkSizer, services.stopwatch, *most))
+            # A batch may have a thousand times the rows of the previous one.
+            most = [min(MAX_BATCHES_PER_CHUNK, *most)] if most else [MAX_BATCHES_PER_CHUNK]
+        self._chunk_sizers = defaultdict[int, ChunkSizer](partial(ChunkSizer, services.stopwatch, *most))
         self._now = 0.0
         self._sinks = [n.operator.taken for n in self._nodes if isinstance(n.operator, (SinkOperator, InvokeOperator))]
-        self._look_again = -math.inf
-        self._unfinished = PendingSplitRanges()
+        self._next_timer_poll = -math.inf
+        self._pending_splits = PendingSplitRanges()
         self._todo: list[OpenSplitRange] = []
-        # Until when, by the stopwatch, this epoch waits for operators that are full.
-        self._patient_until = -math.inf
-        self._inbox = InputGate(self._channels)
-        self._observer = DiagnosticsCollector(self._operators, services, index, vertex.parallelism)
-        self._earlier = RecoveredInput(vertex, index)
-        self._way: RecoveredInputChain | None = None
+        # Until when, by the stopwatch, this epoch waits for operators at capacity.
+        self._capacity_deadline = -math.inf
+        self._input_gate = InputGate(self._channels)
+        self._diagnostics = DiagnosticsCollector(self._operators, services, index, vertex.parallelism)
+        self._recovered = RecoveredInput(vertex, index)
+        self._recovered_chain: RecoveredInputChain | None = None
         self._broadcast = [c for c in self._channels.values() if c.edge.partitioner.broadcasts]
-        # Until it has processed anything.
+        # True before the first input is processed.
         self._is_start = True
 
     def _writer(self, edge: Edge, next_vertex: tuple[int, int]) -> EdgeWriter:
@@ -167,9 +166,7 @@ class Subtask:
                 state,
             )
             node.operator.prepare(
-                OperatorSetup(
-                    context, state, _not_emitting, self._settings.batch, self._surroundings, own, self._budget
-                )
+                OperatorSetup(context, state, _reject_emit, self._settings.batch, self._surroundings, own, self._budget)
             )
         compiler.survey(self.vertex.in_edges)
         for place, node in enumerate(self._nodes):
@@ -180,7 +177,7 @@ class Subtask:
         return compiler
 
     def _loop(self, edge: Edge, layout: Layout) -> Loop:
-        """Return the loop over blocks of some layout that come over an edge."""
+        """Return the loop over blocks of a layout that arrive over an edge."""
         found = self._inputs.get((edge.id, layout))
         if found is None:
             many_new_keys = self._inputs is self._loops[True]
@@ -188,24 +185,24 @@ class Subtask:
         return found
 
     def _batch_input(self) -> BatchInput | None:
-        """Return where input waits until all has come; None when it need not."""
+        """Return the buffer for input that must be complete before it is processed; None if none is needed."""
         head, edges = self.vertex.head, self.vertex.in_edges
         if not (self._settings.batch and head.operator.keyed) or head.operator.takes_batches:
             return None
-        # A reduce over records without timestamps gives the same in arrival order.
+        # A reduce over records without timestamps has the same result in arrival order.
         if isinstance(head.operator, ReduceOperator) and not any(e.layout.has_timestamp for e in edges):
             return None
         return BatchInput(self._states.by_id[head.id], edges)
 
-    # --- life
+    # --- life cycle
 
     def catch_up(self, carried: bytes) -> None:
-        """Take up what an acknowledged epoch, here or in another process, has left."""
-        if carried != self._carried:
+        """Restore the snapshot of the last acknowledged epoch if it ran in another process."""
+        if carried != self._last_snapshot:
             self._restore(carried)
 
     def begin(self, task: LevelTask, attempt: str) -> None:
-        """Start an epoch at the acknowledged state."""
+        """Start an epoch from the acknowledged state."""
         self._task, self._attempt = task, attempt
         self._guard.epoch = task.epoch
         self._records_in = self._bytes_in = 0
@@ -214,7 +211,7 @@ class Subtask:
         for taken in self._sinks:
             taken.records = 0 if taken.records is not None else None
         self._load_state(task.held_epoch)
-        self._passed.begin(self._states.by_id.get(self.vertex.head.id), self.vertex.head.operator.watermark)
+        self._input_log.begin(self._states.by_id.get(self.vertex.head.id), self.vertex.head.operator.watermark)
         if not self._opened:
             self._opened = True
             for node in self._nodes:
@@ -232,7 +229,7 @@ class Subtask:
         self._states.load(self._task.state_files.get((self.vertex.id, self.index), {}), in_memory, self._guard)
 
     def keep_state(self, task: LevelTask, attempt: str) -> SubtaskReport:
-        """It has ended: write what state it has left, where that is wanted, and have functions do nothing."""
+        """Write the remaining state of a finished subtask if required, without calling functions."""
         self._task, self._attempt, self._guard.epoch = task, attempt, task.epoch
         self._load_state(task.held_state_epochs.get((self.vertex.id, self.index)))
         files = self._states.write(task, attempt, True, self._guard)
@@ -248,7 +245,7 @@ class Subtask:
             committables={},
             watermark=self._time.watermark,
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
-            runtime_snapshot=self._carried,
+            runtime_snapshot=self._last_snapshot,
             next_wake=None,
             aligned={},
             ended=True,
@@ -256,157 +253,160 @@ class Subtask:
             exported=self._states.export(task, attempt, self.vertex.max_parallelism),
         )
 
-    def read_shares(self, shares: list[SplitRange], ends: bool, seconds: float) -> Iterator[Outgoing]:
-        """Read a source's shares for so long: first what is unread from before, then those of this epoch."""
+    def read_splits(self, ranges: list[SplitRange], ends: bool, seconds: float) -> Iterator[Outgoing]:
+        """Read split ranges for a number of seconds: first the pending ones, then those of this epoch."""
         operator = self.vertex.head.operator
         assert isinstance(operator, SourceOperator)
         self._announce()
-        self._todo = self._unfinished.open(operator.reader)
-        self._let_time_pass()
+        self._todo = self._pending_splits.open(operator.reader)
+        self._advance_time()
         todo = self._todo
-        todo += [OpenSplitRange(operator.reader, operator.reader.split_of(share), share, 0) for share in shares]
-        until = self._patient_until = self._look() + seconds
-        may_read = (yield from self._take_earlier(until)) and seconds > 0
+        todo += [
+            OpenSplitRange(operator.reader, operator.reader.split_of(split_range), split_range, 0)
+            for split_range in ranges
+        ]
+        until = self._capacity_deadline = self._read_stopwatch() + seconds
+        may_read = (yield from self._process_recovered(until)) and seconds > 0
         waiting: list[tuple[OpenSplitRange, int, bool]] = []
-        self._begin_splits(operator, todo if may_read else [])
-        while todo and may_read and self._has_room():
+        self._register_splits(operator, todo if may_read else [])
+        while todo and may_read and self._await_capacity():
             before = self._records_in
-            for marker in self._markers:
-                marker.start_split(todo[0].split)
-            is_read = yield from self._read_share(todo[0], until)
+            for generator in self._watermark_operators:
+                generator.start_split(todo[0].split)
+            is_read = yield from self._read_range(todo[0], until)
             waiting.append((todo[0], self._records_in - before, is_read))
             if not ends:
-                self._share_passed(operator, *waiting.pop())
+                self._after_range(operator, *waiting.pop())
             if is_read:
                 del todo[0]
-            if self._look() >= until:
+            if self._read_stopwatch() >= until:
                 break
-        self._unfinished.leave(todo)
+        self._pending_splits.leave(todo)
         if ends and todo:
-            # At the end of input the last watermark says all there is to say, but this is not the end.
+            # At the end of input the final watermark would suffice, but this is not the end.
             for passed in waiting:
-                for marker in self._markers:
-                    marker.start_split(passed[0].split)
-                self._share_passed(operator, *passed)
-        self._let_time_pass()
+                for generator in self._watermark_operators:
+                    generator.start_split(passed[0].split)
+                self._after_range(operator, *passed)
+        self._advance_time()
         self._finish_requests()
-        if ends and not todo and not self._earlier.pending and not self._time.is_over:
+        if ends and not todo and not self._recovered.pending and not self._time.is_over:
             self._time.advance(MAX_WATERMARK)
         if self._time.is_over:
             yield from self._end()
         self._flush()
         yield from self._drain()
 
-    def _begin_splits(self, operator: SourceOperator, todo: list[OpenSplitRange]) -> None:
-        """Have the time of splits waited for that are read beside one another, before any of them is read."""
-        for share in todo:
-            if share.split is not None and not operator.reader.in_turn(share.share):
-                for marker in self._markers:
-                    marker.start_split(share.split)
+    def _register_splits(self, operator: SourceOperator, todo: list[OpenSplitRange]) -> None:
+        """Register splits that are read concurrently before any is read, so that watermarks wait for them."""
+        for split_range in todo:
+            if split_range.split is not None and not operator.reader.in_turn(split_range.split_range):
+                for generator in self._watermark_operators:
+                    generator.start_split(split_range.split)
 
     def _source_loop(self) -> Loop:
-        """Return the loop over a source's records; after many of them, one that takes columns where it can."""
+        """Return the loop over a source's records; after many records a vectorized one where possible."""
         assert self._read is not None
         if self._until_columns <= 0:
             self._until_columns = 1 << 62
             self._read = self._compiler.column_function(self._read)
         return self._read
 
-    def _read_share(self, share: OpenSplitRange, until: float) -> Generator[Outgoing, None, bool]:
-        """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
+    def _read_range(self, split_range: OpenSplitRange, until: float) -> Generator[Outgoing, None, bool]:
+        """Read a split range until a time of the stopwatch; return whether it is read to its end."""
         run, head = self._source_loop(), self.vertex.head
-        while (batch := self._guard.call(share.batch, head)) is not None:
-            before = share.at
-            at = self._run_pieces(run, self._paces[SPLIT_RANGES], batch, before, len(batch), until)
-            read = share.took(at)
+        while (batch := self._guard.call(split_range.batch, head)) is not None:
+            before = split_range.at
+            at = self._run_chunks(run, self._chunk_sizers[SPLIT_RANGES], batch, before, len(batch), until)
+            read = split_range.took(at)
             self._until_columns -= read
             self._records_in += sum(map(len, batch[before:at])) if head.operator.emits_batches else read
             yield from self._full_blocks()
-            if self._look() >= until or self._is_full():
-                return self._guard.call(share.batch, head) is None
+            if self._read_stopwatch() >= until or self._at_capacity():
+                return self._guard.call(split_range.batch, head) is None
         return True
 
-    def _share_passed(self, operator: SourceOperator, share: OpenSplitRange, records: int, is_read: bool) -> None:
-        """Records of a share have passed: let watermarks follow, and its split end if it does."""
+    def _after_range(self, operator: SourceOperator, split_range: OpenSplitRange, records: int, is_read: bool) -> None:
+        """Advance watermarks after records of a split range, and end its split if it was the last range."""
         self._tick(records)
-        if is_read and operator.reader.ends_split(share.share):
-            for marker in self._markers:
-                marker.end_split(share.split)
+        if is_read and operator.reader.ends_split(split_range.split_range):
+            for generator in self._watermark_operators:
+                generator.end_split(split_range.split)
 
     def take_frames(self, frames: list[Frame], seconds: float) -> Iterator[Outgoing]:
-        """Process for so long what channels have brought: first what waits from before, then this epoch's."""
+        """Process input for a number of seconds: first the pending blocks, then those of this epoch."""
         self._announce()
         self._bytes_in = sum(len(f.body) for f in frames)
         for state in self._states.by_id.values():
             state.took(self._bytes_in)
-        self._let_time_pass()
-        turns = self._inbox.open(frames)
-        until = self._patient_until = self._look() + seconds
+        self._advance_time()
+        turns = self._input_gate.open(frames)
+        until = self._capacity_deadline = self._read_stopwatch() + seconds
         if self._waits_for_broadcast():
-            yield from self._take_turns(turns, until, only_broadcast=True)
+            yield from self._process_channels(turns, until, only_broadcast=True)
         if not self._waits_for_broadcast():
-            is_all = yield from self._take_earlier(until)
-            yield from self._take_turns(turns, until, only_broadcast=not is_all)
-        self._inbox.leave(turns)
+            is_all = yield from self._process_recovered(until)
+            yield from self._process_channels(turns, until, only_broadcast=not is_all)
+        self._input_gate.leave(turns)
         self._finish_requests()
         if not self.ended:
             self._tick(self._records_in)
-            self._let_time_pass()
+            self._advance_time()
         self._flush()
         yield from self._drain()
 
     def _waits_for_broadcast(self) -> bool:
-        """Tell whether, in BATCH, no other input may be processed yet; with keys it waits until all has come anyway."""
+        """Return whether, in BATCH, broadcast input must end first; keyed input is buffered anyway."""
         is_beside_others = self._settings.batch and 0 < len(self._broadcast) < len(self._channels)
         return is_beside_others and self._batch is None and not all(c.ended for c in self._broadcast)
 
-    def _take_turns(self, turns: ReadyChannels, until: float, only_broadcast: bool) -> Iterator[Outgoing]:
+    def _process_channels(self, turns: ReadyChannels, until: float, only_broadcast: bool) -> Iterator[Outgoing]:
         if not only_broadcast:
-            # Where all had ended before the channels were made anew, nobody will say so again.
+            # Where all channels had ended before the restore, no end generator arrives again.
             yield from self._end_if_all_ended()
-        broadcast_first, is_over = self._is_start or self._settings.batch, not self._has_room()
-        # What is broadcast is never left: all subtasks must have seen the same of it when an epoch ends.
+        broadcast_first, is_over = self._is_start or self._settings.batch, not self._await_capacity()
+        # Broadcast input is never left over: all subtasks must have seen the same at the end of an epoch.
         while (queue := turns.next(is_over or only_broadcast, broadcast_first)) is not None:
             self._is_start = False
             channel, inputs = queue.channel, turns.edges()
-            # Where several inputs wait, so many records of each in turn: as many as are quick for all of them.
-            most = None if len(inputs) == 1 else min(self._paces[edge.id].size for edge in inputs)
+            # Several inputs alternate by equal numbers of records: the smallest chunk size of all.
+            most = None if len(inputs) == 1 else min(self._chunk_sizers[edge.id].size for edge in inputs)
             self._take_records(self._loop, channel.edge, queue, until, most)
             yield from self._full_blocks()
             control = queue.take_control()
             if control is not None:
                 self._time.take(channel, control)
-                self._look()
+                self._read_stopwatch()
                 yield from self._end_if_all_ended()
             turns.had_turn(queue)
-            is_over = self._now >= until or not self._has_room()
+            is_over = self._now >= until or not self._await_capacity()
 
-    def _take_earlier(self, until: float) -> Generator[Outgoing, None, bool]:
-        """Process what came over channels that are no more; tell whether that was all."""
-        queues, is_over = self._earlier.open(), not self._has_room()
+    def _process_recovered(self, until: float) -> Generator[Outgoing, None, bool]:
+        """Process recovered input; return whether all of it is processed."""
+        queues, is_over = self._recovered.open(), not self._await_capacity()
         while queues and not is_over:
-            queue, way = queues[0], self._earlier_way()
+            queue, way = queues[0], self._recovered_input_chain()
             while not queue.is_empty and not is_over:
                 self._take_records(partial(way.loop, queue.place), queue.edge, queue, until)
-                # Before anything that is said of how far time has come.
+                # Before any watermark.
                 yield from way.drain()
                 yield from self._full_blocks()
-                is_over = self._now >= until or not self._has_room()
+                is_over = self._now >= until or not self._await_capacity()
             if queue.is_empty:
                 del queues[0]
-        self._earlier.leave(queues)
+        self._recovered.leave(queues)
         return not queues
 
-    def _earlier_way(self) -> RecoveredInputChain:
-        if self._way is None:
+    def _recovered_input_chain(self) -> RecoveredInputChain:
+        if self._recovered_chain is None:
             writers = {i: self._writer(w.edge, self._parallelisms[w.edge.target]) for i, w in self._writers.items()}
-            self._way = RecoveredInputChain(
+            self._recovered_chain = RecoveredInputChain(
                 ChainCompiler(self._nodes, writers, self._settings.inlining), writers.values()
             )
-        return self._way
+        return self._recovered_chain
 
     def report(self) -> SubtaskReport:
-        """Close the epoch: write state, stage output, and say what was done."""
+        """Finish the epoch: write state, stage output, and report."""
         for node in self._nodes:
             node.operator.settle()
         head = self._states.by_id.get(self.vertex.head.id)
@@ -436,33 +436,37 @@ class Subtask:
             state_checksums=self._states.checksums(files),
             state_bytes=self._states.take_written(),
             committables=staged,
-            # In a source's chain, time begins where watermarks are made.
+            # In a source's chain, event time starts at the watermark operator.
             watermark=max(
                 [self._time.watermark, *(n.operator.sent for n in self._nodes if n.operator.makes_watermarks)]
             ),
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
-            runtime_snapshot=self._carry(),
+            runtime_snapshot=self._snapshot(),
             next_wake=None if self.ended else self._next_wake(),
-            poll_after_seconds=min(filter(None, [o.poll_after_seconds() for o, _ in self._asking]), default=None),
-            at_capacity=self._is_full(),
+            poll_after_seconds=min(
+                filter(None, [o.poll_after_seconds() for o, _ in self._async_operators]), default=None
+            ),
+            at_capacity=self._at_capacity(),
             holds_state=self.ended and not task.writes_state and bool(files),
             aligned={
                 group: Progress(watermark, splits)
-                for group, watermark, splits in (m.progress() for m in self._markers if m.strategy.alignment)
+                for group, watermark, splits in (
+                    m.progress() for m in self._watermark_operators if m.strategy.alignment
+                )
             },
             ended=self.ended,
             tables=self.tables() if task.checkpoint is not None else {},
             exported=exported,
             sink_records=None if None in counts else sum(filter(None, counts)),
             bytes_in=self._bytes_in,
-            diagnostics=self._observer.look(self._channels.values(), self._states.by_id, self.ended),
+            diagnostics=self._diagnostics.look(self._channels.values(), self._states.by_id, self.ended),
             state_was_local=self._states.was_here(),
         )
 
     def _save_state(self, keep: bool) -> dict[str, Version]:
-        """Write what has changed in the state to files, or hold it in memory; return the last files."""
+        """Write state changes to files or hold them in memory; return the latest files."""
         if keep or self.ended:
-            # One that has ended is not asked again when others want its state.
+            # A finished subtask is not called again when its state is needed later.
             for node in self._nodes:
                 self._guard.call(partial(node.operator.snapshot, self._task.epoch), node)
             fault_point("task.before-delta")
@@ -475,35 +479,35 @@ class Subtask:
         return min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None)
 
     def tables(self) -> dict[str, dict[str, dict[str, str]]]:
-        """Return what tables of state there are, by state id."""
+        """Return the state tables, by state id."""
         return self._states.describe()
 
     def end_requests(self) -> None:
-        """End the requests in flight, and make no more."""
-        for operator, _ in self._asking:
+        """Cancel the requests in flight and start no more."""
+        for operator, _ in self._async_operators:
             operator.end_requests()
 
     def close(self) -> None:
-        """Close the functions, once."""
+        """Close the functions once."""
         if self._opened:
             self._opened = False
             for node in self._nodes:
                 self._guard.call(node.operator.close, node)
 
     def states(self) -> Iterator[tuple[str, KeyedState]]:
-        """Yield the states of its operators, each with its id."""
+        """Yield the states of its operators with their ids."""
         yield from self._states.by_id.items()
 
     # --- inside an epoch
 
     def _take_records(self, loop: FindLoop, edge: Edge, queue: Queue, until: float, most: int | None = None) -> None:
-        """Process the records of a queue that come before a control element, or so many of them."""
+        """Process the records of a queue before its next control element, at most `most`."""
         block, at, end = queue.records()
         if at == end:
             return
         if edge.partitioner.by_key:
-            self._observer.saw(edge, block, at, end)
-        passed = self._passed
+            self._diagnostics.saw(edge, block, at, end)
+        passed = self._input_log
         if passed.is_on:
             passed.take(edge, queue.layout, queue.body, at)
             passed.at = at
@@ -513,94 +517,94 @@ class Subtask:
             self._guard.loop(loop(edge, block.layout), block.part(at, end).content)
         else:
             end = end if most is None else min(end, at + most)
-            run, pace = loop(edge, block.layout), self._paces[edge.id]
-            end = self._run_pieces(run, pace, block.content, at, end, until, block.width)
+            run, sizer = loop(edge, block.layout), self._chunk_sizers[edge.id]
+            end = self._run_chunks(run, sizer, block.content, at, end, until, block.width)
         self._records_in += block.layout.count(block, at, end)
         queue.took(end)
         if passed.is_on:
             passed.took(end)
 
-    def _run_pieces(
-        self, run: Loop, pace: ChunkSizer, records: Sequence[Any], at: int, end: int, until: float, width: int = 1
+    def _run_chunks(
+        self, run: Loop, sizer: ChunkSizer, records: Sequence[Any], at: int, end: int, until: float, width: int = 1
     ) -> int:
-        """Run a loop over records piece by piece, and let time pass in between.
+        """Run a loop over records in chunks, and fire timers in between.
 
         Args:
             run: the loop.
-            pace: how many records go through it at once.
-            records: what can be sliced.
-            at: how many of the records were processed before.
-            end: how many of them shall have been then.
-            until: stop when the stopwatch has come so far; at least one piece is processed.
-            width: how many items a record takes.
+            sizer: the chunk sizer of the loop.
+            records: a sequence that can be sliced.
+            at: the number of records already processed.
+            end: the number of records to process up to.
+            until: the time of the stopwatch at which to stop, after at least one chunk.
+            width: the number of items per record.
 
         Returns:
-            how many of the records have been processed.
+            The number of records processed.
         """
         items = len(records)
-        pace.begin()
+        sizer.begin()
         while at < end:
-            to = min(at + pace.size, end)
-            self._passed.at = at
+            to = min(at + sizer.size, end)
+            self._input_log.at = at
             self._guard.loop(run, records if (to - at) * width == items else records[at * width : to * width])
-            now = self._now = pace.went(to - at)
+            now = self._now = sizer.went(to - at)
             at = to
-            if self._follows_clock and now >= self._look_again:
-                for marker in self._markers:
-                    marker.goes_on()
-                self._let_time_pass()
-                self._look_again = now + LOOK_SECONDS
-            if now >= until or (not self._has_room() and until < math.inf):
+            if self._follows_clock and now >= self._next_timer_poll:
+                for generator in self._watermark_operators:
+                    generator.goes_on()
+                self._advance_time()
+                self._next_timer_poll = now + TIMER_POLL_SECONDS
+            if now >= until or (not self._await_capacity() and until < math.inf):
                 break
         return at
 
-    def _is_full(self) -> bool:
-        """Tell whether an operator can take no more records for now."""
-        return any(o.is_full for o, _ in self._asking)
+    def _at_capacity(self) -> bool:
+        """Return whether an operator is at capacity."""
+        return any(o.is_full for o, _ in self._async_operators)
 
-    def _has_room(self) -> bool:
-        """Let operators that are full have answers, as long as some come; tell whether more records may come.
+    def _await_capacity(self) -> bool:
+        """Wait for responses while operators are at capacity; return whether more records may be processed.
 
-        What was sent here waits meanwhile, but for what is broadcast. Who sends is told by the driver to wait.
+        Pending input waits meanwhile, except broadcast input. The driver pauses the sources.
         """
-        while (full := next((o for o, _ in self._asking if o.is_full), None)) is not None:
-            left = self._patient_until - self._surroundings.stopwatch()
-            if left <= 0 or not full.wait(left if left == math.inf else min(left, ROOM_SECONDS)):
-                self._patient_until = -math.inf
+        while (full := next((o for o, _ in self._async_operators if o.is_full), None)) is not None:
+            left = self._capacity_deadline - self._surroundings.stopwatch()
+            if left <= 0 or not full.wait(left if left == math.inf else min(left, CAPACITY_WAIT_SECONDS)):
+                self._capacity_deadline = -math.inf
                 return False
-            self._emit_answers()
+            self._emit_responses()
         return True
 
     def _finish_requests(self) -> None:
-        """Where nothing waits for the end of the epoch, or the next one must not know of this one, let requests end."""
+        """Complete all requests if the slice is infinite or the next epoch must not depend on this one."""
         if self._task.slice == math.inf:
-            for operator, node in self._asking:
+            for operator, node in self._async_operators:
                 self._guard.call(operator.finish, node)
 
-    def _emit_answers(self) -> None:
-        for operator, node in self._asking:
+    def _emit_responses(self) -> None:
+        for operator, node in self._async_operators:
             self._guard.call(operator.emit_answers, node)
 
-    def _look(self) -> float:
-        """Look at the stopwatch."""
+    def _read_stopwatch(self) -> float:
+        """Read the stopwatch."""
         self._now = self._surroundings.stopwatch()
         return self._now
 
-    def _let_time_pass(self) -> None:
-        """Fire timers that are due; where input waits, nothing is silent."""
-        waits = bool(self._inbox.pending or self._earlier.pending)
-        expected = [share.split for share in self._todo] + [None] * waits
-        # Those that wait for slower ones are not silent either.
+    def _advance_time(self) -> None:
+        """Fire due timers; splits with pending input are not idle."""
+        waits = bool(self._input_gate.pending or self._recovered.pending)
+        expected = [split_range.split for split_range in self._todo] + [None] * waits
+        # Splits that wait for slower ones (alignment) are not idle either.
         expected += self._task.paused_splits.get(self.vertex.id, ())
-        for marker in self._markers:
-            marker.expects(expected)
+        for generator in self._watermark_operators:
+            generator.expects(expected)
         self._on_processing_time()
 
     def _before_watermark(self, watermark: int) -> None:
         if watermark == MAX_WATERMARK and self._batch is not None:
-            self._replay_batch(self._batch)
-        if self._passed.is_on:
-            self._passed.advance(watermark)
+            self._process_batch_input(self._batch)
+        if self._input_log.is_on:
+            self._input_log.advance(watermark)
 
     def _on_processing_time(self) -> None:
         for node in self._nodes:
@@ -608,8 +612,8 @@ class Subtask:
 
     def _tick(self, records: int) -> None:
         """Let periodic watermark generators emit."""
-        for marker in self._markers:
-            marker.end_share(records)
+        for generator in self._watermark_operators:
+            generator.end_share(records)
 
     def _end_if_all_ended(self) -> Iterator[Outgoing]:
         if self.ended or not all(c.ended for c in self._channels.values()):
@@ -620,12 +624,12 @@ class Subtask:
         yield from self._end()
 
     def _end(self) -> Iterator[Outgoing]:
-        """The input has ended: finish. Where the next epoch can wait for requests in flight, this one does not."""
-        self._emit_answers()
+        """Finish at the end of input, unless requests are in flight and the next epoch can wait for them."""
+        self._emit_responses()
         if self._has_requests() and self._task.slice < math.inf:
             return
         self.ended = True
-        # Timers of the wall clock that are due fire though no more input comes; those that are not never will.
+        # Due processing-time timers still fire; later ones never do.
         self._on_processing_time()
         for node in self._nodes:
             steps = self._guard.call(node.operator.finishing, node)
@@ -640,7 +644,7 @@ class Subtask:
             yield from self._sent(writer, writer.full_blocks())
 
     def _flush(self) -> None:
-        """Have operators emit what they hold back: it is no state, and must not be lost with this process."""
+        """Flush buffered output: it is not state, and must not be lost with this process."""
         for node in self._nodes:
             if node.operator.holds_back:
                 self._guard.call(node.operator.flush, node)
@@ -657,33 +661,33 @@ class Subtask:
             sender = next(n for n in self._nodes if any(o.edge == writer.edge.id for o in n.outputs))
             raise self._guard.failed(e, sender) from e
 
-    def _replay_batch(self, batch: BatchInput) -> None:
+    def _process_batch_input(self, batch: BatchInput) -> None:
         head = self.vertex.head
         for blocks in batch.by_key():
             for edge, block in blocks:
                 self._guard.loop(self._loop(edge, block.layout), block.content)
-                self._has_room()
+                self._await_capacity()
             self._guard.call(head.operator.on_end_of_key, head)
 
-    # --- what outlives the process
+    # --- runtime snapshots
 
     def _has_requests(self) -> bool:
-        return any(o.is_in_flight for o, _ in self._asking)
+        return any(o.is_in_flight for o, _ in self._async_operators)
 
-    def _carry(self) -> bytes:
-        self._carried = encode(
+    def _snapshot(self) -> bytes:
+        self._last_snapshot = encode(
             watermark=self._time.watermark,
             idle=self._time.is_idle,
             ended=self.ended,
             channels=self._channels,
             operators={i: data for i, o in self._operators if (data := o.carry()) is not None},
             watermarks={i: o.watermark for i, o in self._operators},
-            pending_ranges=self._unfinished.pending,
-            pending_blocks=self._inbox.pending,
-            recovered_blocks=self._earlier.pending,
+            pending_ranges=self._pending_splits.pending,
+            pending_blocks=self._input_gate.pending,
+            recovered_blocks=self._recovered.pending,
             requests=self._has_requests(),
         )
-        return self._carried
+        return self._last_snapshot
 
     def _restore(self, carried: bytes) -> None:
         left = decode(carried)
@@ -694,16 +698,16 @@ class Subtask:
                 channel.watermark, channel.idle, channel.ended = before.watermark, before.idle, before.ended
         else:
             self._time.begin_channels(left.ended_edges)
-            # Those behind do not know yet how far each of their new channels has come.
-            self._must_announce = not left.ended
+            # Downstream does not know the watermarks of its new channels yet.
+            self._must_reannounce = not left.ended
             if self.vertex.is_source and not left.ended:
-                # It was told to end, and will be again, so that the last watermark comes behind requests in flight.
+                # The source ends again, so that the final watermark follows the requests in flight.
                 self._time.watermark = MIN_WATERMARK
         self._restore_operators(left)
-        self._unfinished.restore(left.pending_ranges)
-        self._inbox.restore(left.pending_blocks)
-        self._guard.call(partial(self._earlier.restore, left.recovered_blocks), self.vertex.head)
-        self._carried = carried
+        self._pending_splits.restore(left.pending_ranges)
+        self._input_gate.restore(left.pending_blocks)
+        self._guard.call(partial(self._recovered.restore, left.recovered_blocks), self.vertex.head)
+        self._last_snapshot = carried
 
     def _restore_operators(self, left: RuntimeSnapshot) -> None:
         for operator_id, operator in self._operators:
@@ -712,9 +716,9 @@ class Subtask:
                 operator.restore(left.operators[operator_id])
 
     def _announce(self) -> None:
-        if not self._must_announce:
+        if not self._must_reannounce:
             return
-        self._must_announce = False
+        self._must_reannounce = False
         if not self.vertex.is_source and self._time.watermark > MIN_WATERMARK:
             self._time.say()
         for node in self._nodes:
@@ -722,5 +726,5 @@ class Subtask:
                 node.operator.announce()
 
 
-def _not_emitting(batch: Iterable[Any], timestamp: int | None = None) -> None:
-    raise AssertionError("this operator has not announced that it emits outside the loop")
+def _reject_emit(batch: Iterable[Any], timestamp: int | None = None) -> None:
+    raise AssertionError("This operator emits outside of its loop without setting emits_later.")

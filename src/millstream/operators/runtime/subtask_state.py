@@ -1,4 +1,4 @@
-"""The state of a subtask's operators: taken up when an epoch begins, written or held when it ends."""
+"""The state of a subtask's operators: loaded at the start of an epoch, written or held at its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SubtaskState:
     """The states of a subtask's operators.
 
     Attributes:
-        by_id: the states by their ids: keyed state has its operator's id, an operator's own that and `.operator`.
+        by_id: the states by id: keyed state has its operator's id, operator state that id and `.operator`.
     """
 
     def __init__(self, index: int, storage: StateStorage, clock: Callable[[], int], settings: JobSettings) -> None:
@@ -30,7 +30,7 @@ class SubtaskState:
         self._nodes: dict[str, ChainNode] = {}
 
     def keyed(self, node: ChainNode) -> KeyedState | None:
-        """Make the keyed state of an operator, if it has any."""
+        """Create the keyed state of an operator, if it has any."""
         if not node.operator.keyed:
             return None
         made = KeyedState(
@@ -45,7 +45,7 @@ class SubtaskState:
         return self._add(node.id, made, node)
 
     def own(self, node: ChainNode) -> KeyedState | None:
-        """Make the state that an operator has beside its keys, if it has any."""
+        """Create the operator state of an operator, if it has any."""
         if not node.operator.has_operator_state:
             return None
         state_id = f"{node.id}.operator"
@@ -57,18 +57,18 @@ class SubtaskState:
         return state
 
     def load(self, files: dict[str, Version], in_memory: int | None, guard: Guard) -> None:
-        """Take up what the last files have, and begin an epoch."""
+        """Load the state of the latest files and start an epoch."""
         for state_id, state in self.by_id.items():
             guard.call(partial(state.prepare, files.get(state_id), in_memory), self._nodes[state_id])
             state.begin()
 
     def was_here(self) -> bool | None:
-        """Tell whether the epoch found all state in this process; None when there was none to find."""
+        """Return whether all state was in memory at the start of the epoch; None if there was none."""
         found = [state.was_here for state in self.by_id.values() if state.was_here is not None]
         return all(found) if found else None
 
     def write(self, task: LevelTask, attempt: str, keep: bool, guard: Guard) -> dict[str, Version]:
-        """Write what has changed to files, or hold it in memory; return the last files."""
+        """Write state changes to files or hold them in memory; return the latest files."""
         files: dict[str, Version] = {}
         for state_id, state in self.by_id.items():
             save: Callable[[], Version] = partial(state.hold, task.epoch)
@@ -78,21 +78,21 @@ class SubtaskState:
         return files
 
     def checksums(self, files: dict[str, Version]) -> dict[str, Checksum]:
-        """Return the checksums of the last files, by state id."""
+        """Return the checksums of the latest files, by state id."""
         found = {i: self.by_id[i].checksum for i, file in files.items() if isinstance(file, str)}
         return {i: checksum for i, checksum in found.items() if checksum is not None}
 
     def export(self, task: LevelTask, attempt: str, max_parallelism: int) -> dict[str, StoredState]:
-        """Write the state for a savepoint, if there is one."""
+        """Export the state for a savepoint, if one is taken."""
         if task.savepoint is None:
             return {}
         parts = {i: s.export(task.savepoint, max_parallelism, attempt) for i, s in self.by_id.items()}
         return {i: part for i, part in parts.items() if part is not None}
 
     def take_written(self) -> int:
-        """Return how many bytes were written since it was last asked."""
+        """Return the number of bytes written since the last call."""
         return sum(s.take_written() for s in self.by_id.values())
 
     def describe(self) -> dict[str, dict[str, dict[str, str]]]:
-        """Return what tables of state there are, by state id."""
+        """Return the state tables, by state id."""
         return {i: s.describe() for i, s in self.by_id.items()}

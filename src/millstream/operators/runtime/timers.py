@@ -1,4 +1,4 @@
-"""The timers of one operator's subtask, and the TimerService through which user code reaches them."""
+"""The timers of an operator, and the TimerService for user code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.state.timers import Timer
 
 
 class TimeDomain(Enum):
-    """The clock a timer follows."""
+    """The clock that a timer follows."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1
@@ -27,13 +27,13 @@ class Timers:
 
 
 class Timed(Protocol):
-    """An operator that knows how far event time has come."""
+    """An operator with a watermark."""
 
     watermark: int
 
 
 class TimerService:
-    """Registers timers for the current key and tells the time."""
+    """Registers timers for the current key and returns the time."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TimerService:
         return self._clock()
 
     def current_watermark(self) -> int:
-        """Return how far event time has come; -2^63 before the first watermark."""
+        """Return the watermark; -2^63 before the first."""
         return self._operator.watermark
 
     def register_event_time_timer(self, timestamp: int) -> None:
@@ -66,11 +66,11 @@ class TimerService:
         self._keyed().processing.register(self._timer(timestamp))
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Take back a timer of the current key in event time."""
+        """Delete an event-time timer of the current key."""
         self._keyed().event.delete(self._timer(timestamp))
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Take back a timer of the current key in processing time."""
+        """Delete a processing-time timer of the current key."""
         self._keyed().processing.delete(self._timer(timestamp))
 
     def _keyed(self) -> Timers:

@@ -1,4 +1,4 @@
-"""What a job's vertices are, and what all their subtasks must know."""
+"""Vertices of the job graph, and the settings of all subtasks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from millstream.operators.runtime.record_writer import Edge
 from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend
 
-# The configuration's key for writing users' functions out in loops.
+# The option that enables inlining of user functions.
 INLINING = "millstream.inlining"
 
 
 @dataclass
 class Vertex:
-    """A vertex of the job graph: a chain, each operator after the one it reads from, and how it is spread out."""
+    """A vertex of the job graph: a chain in topological order, and its parallelism."""
 
     id: int
     name: str
@@ -28,7 +28,7 @@ class Vertex:
     slot_offset: int
     in_edges: list[Edge] = field(default_factory=list)
     out_edges: list[Edge] = field(default_factory=list)
-    # Whether it can never have more than one subtask.
+    # Whether its parallelism is always 1.
     non_parallel: bool = False
 
     @property
@@ -42,7 +42,7 @@ class Vertex:
 
 @record(kw_only=True)
 class JobSettings:
-    """What every subtask of a job must know."""
+    """The settings that every subtask of a job needs."""
 
     job_id: str
     job_name: str
@@ -50,24 +50,24 @@ class JobSettings:
     batch: bool
     job_parameters: dict[str, str] = field(default_factory=dict)
     state_backend: Backend = Backend.HASHMAP
-    # A clock other than the wall's, for tests.
+    # A clock for tests, instead of the wall clock.
     clock: Callable[[], int] | None = None
     # Whether state files are compressed.
     compressed: bool = False
-    # Whether checksums of state files are such that nobody can make another file for them: signed manifests have them.
+    # Whether checksums of state files are cryptographic, as signed manifests require.
     digests: bool = False
-    # Whether users' functions may be written out in the loops of chains, see INLINING.
+    # Whether user functions may be inlined into generated code, see INLINING.
     inlining: bool = True
-    # So many bytes are kept of a record that fails, and of its state; none with 0.
+    # Maximum bytes retained of a failed record and of its state; 0 retains nothing.
     keep_bytes: int = 1 << 20
-    # The bytes of memory that a slot may have; None if nobody has said.
+    # The memory limit of a slot in bytes; None for no limit.
     slot_memory: int | None = None
-    # In BATCH, how many bytes the operators of a slot keep in memory before they put rows on disk; None for all.
+    # In BATCH, the bytes that the operators of a slot retain in memory before they spill; None never spills.
     batch_memory: int | None = None
-    # Under which id it writes, where that is not its own: another one for every leader of its job managers.
+    # The id used in file and transaction names if it is not the job's own: each leading job manager has another.
     run_id: str | None = None
 
     @property
     def writes_as(self) -> str:
-        """The id in the names of all that it writes: of its directory, and of the transactions of its sinks."""
+        """The id in the names of all that the job writes: its directory and the transactions of its sinks."""
         return self.run_id or self.job_id
