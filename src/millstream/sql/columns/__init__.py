@@ -1,1 +1,1 @@
-"""Rows as columns: batches, the Arrow type of each SQL type, and values between Python and columns."""
+"""Batches of columns, Arrow types of SQL types, columnar state, and conversion to and from Python values."""

@@ -1,6 +1,6 @@
-"""Memory with room for more values behind those that are there: each value is copied when it comes, and seldom after.
+"""Growing arrays and Arrow columns: appended values are copied once, and rarely again.
 
-What Arrow is shown of it stays as it is: more values come behind it, or into other memory.
+Arrow arrays taken from a buffer never change: later values go after them, or into new memory.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from millstream.sql.columns.keys import stable_order
 from millstream.state.array_storage import IN_MEMORY, Arrays
 
 _FIRST = 256
-# From so many bytes on there is room for many times as many: memory that nobody has written to takes none.
+# From this many bytes on, capacity grows by this factor: memory that is not written to costs nothing.
 _LARGE, _TIMES = 1 << 20, 8
 Ints = NDArray[np.int64]
 
-# Parts of a column that are put together have so few values, or so few bytes together.
+# Parts of a column are merged if they are this small, in values, or in bytes together.
 _SMALL, _LARGEST = 1 << 16, 1 << 30
 
 
 def _times(size: int) -> int:
-    """Return how many times as many values there shall be room for, where they have so many bytes."""
-    # Where the address space is limited (`spark.executor.pyspark.memory`), memory counts that nobody has written to.
+    """Return the factor by which capacity grows, for values of some bytes."""
+    # With a limited address space (`spark.executor.pyspark.memory`), memory that is not written to counts.
     is_free = resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
     return _TIMES if size >= _LARGE and is_free else 2
 
@@ -42,7 +42,7 @@ class GrowingArray:
         self._arrays = arrays
         self._array = arrays.make(_FIRST, dtype)
         self._count = 0
-        # What there is; good until more comes.
+        # The current values; valid until the next append.
         self.values = self._array[:0]
 
     def __len__(self) -> int:
@@ -50,11 +50,11 @@ class GrowingArray:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes; of objects, what stands for them."""
+        """The size in bytes; for objects, of the references."""
         return self.values.nbytes
 
     def extend(self, values: NDArray[Any]) -> None:
-        """Add values."""
+        """Append values."""
         end = self._count + len(values)
         if end > len(self._array):
             room = max(_times(self._array.nbytes) * len(self._array), end)
@@ -66,31 +66,31 @@ class GrowingArray:
         self.values = self._array[:end]
 
     def replace(self, values: NDArray[Any]) -> None:
-        """Have other values."""
+        """Replace all values."""
         self._count = 0
         self.extend(values)
 
 
 class AppendBuffer(Protocol):
-    """Where an Arrow array grows."""
+    """A growing Arrow array."""
 
     @property
     def nbytes(self) -> int:
-        """How many bytes its values take."""
+        """The size of the values in bytes."""
         ...
 
     def extend(self, column: pa.Array) -> None:
-        """Add values."""
+        """Append values."""
 
     def array(self) -> pa.Array:
         """Return all values."""
 
     def another(self) -> Self:
-        """Return room for values of the same type."""
+        """Return an empty buffer of the same type."""
 
 
 def append_buffer_for(kind: pa.DataType, arrays: Arrays) -> AppendBuffer | None:
-    """Return where values of a type grow; None for types that lie in memory in another way."""
+    """Return a buffer for values of a type, or None if its layout is not supported."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _Texts(kind, np.int32, arrays)
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
@@ -101,16 +101,16 @@ def append_buffer_for(kind: pa.DataType, arrays: Arrays) -> AppendBuffer | None:
 
 
 class _Validity:
-    """Which values are not null."""
+    """The validity bitmap."""
 
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
         self._count = 0
-        # None as long as no value is null.
+        # None while no value is null.
         self._bits: GrowingArray | None = None
 
     def extend(self, column: pa.Array) -> None:
-        """Add values."""
+        """Append the validity of values."""
         if self._bits is None and column.null_count:
             self._bits = GrowingArray(np.uint8, self._arrays)
             self._bits.extend(np.packbits(np.ones(self._count, np.bool_), bitorder="little"))
@@ -119,7 +119,7 @@ class _Validity:
         self._count += len(column)
 
     def _add(self, bits: GrowingArray, valid: NDArray[np.bool_]) -> None:
-        # Bits behind the last value are nobody's yet: arrays that were shown before end in front of them.
+        # Bits after the last value are free: arrays returned earlier end before them.
         begun = self._count % 8
         if begun:
             packed = np.packbits(np.concatenate([np.zeros(begun, np.bool_), valid]), bitorder="little")
@@ -129,12 +129,12 @@ class _Validity:
             bits.extend(np.packbits(valid, bitorder="little"))
 
     def buffer(self) -> pa.Buffer | None:
-        """Return them as Arrow has them."""
+        """Return the bitmap in Arrow's layout."""
         return None if self._bits is None else pa.py_buffer(self._bits.values)
 
 
 class _Fixed:
-    """Values that all take the same number of bytes."""
+    """Values of fixed width."""
 
     def __init__(self, kind: pa.DataType, arrays: Arrays) -> None:
         self._kind = kind
@@ -164,7 +164,7 @@ class _Fixed:
 
 
 class _Texts:
-    """Texts or bytes, one behind the other, and where each ends."""
+    """Texts or bytes, with their offsets."""
 
     def __init__(self, kind: pa.DataType, offset: type[np.int32] | type[np.int64], arrays: Arrays) -> None:
         self._kind = kind
@@ -206,21 +206,21 @@ class GrowingColumn:
 
     def __init__(self, kind: pa.DataType, arrays: Arrays = IN_MEMORY) -> None:
         self.kind = kind
-        # Where the last part is and has room for more; None for types of which no part has.
+        # The buffer of the last part; None for types without one.
         self._room = append_buffer_for(kind, arrays)
-        # Few, and where each ends.
+        # Few parts, with their end positions.
         self._parts: list[pa.Array] = []
         self._ends = np.zeros(0, np.int64)
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes."""
+        """The size in bytes."""
         return sum(part.nbytes for part in self._parts)
 
     def extend(self, column: pa.Array) -> None:
-        """Add values."""
+        """Append values."""
         if not len(column):
-            # A part without values would never be put together with another.
+            # An empty part would never be merged.
             return
         if self._room is None:
             self._concat(column)
@@ -229,7 +229,7 @@ class GrowingColumn:
         self._ends = np.cumsum([len(part) for part in self._parts])
 
     def _put_behind(self, column: pa.Array, room: AppendBuffer) -> None:
-        """Copy values into the room that the last part has."""
+        """Append values to the buffer of the last part."""
         if self._parts and room.nbytes + column.nbytes < _LARGEST:
             self._parts.pop()
         else:
@@ -238,7 +238,7 @@ class GrowingColumn:
         self._parts.append(room.array())
 
     def _concat(self, column: pa.Array) -> None:
-        """Make parts of parts, each larger than the next, so that there are few of them and none is copied often."""
+        """Merge parts so that each is larger than the next: few parts, and no value is copied often."""
         self._parts.append(column)
         while len(self._parts) > 1 and self._are_merged(*self._parts[-2:]):
             last = self._parts.pop()
@@ -248,15 +248,15 @@ class GrowingColumn:
     def _are_merged(before: pa.Array, last: pa.Array) -> bool:
         if len(before) >= 2 * len(last):
             return False
-        # Texts of one array have room for two gigabytes.
+        # One text array holds up to two gigabytes.
         return len(last) < _SMALL or before.nbytes + last.nbytes < _LARGEST
 
     def take(self, rows: NDArray[Any] | pa.Array) -> pa.Array:
-        """Return the values at some places; at one that is null, null."""
+        """Return the values at positions; null for a null position."""
         return take_all([self], rows)[0]
 
     def range(self, start: int, stop: int) -> pa.Array:
-        """Return the values at places that follow each other; they are copied only where parts meet."""
+        """Return the values in a range of positions, copied only if it spans parts."""
         split_batches, end = [], 0
         for part in self._parts:
             first, end = end, end + len(part)
@@ -267,14 +267,14 @@ class GrowingColumn:
         return split_batches[0] if len(split_batches) == 1 else pa.concat_arrays(split_batches)
 
     def replace(self, column: pa.Array) -> None:
-        """Have other values."""
-        # Somebody may still have what was here: the memory is left to them.
+        """Replace all values."""
+        # Earlier results may still refer to the old memory.
         self._parts, self._ends = [], np.zeros(0, np.int64)
         self.extend(column)
 
     def _picked(self, rows: pa.Array, known: dict[bytes, _Picked]) -> pa.Array:
         if not self._parts:
-            # All that can be asked for here is null.
+            # An empty column has only nulls to return.
             return pa.nulls(len(rows), self.kind)
         if len(self._parts) == 1:
             return self._parts[0].take(rows)
@@ -286,7 +286,7 @@ class GrowingColumn:
 
 
 def take_all(columns: Iterable[GrowingColumn], rows: NDArray[Any] | pa.Array) -> list[pa.Array]:
-    """Return the values of columns at some places; at one that is null, null."""
+    """Return the values of columns at positions; nulls for a null position."""
     places = rows if isinstance(rows, pa.Array) else pa.array(rows)
     # Columns of the same rows mostly have the same parts.
     known: dict[bytes, _Picked] = {}
@@ -294,7 +294,7 @@ def take_all(columns: Iterable[GrowingColumn], rows: NDArray[Any] | pa.Array) ->
 
 
 class _Picked:
-    """Places of columns that have the same parts. Arrow would put all parts together for it."""
+    """Positions in columns with the same parts; Arrow would concatenate all parts to take them."""
 
     def __init__(self, rows: pa.Array, ends: Ints) -> None:
         nulls = None
@@ -302,14 +302,14 @@ class _Picked:
             nulls = rows.is_null().to_numpy(zero_copy_only=False)
             rows = rows.fill_null(0)
         distinct, place = _distinct(rows.to_numpy(zero_copy_only=False), int(ends[-1]))
-        # Which places of which part there are, each once and in order.
+        # The distinct positions in each part, ascending.
         self._asked: list[tuple[int, pa.Array]] = []
         edges = np.searchsorted(distinct, ends).tolist()
         for part, (start, stop) in enumerate(pairwise([0, *edges])):
             if stop > start:
                 offset = ends[part - 1] if part else 0
                 self._asked.append((part, pa.array(distinct[start:stop] - offset)))
-        # Where each of those that were asked for is among them; None where it is as they are.
+        # The index of each requested position among those; None for the identity.
         self._place = (
             None
             if place is None and nulls is None
@@ -326,7 +326,7 @@ class _Picked:
 
 
 def _distinct(rows: Ints, bound: int) -> tuple[Ints, Ints | None]:
-    """Return numbers each once and in order, and where each is among those; None where they are that already."""
+    """Return distinct sorted numbers, and the index of each input among them; None if the input is that already."""
     if (rows[1:] > rows[:-1]).all():
         return rows, None
     order = stable_order(rows, bound)

@@ -1,4 +1,4 @@
-"""The Arrow type in which values of each SQL type are held."""
+"""The Arrow type of each SQL type."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _SIMPLE: dict[type[t.DataType], pa.DataType] = {
 
 
 def unit_of(precision: int) -> str:
-    """Return Arrow's unit of timestamps with so many digits behind the second."""
+    """Return Arrow's unit for timestamps of a precision."""
     return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
 
 
 @lru_cache(maxsize=4096)
 def arrow_type(kind: t.DataType) -> pa.DataType:
-    """Return the Arrow type that holds values of a SQL type.
+    """Return the Arrow type of a SQL type.
 
     Example:
         >>> from millstream.sql.types import DataTypes

@@ -1,4 +1,4 @@
-"""A batch: rows as columns, each with what it says of the table it belongs to."""
+"""A batch: rows of a changelog as columns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from millstream.common.tags import tagged
 
-# What a row says, by Flink's numbers; `common.types.RowKind` has the same.
+# Row kinds, with Flink's numbers; `common.types.RowKind` has the same.
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 
 Kinds = NDArray[np.int8]
-# So many rows are shown where a batch is shown.
+# Maximum rows in a batch's repr.
 _SHOWN = 3
 
 
@@ -27,26 +27,26 @@ _SHOWN = 3
 class Batch:
     """Some rows of a changelog, in order.
 
-    It is never changed. On an edge between operators of SQL a record is one of these.
+    Immutable. Records between SQL operators are batches.
 
     Attributes:
-        columns: the values, one array for each column, all of one length.
-        kinds: what each row says; None when all are inserted.
+        columns: one array per column, all of one length.
+        kinds: the row kinds; None if all rows are inserts.
     """
 
     __slots__ = ("_rows", "columns", "kinds")
 
-    # So that nobody copies it before it is sent.
+    # Not copied before it is sent.
     never_changes: ClassVar[bool] = True
 
     def __init__(self, columns: Sequence[pa.Array], kinds: Kinds | None = None, rows: int | None = None) -> None:
         self.columns = tuple(columns)
         self.kinds = kinds
-        # Of rows without columns nobody else knows how many there are.
+        # A batch without columns still has a number of rows.
         self._rows = rows if rows is not None else len(self.columns[0])
 
     def __len__(self) -> int:
-        """Return how many rows it has."""
+        """Return the number of rows."""
         return self._rows
 
     def __repr__(self) -> str:
@@ -56,11 +56,11 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size in bytes."""
         return int(sum(c.nbytes for c in self.columns)) + self._rows
 
     def all_kinds(self) -> Kinds:
-        """Return what each row says, written out."""
+        """Return the row kinds, also if all are inserts."""
         return np.zeros(self._rows, np.int8) if self.kinds is None else self.kinds
 
     def with_columns(self, columns: Sequence[pa.Array]) -> Batch:
@@ -68,7 +68,7 @@ class Batch:
         return Batch(columns, self.kinds, self._rows)
 
     def take(self, rows: NDArray[Any]) -> Batch:
-        """Return the rows at some places, in that order."""
+        """Return the rows at positions, in that order."""
         at = pa.array(rows)
         return Batch([c.take(at) for c in self.columns], None if self.kinds is None else self.kinds[rows], len(rows))
 
@@ -81,13 +81,13 @@ class Batch:
         return Batch([c.filter(mask) for c in self.columns], kinds, int(keep.sum()))
 
     def slice(self, start: int, stop: int) -> Batch:
-        """Return the rows from `start` up to `stop`, without copying them."""
+        """Return the rows from `start` up to `stop`, without copying."""
         kinds = None if self.kinds is None else self.kinds[start:stop]
         return Batch([c.slice(start, stop - start) for c in self.columns], kinds, stop - start)
 
     @staticmethod
     def concatenated(batches: Iterable[Batch]) -> Batch:
-        """Return the rows of all batches, of which there is at least one."""
+        """Return the rows of all batches, at least one."""
         many = list(batches)
         if len(many) == 1:
             return many[0]
@@ -98,7 +98,7 @@ class Batch:
         return Batch(columns, kinds, sum(map(len, many)))
 
     def to_ipc(self) -> bytes:
-        """Return it as an Arrow stream of one record batch: `pickle` would write the whole of what it is a slice of."""
+        """Return an Arrow stream of one record batch: `pickle` would write the whole parent of a slice."""
         columns = list(self.columns)
         if self.kinds is not None:
             columns.append(pa.array(self.kinds))
@@ -112,7 +112,7 @@ class Batch:
 
     @staticmethod
     def from_ipc(body: bytes | memoryview, width: int, has_kinds: bool) -> Batch:
-        """Read what `to_ipc` wrote of a batch with so many columns."""
+        """Read the output of `to_ipc` for a batch of `width` columns."""
         with pa.ipc.open_stream(body) as reader:
             read = reader.read_next_batch()
         kinds = read.column(width).to_numpy() if has_kinds else None

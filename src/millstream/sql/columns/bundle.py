@@ -1,4 +1,4 @@
-"""Keys with values in columns for a short while: nobody will ask for them again once they are taken out."""
+"""Short-lived keyed columns: values that are taken out once and not read again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn
 from millstream.sql.columns.index import Slots, first_rows, index_for
 from millstream.sql.columns.keyed_columns import StateColumn, filled
 
-# Keys stay known when they are taken out, because they often come again: up to so many, of which most do not.
+# Keys remain indexed after they are taken out, because they often recur: up to this many idle ones.
 _MOST_IDLE = 1 << 16
 
 
 class Bundle:
-    """Keys, each with a slot in some columns of values."""
+    """Keys, each with a slot in value columns."""
 
     def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[StateColumn]) -> None:
         self._kinds = list(kinds)
@@ -29,16 +29,16 @@ class Bundle:
         self._index = index_for(self._kinds)
         self._keys = [GrowingColumn(kind) for kind in self._kinds]
         self._columns = {k.name: GrowingArray(k.dtype) for k in self._kept}
-        # Which keys there are, in the order in which they came first.
+        # The current keys, in order of first arrival.
         self._order = GrowingArray(np.int64)
         self._there = GrowingArray(np.bool_)
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column of values, to be changed in place; good until keys are added."""
+        """Return a value column, to be changed in place; valid until keys are added."""
         return self._columns[name].values
 
     def add(self, keys: Sequence[pa.Array], rows: int) -> Slots:
-        """Return the slots of keys, of which some may be new."""
+        """Return the slots of keys; new keys are added."""
         slots, new = self._index.find_or_add(keys, rows)
         if len(new):
             at = pa.array(new)
@@ -58,7 +58,7 @@ class Bundle:
         self._order.extend(come.take(first_rows(come, np.empty(len(self._there), np.int64))))
 
     def slots(self) -> Slots:
-        """Return the slots of keys that came since the last were taken out, in the order in which they came first."""
+        """Return the slots of keys added since the last `take_out`, in order of first arrival."""
         return self._order.values.copy()
 
     def keys_at(self, slots: Slots) -> list[pa.Array]:
@@ -66,7 +66,7 @@ class Bundle:
         return [column.take(slots) for column in self._keys]
 
     def take_out(self, slots: Slots) -> None:
-        """Have no values for all keys that there are, which have these slots."""
+        """Reset the values of all current keys, whose slots are given."""
         if len(self._there) > _MOST_IDLE and 2 * len(slots) < len(self._there):
             self._clear()
             return

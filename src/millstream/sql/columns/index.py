@@ -1,7 +1,7 @@
-"""Finds the slot of a key.
+"""Maps keys to slots.
 
-Keys of numbers and times are words of 64 bits, and their index is a hash table in numpy: a batch of keys is looked up
-by vectors. So are short texts. Other keys are Python's and their index is a dict. Figures are in adr/0020 and adr/0021.
+Keys of numbers, times and short texts are packed into 64-bit words, and their index is a hash table in numpy with
+vectorized lookups. Other keys are Python objects in a dict. Figures are in adr/0020 and adr/0021.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from millstream.state.array_storage import IN_MEMORY, Arrays
 
 Slots = NDArray[np.int64]
 
-# What stands in a place of the table that is no slot; from `_NUMBER` downwards, keys that are being added.
+# Table entries that are not slots; from `_NUMBER` downwards, keys that are being added.
 _EMPTY, _REMOVED, _NUMBER = -1, -2, -3
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _FEWEST = 1 << 10
-# A key takes about so many bytes in a dict, with what it is.
+# Approximate bytes of a key in a dict.
 _KEY_BYTES = 300
 Word = NDArray[np.uint64]
 
-# The longest text that is two words, and where its length is in them.
+# The longest text that fits two words, and the position of its length.
 _LONGEST = 15
 _LENGTH = np.uint64(56)
 _BYTES = np.uint64((1 << 56) - 1)
 
 
 def first_rows(slots: Slots, scratch: NDArray[np.int64]) -> Slots:
-    """Return the rows in which slots come first, in order.
+    """Return the rows in which slots first occur, in order.
 
     Args:
-        slots: of each row.
-        scratch: an array with a place for every slot, whose content does not matter.
+        slots: the slot of each row.
+        scratch: an array with an entry for every slot; its content is overwritten.
     """
     rows = np.arange(len(slots))
-    # Of several values for a place numpy puts the last there.
+    # With duplicate indices numpy stores the last value.
     scratch[slots[::-1]] = rows[::-1]
     return np.flatnonzero(scratch.take(slots) == rows)
 
 
 class Index(Protocol):
-    """From keys, which are columns, to slots, which are numbered in the order in which keys were added."""
+    """Maps key columns to slots, numbered in the order in which keys were added."""
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
-        """Return the slots of keys; -1 for those that are not there."""
+        """Return the slots of keys; -1 for missing keys."""
 
     def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
-        """Return the slots of keys, and the rows in which those come first that were added for it."""
+        """Return the slots of keys, and the rows in which added keys first occur."""
 
     def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
-        """Forget keys."""
+        """Remove keys."""
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size in bytes."""
         ...
 
 
@@ -72,7 +72,7 @@ def index_for(kinds: Sequence[pa.DataType], arrays: Arrays = IN_MEMORY) -> Index
 
 
 class DictIndex:
-    """An index of keys of any kind."""
+    """An index of keys of any type."""
 
     def __init__(self, slots: dict[Any, int] | None = None, count: int = 0) -> None:
         self._slots = {} if slots is None else slots
@@ -102,7 +102,7 @@ class DictIndex:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size in bytes."""
         return len(self._slots) * _KEY_BYTES
 
 
@@ -118,11 +118,11 @@ def _python_keys(columns: Sequence[pa.Array], rows: int) -> list[Any]:
 
 
 class WordIndex:
-    """An index of keys that are words: open addressing, with the next free place taken when one is taken."""
+    """An index of packed keys: open addressing with linear probing."""
 
     def __init__(self, width: int, arrays: Arrays = IN_MEMORY) -> None:
         self._arrays = arrays
-        # The words of each slot's key, and which of its columns are null, once there was one.
+        # The words of each slot's key, and its null columns once a key has one.
         self._words = [GrowingArray(np.uint64, arrays) for _ in range(width)]
         self._nulls: GrowingArray | None = None
         self._count = 0
@@ -137,11 +137,11 @@ class WordIndex:
         self._used = 0
 
     def find(self, words: list[Word], nulls: Word | None) -> Slots:
-        """Return the slots of keys; -1 for those that are not there."""
+        """Return the slots of keys; -1 for missing keys."""
         return self._lookup(words, self._with_nulls(nulls, len(words[0])))[0]
 
     def find_or_add(self, words: list[Word], nulls: Word | None) -> tuple[Slots, Slots]:
-        """Return the slots of keys, and the rows in which those come first that were added for it."""
+        """Return the slots of keys, and the rows in which added keys first occur."""
         rows = len(words[0])
         nulls = self._with_nulls(nulls, rows)
         found, place = self._lookup(words, nulls)
@@ -158,11 +158,11 @@ class WordIndex:
         return found, missing.take(first)
 
     def _with_nulls(self, nulls: Word | None, rows: int) -> Word | None:
-        """Return which columns are null: of all keys, once one was."""
+        """Return the null columns of all keys, once a key has one."""
         if nulls is not None and self._nulls is None:
             self._nulls = GrowingArray(np.uint64, self._arrays)
             self._nulls.extend(np.zeros(self._count, np.uint64))
-            # What is null is hashed too from here on.
+            # From now on nulls are hashed, too.
             self._make_table(len(self._table))
             self._place_all(np.flatnonzero(self._live.values))
         return np.zeros(rows, np.uint64) if nulls is None and self._nulls is not None else nulls
@@ -175,10 +175,10 @@ class WordIndex:
         h ^= h >> np.uint64(32)
         return (h * _MULTIPLIER >> self._shift).astype(np.int64)
 
-    # Rows are picked by their numbers, not by masks: numpy takes five times as long for a mask without a pattern.
+    # Rows are selected by index, not by mask: numpy takes five times as long for an irregular mask.
 
     def _lookup(self, words: list[Word], nulls: Word | None) -> tuple[Slots, NDArray[np.int64]]:
-        """Return the slots of keys, -1 for those that are not there, and of those the places where they would be."""
+        """Return the slots of keys, -1 for missing ones, and for those the position where they would be."""
         place = self._places(words, nulls)
         slots = self._table.take(place).astype(np.int64)
         if not self._count:
@@ -213,11 +213,11 @@ class WordIndex:
         return equal
 
     def _add(self, words: list[Word], nulls: Word | None, place: NDArray[np.int64]) -> tuple[Slots, Slots]:
-        """Add keys that are not there, some of which may be equal; return their slots, and where each comes first.
+        """Add missing keys, some of which may be equal; return their slots, and where each first occurs.
 
         Args:
             words, nulls: the keys.
-            place: where the search for a free place begins, as long as the table stays.
+            place: where the search for a free entry begins, while the table is not resized.
         """
         if self._make_room(len(words[0])):
             place = self._places(words, nulls)
@@ -237,7 +237,7 @@ class WordIndex:
         return numbers.take(owner), first
 
     def _take_places(self, words: list[Word], place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give each key a place in the table; return which of the equal ones has it, and where; -1 for the others."""
+        """Give each key a table entry; return which of equal keys owns it, and where; -1 for the others."""
         table, count = self._table, len(place)
         owner, taken = np.arange(count), np.full(count, -1, np.int64)
         left = owner.copy()

@@ -1,4 +1,4 @@
-"""State as columns: for each key, which is columns too, a slot with values."""
+"""Keyed state in columns: each key has a slot with values."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from millstream.sql.columns.ttl_index import TtlIndex
 from millstream.state.array_storage import IN_MEMORY, Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
-# Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
+# Free slots are compacted when they outnumber the used ones and this number.
 _MOST_DEAD = 1 << 12
 _ORDER = "order"
-# So many bytes a key has in a file beside what it is: its hash, and when it came.
+# Approximate bytes per key in a checkpoint besides the key: its hash and its order.
 _ABOUT_KEY = 12
-# What an int begins with where objects are written, and how many bytes it has; a pickle never begins so.
+# First byte of an integer among serialized objects, and its size; a pickle never begins so.
 _INT, _INT_BYTES = 0, 9
-# So many objects say how large the others are, and each takes about so many times the bytes of its pickle.
+# Objects sampled to estimate the size of the others, and the memory per byte of their pickles.
 _SAMPLE, _IN_MEMORY = 16, 3
 
 
 @record
 class StateColumn:
-    """A column of values: its name in files, what it is in numpy, and what a key begins with."""
+    """A value column: its name in checkpoints, its numpy type, and its initial value."""
 
     name: str
     dtype: DTypeLike
@@ -39,14 +39,14 @@ class StateColumn:
 
 
 class Columns(Protocol):
-    """Columns of values, by name; a place in them is a slot."""
+    """Value columns by name, indexed by slot."""
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column, to be read and changed in place."""
 
 
 class FreshColumns:
-    """Columns for so many keys that have nothing yet, and are soon forgotten."""
+    """Temporary columns for new keys."""
 
     def __init__(self, kept: Sequence[StateColumn], count: int) -> None:
         self._columns = {k.name: filled(k, count) for k in kept}
@@ -57,24 +57,24 @@ class FreshColumns:
 
 
 class KeyedColumns:
-    """Keys, each with a slot in some columns of values; follows `LiveColumns`.
+    """Keys, each with a slot in value columns; implements `LiveColumns`.
 
-    Slots are numbered in the order in which keys have come, and are good until the next `compact`. Columns of values
-    are changed in place, and then `changed` is to be told.
+    Slots are numbered in order of arrival, and valid until the next `compact`. Call `changed` after changing value
+    columns in place.
     """
 
     def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[StateColumn], owners: int | None = None) -> None:
-        """Make one without keys.
+        """Create it without keys.
 
         Args:
-            kinds: the Arrow types of the key's columns.
-            kept: the columns of values.
-            owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
+            kinds: the Arrow types of the key columns.
+            kept: the value columns.
+            owners: the number of leading key columns that decide the owning subtask; None for all.
         """
         self._kinds = list(kinds)
         self._kept = list(kept)
         self._owners = len(kinds) if owners is None else owners
-        # Have something done when slots were given other numbers: it is told the old numbers of those that are left.
+        # Called after slots were renumbered, with the old numbers of the remaining ones.
         self.when_compacted: Callable[[Slots], None] = lambda left: None
         self._arrays: Arrays = IN_MEMORY
         self.clear()
@@ -90,18 +90,18 @@ class KeyedColumns:
         self._columns = {k.name: GrowingArray(k.dtype, self._arrays) for k in self._kept}
         self._live = GrowingArray(np.bool_, self._arrays)
         self._dead = 0
-        # Of each column of times by which keys expire.
+        # For each time column by which keys expire.
         self._expiring: dict[str, TtlIndex] = {}
-        # Numbers in the order in which keys have come; None while slots are.
+        # Numbers in order of arrival; None while slots are in that order.
         self._order: GrowingArray | None = None
         self._next_order = 0
-        # Which slots have changed since the last file, which of them files know, and what files know and is gone.
+        # Slots changed since the last checkpoint, slots that checkpoints have, and removed keys that checkpoints have.
         self._changed = GrowingArray(np.bool_, self._arrays)
         self._saved = GrowingArray(np.bool_, self._arrays)
         self._gone: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return len(self._live) - self._dead
 
     @property
@@ -111,7 +111,7 @@ class KeyedColumns:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it takes: of objects, from what some of them take in a pickle."""
+        """The approximate size in bytes; objects are estimated from a sample of their pickles."""
         flags = (self._hashes, self._live, self._changed, self._saved, *self._columns.values())
         size = self._index.nbytes + sum(c.nbytes for c in flags) + sum(c.nbytes for c in self._keys)
         objects = [c.values for c in self._columns.values() if c.values.dtype == object]
@@ -119,20 +119,20 @@ class KeyedColumns:
 
     @property
     def file_bytes(self) -> int:
-        # What objects take is not looked at.
+        # Objects are not measured.
         of_one = _ABOUT_KEY + sum(c.values.itemsize for c in self._columns.values() if c.values.dtype != object)
         return len(self) * of_one + sum(c.nbytes for c in self._keys) * len(self) // max(self.bound, 1)
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column of values; good until keys are added."""
+        """Return a value column; valid until keys are added."""
         return self._columns[name].values
 
     def find(self, keys: Sequence[pa.Array], rows: int) -> Slots:
-        """Return the slots of keys; -1 for those that are not there."""
+        """Return the slots of keys; -1 for missing keys."""
         return self._index.find(keys, rows)
 
     def find_or_add(self, keys: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
-        """Return the slots of keys, and the rows with which new ones came: those have the last slots, in order."""
+        """Return the slots of keys, and the rows that added keys: those have the last slots, in order."""
         slots, new = self._index.find_or_add(keys, rows)
         if len(new):
             at = pa.array(new)
@@ -153,11 +153,11 @@ class KeyedColumns:
         self._saved.extend(np.zeros(count, np.bool_))
 
     def changed(self, slots: Slots) -> None:
-        """The values of slots have changed."""
+        """Mark the values of slots as changed."""
         self._changed.values[slots] = True
 
     def remove(self, slots: Slots) -> None:
-        """Forget the keys of slots, each of them once."""
+        """Remove the keys of distinct slots."""
         if not len(slots):
             return
         keys = self.keys_at(slots)
@@ -171,11 +171,11 @@ class KeyedColumns:
             self._gone.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
 
     def expire(self, name: str, last: int) -> None:
-        """Forget the keys that were last touched then or before, by a column of times."""
+        """Remove the keys last updated at or before a time, by a time column."""
         self.remove(self.expired(name, last))
 
     def expired(self, name: str, last: int) -> Slots:
-        """Return the slots that were last touched then or before, to be removed; times of the column only grow."""
+        """Return the slots last updated at or before a time, for removal; times of the column only grow."""
         return self._expiring.setdefault(name, TtlIndex()).over(last, self.column(name), self._live.values)
 
     def keys_at(self, slots: Slots) -> list[pa.Array]:
@@ -183,16 +183,16 @@ class KeyedColumns:
         return [column.take(slots) for column in self._keys]
 
     def slots(self) -> Slots:
-        """Return all slots that have a key, in the order in which the keys have come."""
+        """Return all used slots, in order of the keys' arrival."""
         slots = np.flatnonzero(self._live.values)
         return slots if self._order is None else slots[np.argsort(self._order.values[slots], kind="stable")]
 
     def _came(self, slots: Slots) -> NDArray[np.int64]:
-        """Return numbers that are in the order in which the keys of slots have come."""
+        """Return numbers in the order of the keys' arrival."""
         return slots.astype(np.int64) if self._order is None else self._order.values[slots]
 
     def compact(self) -> None:
-        """Give up slots without keys if there are many: then the others have other numbers."""
+        """Renumber slots if many are free."""
         if self._dead < _MOST_DEAD or self._dead < len(self):
             return
         left = self.slots()
@@ -211,7 +211,7 @@ class KeyedColumns:
         self._expiring.clear()
         self.when_compacted(left)
 
-    # --- files
+    # --- checkpoints
 
     def load(self, change: RowChange) -> None:
         keys = [(f"k{i}", kind) for i, kind in enumerate(self._kinds)]
@@ -258,13 +258,13 @@ class KeyedColumns:
 
 
 def _about(values: NDArray[Any]) -> int:
-    """Return about how many bytes objects take."""
+    """Return the approximate size of objects in bytes."""
     some = values[:: max(len(values) // _SAMPLE, 1)]
     return len(values) * _IN_MEMORY * len(pickle.dumps(list(some), 5)) // max(len(some), 1)
 
 
 def filled(kept: StateColumn, count: int) -> NDArray[Any]:
-    """Return a column of what keys begin with."""
+    """Return a column of initial values."""
     values = np.empty(count, kept.dtype)
     if callable(kept.start):
         values[:] = [kept.start() for _ in range(count)]
@@ -274,7 +274,7 @@ def filled(kept: StateColumn, count: int) -> NDArray[Any]:
 
 
 def written(kept: StateColumn, values: NDArray[Any]) -> pa.Array:
-    """Return values of a column as Arrow has them: objects pickled, but for ints, which are sums of decimals mostly."""
+    """Return values as an Arrow column: objects pickled, except integers, mostly sums of decimals."""
     if values.dtype != object:
         return pa.array(values)
     ints = _as_ints(values)
@@ -288,7 +288,7 @@ def written(kept: StateColumn, values: NDArray[Any]) -> pa.Array:
 
 
 def _as_ints(values: NDArray[Any]) -> NDArray[np.int64] | None:
-    """Return objects as ints of 64 bits; None where some are none, or too large."""
+    """Return objects as 64-bit integers, or None if some are not."""
     if set(map(type, values)) != {int}:
         return None
     try:
@@ -298,7 +298,7 @@ def _as_ints(values: NDArray[Any]) -> NDArray[np.int64] | None:
 
 
 def read(kept: StateColumn, column: pa.Array) -> NDArray[Any]:
-    """Return what `written` was given."""
+    """Return the values that `written` serialized."""
     if np.dtype(kept.dtype) != object:
         return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
     ints = _written_ints(column)
@@ -311,7 +311,7 @@ def read(kept: StateColumn, column: pa.Array) -> NDArray[Any]:
 
 
 def _written_ints(column: pa.Array) -> NDArray[np.int64] | None:
-    """Return what is in a column that was written as ints; None where other things are in it."""
+    """Return a column that was written as integers, or None if it has other values."""
     _, places, body = column.buffers()
     edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1]
     if not len(column) or body is None or (np.diff(edges) != _INT_BYTES).any():

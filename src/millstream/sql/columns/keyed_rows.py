@@ -1,4 +1,4 @@
-"""State of rows as columns: for each key, which is columns too, the rows that have it, in the order they came."""
+"""Keyed state of rows in columns: each key has a list of rows, in order of arrival."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from millstream.state.column_table import HASH, RowChange, check_columns, in_pie
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-# Rows that are gone are given up when they are more than those that are not, and more than so many.
+# Removed rows are compacted when they outnumber the others and this number.
 _MOST_DEAD = 1 << 12
-# The rows of a key that has more than this many are listed for themselves, not found one from the other.
+# Keys with more rows than this have an array of rows, not a linked list.
 _MANY = 24
 _NONE = -1
-# So many bytes a row has in a file beside its columns: the hash of its key, its number, when it came.
+# Approximate bytes per row in a checkpoint besides its columns: key hash, number, order.
 _ABOUT_ROW = 20
 
 
 class KeyedRows:
-    """Rows by key; follows `LiveColumns`.
+    """Rows by key; implements `LiveColumns`.
 
-    A row is known by its number, which is good until the next `compact`. The rows of a key are a list of which each
-    row knows the next; a key with many has an array of them.
+    A row is identified by its number, valid until the next `compact`. The rows of a key form a linked list; a key with
+    many rows has an array of them.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class KeyedRows:
         clock: Callable[[], int] | None = None,
         marked: bool = True,
     ) -> None:
-        """Make one without rows.
+        """Create it without rows.
 
         Args:
             kinds: the Arrow types of the columns.
-            keys: the columns of the key.
-            owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
-            clock: tells when a row was touched, where rows live for a time only; None where they do not.
+            keys: the key columns.
+            owners: the number of leading key columns that decide the owning subtask; None for all.
+            clock: returns the update time of rows with a TTL; None without TTL.
             marked: whether rows have marks.
         """
         self._clock = clock
@@ -74,28 +74,28 @@ class KeyedRows:
 
     def clear(self) -> None:
         self._index = index_for([self._kinds[k] for k in self.keys], self._arrays)
-        # Of each key: its hash, its first and last row, how many there are in its list, and how many there ever were.
+        # Per key: its hash, its first and last row, the length of its list, and the number of rows it ever had.
         self._hashes = GrowingArray(np.uint32, self._arrays)
         self._head, self._tail = self._longs(), self._longs()
         self._length, self._ever = self._longs(), self._longs()
         self._many: dict[int, GrowingArray] = {}
-        # Of each row: its columns, its key, its number among those its key ever had, the next one, a number for its
-        # owner's use, and whether it is there, has changed since the last file, and is known to files.
+        # Per row: its columns, its key, its number among those its key ever had, the next row, a mark for the owner's
+        # use, and whether it exists, has changed since the last checkpoint, and is in checkpoints.
         self._columns = [GrowingColumn(kind, self._arrays) for kind in self._kinds]
         self._key, self._number, self._next = self._longs(), self._longs(), self._longs()
         self._mark, self._touched = self._longs(), self._longs()
         self._live, self._changed, self._saved = self._flags(), self._flags(), self._flags()
         self._dead = 0
         self._expiring = TtlIndex()
-        # Other numbers that are in the order in which rows have come; None while the rows' own are.
+        # Numbers in order of arrival; None while row numbers are in that order.
         self._order: GrowingArray | None = None
         self._next_order = 0
-        # What files know and is gone: by number, and from before the last `compact`.
+        # Removed rows that checkpoints have: by number, and from before the last `compact`.
         self._gone: list[Ints] = []
         self._gone_before: pa.RecordBatch | None = None
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return len(self._live) - self._dead
 
     @property
@@ -110,11 +110,11 @@ class KeyedRows:
 
     @property
     def marks(self) -> Ints:
-        """The number that each row has for its owner's use; whoever changes it in place tells `changed`."""
+        """A number per row for the owner's use; call `changed` after changing it in place."""
         return self._mark.values
 
     def keys_of(self, rows: Ints) -> Ints:
-        """Return the keys of rows, as numbers."""
+        """Return the key numbers of rows."""
         return self._key.values[rows]
 
     def numbers_of(self, rows: Ints) -> Ints:
@@ -122,13 +122,13 @@ class KeyedRows:
         return self._number.values[rows]
 
     def changed(self, rows: Ints) -> None:
-        """The marks of rows have changed."""
+        """Mark the marks of rows as changed."""
         self._changed.values[rows] = True
         if self._clock is not None:
             self._touched.values[rows] = self._clock()
 
     def expired(self, last: int) -> Ints:
-        """Return the rows that were last touched then or before; whoever asks may leave them."""
+        """Return the rows last updated at or before a time; the caller may leave them."""
         found = self._over(last)
         self._expiring.keep(found, self._touched.values)
         return found
@@ -137,24 +137,24 @@ class KeyedRows:
         return self._expiring.over(last, self._touched.values, self._live.values)
 
     def expire(self, last: int) -> None:
-        """Remove the rows that were last touched then or before."""
+        """Remove the rows last updated at or before a time."""
         self.remove(self._over(last))
 
     def all_rows(self) -> Ints:
-        """Return all rows, in the order they came."""
+        """Return all rows, in order of arrival."""
         rows = np.flatnonzero(self._live.values)
         return rows if self._order is None else rows[np.argsort(self._order.values[rows], kind="stable")]
 
     def _came(self, rows: Ints) -> Ints:
-        """Return numbers that are in the order in which rows have come."""
+        """Return numbers in order of the rows' arrival."""
         return rows if self._order is None else self._order.values[rows]
 
     def take(self, column: int, rows: Any) -> pa.Array:
-        """Return the values of a column in some rows; a null is asked for by a null."""
+        """Return the values of a column in rows; null for a null row."""
         return self._columns[column].take(rows)
 
     def take_all(self, columns: Iterable[int], rows: Any) -> list[pa.Array]:
-        """Return the values of some columns in some rows; nulls are asked for by a null."""
+        """Return the values of columns in rows; nulls for a null row."""
         return take_all([self._columns[i] for i in columns], rows)
 
     def batch(self, rows: Any) -> Batch:
@@ -164,11 +164,11 @@ class KeyedRows:
     # --- keys
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Ints:
-        """Return the keys of rows, by the columns of the key; -1 for one that is not there."""
+        """Return the key numbers of key columns; -1 for missing keys."""
         return self._index.find(columns, rows)
 
     def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> Ints:
-        """Return the keys of rows, by the columns of the key; new ones are added."""
+        """Return the key numbers of key columns; new keys are added."""
         found, new = self._index.find_or_add(columns, rows)
         if len(new):
             at = pa.array(new)
@@ -183,11 +183,11 @@ class KeyedRows:
         return len(self._length)
 
     def max_pairs(self, keys: Ints) -> int:
-        """Return how many rows of keys there are at most."""
+        """Return an upper bound of the number of rows of keys."""
         return int(np.where(keys < 0, 0, self._length.values[keys]).sum()) if len(self._length) else 0
 
     def pairs(self, keys: Ints) -> tuple[Ints, Ints]:
-        """Return all rows of keys, as (place among `keys`, row), in order; a key of -1 has none."""
+        """Return all rows of keys, as (position in `keys`, row), in order; key -1 has none."""
         if not len(self._length):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         length = np.where(keys < 0, 0, self._length.values[keys])
@@ -210,7 +210,7 @@ class KeyedRows:
         return (places, rows) if live.all() else (places[live], rows[live])
 
     def _shorten(self, keys: Ints) -> None:
-        """Leave rows that are gone out of the lists of keys with many, where they are most of them."""
+        """Drop removed rows from the arrays of keys where they are the majority."""
         for key in keys.tolist():
             rows = self._rows_of(key).values
             left = rows[self._live.values[rows]]
@@ -224,7 +224,7 @@ class KeyedRows:
                 self._next.values[left[-1]] = _NONE
 
     def _rows_of(self, key: int) -> GrowingArray:
-        """Return the rows of a key that has many."""
+        """Return the array of rows of a key with many."""
         found = self._many.get(key)
         if found is None:
             found = self._many[key] = self._longs()
@@ -238,7 +238,7 @@ class KeyedRows:
     # --- rows
 
     def add(self, keys: Ints, columns: Sequence[pa.Array], marks: Ints | None = None) -> Ints:
-        """Add rows that have keys; return their numbers."""
+        """Add rows with key numbers; return their row numbers."""
         count = len(keys)
         start = len(self._live)
         rows = np.arange(start, start + count)
@@ -263,7 +263,7 @@ class KeyedRows:
         return rows
 
     def _are_first(self, keys: Ints) -> bool:
-        """Tell whether keys are the last that were added, in order, and have had no rows: as if each came once."""
+        """Return whether keys are the last ones added, in order, and have had no rows: each is new and occurs once."""
         if not len(keys) or int(keys[-1]) - int(keys[0]) != len(keys) - 1 or (keys[1:] <= keys[:-1]).any():
             return False
         return not self._ever.values[keys[0] : keys[-1] + 1].any()
@@ -275,7 +275,7 @@ class KeyedRows:
         self._length.values[span] = self._ever.values[span] = 1
 
     def _link(self, keys: Ints, rows: Ints) -> None:
-        """Put rows behind those that their keys have."""
+        """Append rows to the lists of their keys."""
         count = len(keys)
         order = stable_order(keys, len(self._length))
         by_key, in_order = keys[order], rows[order]
@@ -285,7 +285,7 @@ class KeyedRows:
         number = np.empty(count, np.int64)
         number[order] = np.arange(count) - np.repeat(starts, sizes) + np.repeat(self._ever.values[owners], sizes)
         self._number.extend(number)
-        # Each but the last of a key knows the next, and the last one before them the first of them.
+        # Each row but the last of a key links to the next; the previous tail links to the first.
         inner = np.ones(count, np.bool_)
         inner[starts] = False
         self._next.values[in_order[:-1][inner[1:]]] = in_order[1:][inner[1:]]
@@ -303,7 +303,7 @@ class KeyedRows:
                     found.extend(in_order[starts[i] : starts[i] + sizes[i]])
 
     def remove(self, rows: Ints) -> None:
-        """Remove rows, each of them once."""
+        """Remove distinct rows."""
         self._live.values[rows] = False
         self._changed.values[rows] = False
         self._dead += len(rows)
@@ -312,7 +312,7 @@ class KeyedRows:
             self._gone.append(known)
 
     def equal_rows(self, keys: Ints, columns: Sequence[pa.Array]) -> Ints:
-        """Return for each of some rows one that is equal to it, each another one; -1 where there is none."""
+        """Return for each given row an equal stored one, each a different one; -1 if there is none."""
         found = np.full(len(keys), _NONE, np.int64)
         places, rows = self.pairs(keys)
         if not len(places):
@@ -327,14 +327,14 @@ class KeyedRows:
             return found
         starts = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
         sizes = np.diff(starts, append=len(places))
-        # Equal rows have the same candidates: the first of those takes the first of these, and so on.
+        # Equal rows have the same candidates: the n-th row takes the n-th candidate.
         rank = _rank(rows[starts])
         has = rank < sizes
         found[places[starts[has]]] = rows[starts[has] + rank[has]]
         return found
 
     def compact(self) -> None:
-        """Give up rows that are gone if there are many: then the others have other numbers."""
+        """Renumber rows if many are removed."""
         if self._dead < _MOST_DEAD or self._dead < len(self):
             return
         gone = self._gone_batch()
@@ -358,10 +358,10 @@ class KeyedRows:
         self._saved.replace(saved)
         self._gone_before = gone
 
-    # --- files
+    # --- checkpoints
 
     def _gone_batch(self) -> pa.RecordBatch | None:
-        """Return the keys and numbers of rows that files know and that are gone."""
+        """Return the keys and numbers of removed rows that checkpoints have."""
         batches = [] if self._gone_before is None else [self._gone_before]
         self._gone_before = None
         if self._gone:
@@ -384,7 +384,7 @@ class KeyedRows:
         columns += [pa.array(self._came(rows)), _some(self._touched, rows)]
         first, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         if self._order is None and stop - first == len(rows):
-            # They are in order. Most that have changed have just come, one behind the other.
+            # Rows are sorted. Most changed rows are new and consecutive.
             columns += [column.range(first, stop) for column in self._columns]
         else:
             columns += take_all(self._columns, rows)
@@ -402,7 +402,7 @@ class KeyedRows:
         return found if gone is None else [RowChange(self._rows(rows[:0]), gone), *found]
 
     def load(self, change: RowChange) -> None:
-        # A mark and a time that no row has are nulls, which take no bytes; files of before have zeros.
+        # Missing marks and times are nulls, which take no bytes.
         about = [("number", pa.int64()), ("mark", None), ("order", pa.int64()), ("updated_at", None)]
         check_columns(change, [*about, *((f"c{i}", kind) for i, kind in enumerate(self._kinds))])
         if change.gone is not None and change.gone.num_rows:
@@ -413,7 +413,7 @@ class KeyedRows:
             return
         columns = change.rows.columns[5:]
         number, mark, order, touched = (_ints(change.rows.column(i)) for i in range(1, 5))
-        # A row that is there already has only another mark: it goes and comes again at its place.
+        # An existing row has only a new mark: it is removed and added again at its place.
         key_columns = [columns[k] for k in self.keys]
         there = self._numbered(key_columns, count, change.rows.column(1))
         old = there >= 0
@@ -440,7 +440,7 @@ class KeyedRows:
         self._saved.values[rows] = True
 
     def _numbered(self, key_columns: Sequence[pa.Array], count: int, numbers: pa.Array) -> Ints:
-        """Return the rows with keys and numbers, -1 for those that are not there."""
+        """Return the rows with keys and numbers; -1 for missing ones."""
         found = np.full(count, _NONE, np.int64)
         keys = self.find(key_columns, count)
         places, rows = self.pairs(keys)
@@ -455,19 +455,19 @@ class KeyedRows:
 
 
 def _some(column: GrowingArray, rows: Ints) -> pa.Array:
-    """Return the values of rows in a column that need not be there: then they are nulls."""
+    """Return the values of rows in an optional column; nulls if it is missing."""
     return pa.array(column.values[rows]) if len(column) else pa.nulls(len(rows))
 
 
 def _ints(column: pa.Array) -> Ints:
-    """Return what `_some` made."""
+    """Return the values that `_some` wrote."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
     return column.to_numpy()  # type: ignore[no-any-return]
 
 
 def equal_values(one: pa.Array, other: pa.Array) -> Mask:
-    """Tell which values are equal; a null is equal to a null."""
+    """Return which values are equal; nulls are equal."""
     if pa.types.is_nested(one.type):
         return np.fromiter(
             (a == b for a, b in zip(one.to_pylist(), other.to_pylist(), strict=True)), np.bool_, len(one)
@@ -485,7 +485,7 @@ def equal_values(one: pa.Array, other: pa.Array) -> Mask:
 
 
 def _rank(values: Ints) -> Ints:
-    """Return for each value how many equal ones are before it."""
+    """Return for each value the number of equal ones before it."""
     order = np.argsort(values, kind="stable")
     in_order = values[order]
     starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))

@@ -1,4 +1,4 @@
-"""Keys that are columns: which rows have the same, and which subtask owns them."""
+"""Key columns: grouping of equal keys, and their hashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream.state.vector_key_groups import hashes_of_ints, hashes_of_texts
 
 _NULL_HASH = stable_hash(None)
 _MOST_COMBINED = 1 << 62
-# Texts that have so many bytes on average are hashed byte by byte, all at once; longer ones, each distinct one once.
+# Texts up to this average length are hashed byte by byte, all at once; longer ones once per distinct value.
 _SHORT = 24
 
 
@@ -27,9 +27,9 @@ class Grouped:
     """Rows by key.
 
     Attributes:
-        codes: for each row the number of its key; keys are numbered in the order in which they come first.
-        count: how many keys there are.
-        first: for each key the row in which it comes first.
+        codes: the key number of each row; keys are numbered by first occurrence.
+        count: the number of keys.
+        first: the first row of each key.
     """
 
     codes: NDArray[np.int64]
@@ -38,18 +38,18 @@ class Grouped:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """The rows, those of the first key first, and those of one key in their order."""
+        """The rows sorted by key number; stable."""
         return stable_order(self.codes, self.count)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """How many rows each key has."""
+        """The number of rows of each key."""
         return np.bincount(self.codes, minlength=self.count)
 
 
 def stable_order(values: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
-    """Return the places of values from 0 up to a bound, sorted by value; equal ones in their order."""
-    # Of 16 bits numpy sorts by radix, which takes a tenth of the time: so by the low half, then by the high one.
+    """Return the stable sort order of values from 0 up to a bound."""
+    # numpy sorts 16 bits by radix, in a tenth of the time: sort by the low half, then by the high half.
     order = np.argsort(values.astype(np.uint16), kind="stable")
     if bound > 1 << 16:
         high = values >> 16
@@ -60,7 +60,7 @@ def stable_order(values: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
 
 
 def grouped(columns: Sequence[pa.Array], rows: int) -> Grouped:
-    """Tell which rows have equal keys; a null is equal to a null."""
+    """Group rows with equal keys; nulls are equal."""
     if not columns:
         return Grouped(np.zeros(rows, np.int64), min(rows, 1), np.zeros(min(rows, 1), np.int64))
     codes, count = _codes(columns[0])
@@ -90,11 +90,11 @@ def _first(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _encodable(column: pa.Array) -> pa.Array:
-    """Return a column that Arrow can number the values of: nested values as bytes."""
+    """Return a column that Arrow can dictionary-encode: nested values as bytes."""
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), pa.int8())
     if pa.types.is_floating(column.type):
-        # Both zeros are one, and Arrow takes all that are not a number as one.
+        # Both zeros are one value, and Arrow treats all NaNs as one.
         return pa.array(plain(column) + 0.0, mask=None if (v := valid_of(column)) is None else ~v)
     if not pa.types.is_nested(column.type):
         return column
@@ -102,15 +102,14 @@ def _encodable(column: pa.Array) -> pa.Array:
 
 
 def hashable_values(column: pa.Array) -> list[Any]:
-    """Return values as a dict takes them and finds them again."""
+    """Return values as hashable Python objects."""
     return _encodable(column).to_pylist()  # type: ignore[no-any-return]
 
 
 def hashes(columns: Sequence[pa.Array], rows: int) -> NDArray[np.uint32]:
     """Return the `stable_hash` of keys: of one column that of its values, of several that of a tuple.
 
-    Where it is the same in a DataStream: ints, strings, bytes, truth values and None. Times are hashed as the ints that
-    they are here.
+    It equals a DataStream's for ints, strings, bytes, booleans and None. Times are hashed as integers.
     """
     if len(columns) == 1:
         return _hashes(columns[0])
@@ -121,7 +120,7 @@ def hashes(columns: Sequence[pa.Array], rows: int) -> NDArray[np.uint32]:
 
 
 def _bytes_of(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the bytes of texts, and where each begins and ends in them."""
+    """Return the bytes of texts, and the start and end of each."""
     _, places, body = column.buffers()
     edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     data = np.zeros(0, np.uint8) if body is None else np.frombuffer(body, np.uint8)[edges[0] : edges[-1]]

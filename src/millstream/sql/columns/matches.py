@@ -1,4 +1,4 @@
-"""Which rows of two batches have equal keys: found by vectors, and told pair by pair without listing all of them."""
+"""Vectorized matching of rows with equal keys, without materializing all pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 
 
 def can_match(columns: Sequence[pa.Array], null_safe: Sequence[bool], rows: int) -> Mask:
-    """Tell which rows can have partners: those without a null in their key."""
+    """Return which rows can match: those without null in their key."""
     found = np.ones(rows, np.bool_)
     for column, safe in zip(columns, null_safe, strict=True):
         valid = None if safe else valid_of(column)
@@ -26,10 +26,10 @@ def can_match(columns: Sequence[pa.Array], null_safe: Sequence[bool], rows: int)
 
 
 class Matches:
-    """The partners of rows, by equal keys.
+    """Matching rows by equal keys.
 
     Attributes:
-        many: how many partners each row has.
+        many: the number of matches of each probe row.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Matches:
         null_safe: Sequence[bool],
         sizes: tuple[int, int],
     ) -> None:
-        """Find them.
+        """Find the matches.
 
         Args:
-            mine: the key columns of the rows that ask.
-            theirs: those of the rows among which partners are.
+            mine: the key columns of the probe rows.
+            theirs: the key columns of the other rows.
             null_safe: for each pair of columns whether nulls are equal.
-            sizes: how many rows there are of both.
+            sizes: the number of rows of both.
         """
         both = [
             pa.concat_arrays([a, b if b.type == a.type else b.cast(a.type)]) for a, b in zip(mine, theirs, strict=True)
@@ -63,11 +63,11 @@ class Matches:
         self._ends = np.cumsum(self.many)
 
     def __len__(self) -> int:
-        """Return how many pairs there are."""
+        """Return the number of pairs."""
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def pairs(self, most: int) -> Iterator[tuple[Ints, Ints]]:
-        """Yield pairs of rows, so many at most at once, in the order of those that ask, then of the others."""
+        """Yield at most `most` pairs at a time, in order of the probe rows, then of the others."""
         total = len(self)
         for start in range(0, total, most):
             stop = min(start + most, total)

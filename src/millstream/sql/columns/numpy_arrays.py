@@ -1,4 +1,4 @@
-"""Columns as numpy arrays and back."""
+"""Conversion of columns to numpy arrays and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HALF = 1 << 64
 
 
 def is_number_like(kind: pa.DataType) -> bool:
-    """Whether values of a type are numbers of at most 64 bits, so that numpy can hold them."""
+    """Return whether values of a type are numbers of at most 64 bits, which numpy can hold."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -26,14 +26,14 @@ def is_number_like(kind: pa.DataType) -> bool:
 
 
 def valid_of(column: pa.Array) -> Valid:
-    """Return which values are not null; None when all are not."""
+    """Return the validity mask; None if there are no nulls."""
     if column.null_count == 0:
         return None
     return pc.is_valid(column).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def plain(column: pa.Array) -> NDArray[Any]:
-    """Return a column of numbers, times or truth values as numbers; what stands for a null is not said."""
+    """Return a column of numbers, times or booleans as numbers; nulls have arbitrary values."""
     kind = column.type
     if column.null_count:
         column = column.fill_null(
@@ -47,7 +47,7 @@ def plain(column: pa.Array) -> NDArray[Any]:
 
 
 def base_of(kind: pa.DataType) -> pa.DataType:
-    """Return the type of numbers that a type's values are."""
+    """Return the numeric type that stores a type's values."""
     if pa.types.is_temporal(kind):
         return pa.int32() if kind.bit_width == 32 else pa.int64()
     return kind
@@ -65,7 +65,7 @@ def from_numpy(values: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Arra
 
 
 def unscaled(column: pa.Array) -> NDArray[Any]:
-    """Return the digits of decimals as ints: of 64 bits where they fit, else Python's; nulls are 0."""
+    """Return the unscaled values of decimals: 64-bit integers if they fit, else Python's; nulls are 0."""
     words = np.frombuffer(column.buffers()[1], "<i8")[2 * column.offset : 2 * (column.offset + len(column))]
     low, high = words[0::2], words[1::2]
     valid = valid_of(column)
@@ -78,7 +78,7 @@ def unscaled(column: pa.Array) -> NDArray[Any]:
 
 
 def decimals(digits: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
-    """Return digits as decimals; those that have too many for the type are null."""
+    """Return unscaled values as decimals; null on overflow of the precision."""
     words = np.empty((len(digits), 2), "<i8")
     if digits.dtype == object:
         most = 10**kind.precision
@@ -103,7 +103,7 @@ def decimals(digits: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
 
 
 class _NotANumber(float):
-    """NaN as SQL orders it: equal to itself, and greater than any number. Python's is neither, in lists and dicts."""
+    """NaN in SQL's order: equal to itself, and greater than any number, unlike Python's in lists and dicts."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ NAN = _NotANumber("nan")
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Return values as Python has them, times as the ints that they are, NaN as one that has its place in an order."""
+    """Return Python values: times as integers, NaN as a comparable one."""
     if pa.types.is_temporal(column.type):
         column = column.view(base_of(column.type))
     values: list[Any] = column.to_pylist()
@@ -143,14 +143,17 @@ def python_values(column: pa.Array) -> list[Any]:
 
 
 def from_python(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of what `python_values` gave."""
+    """Return a column from the output of `python_values`."""
     if pa.types.is_temporal(kind):
         return pa.array(values, base_of(kind)).view(kind)
     return pa.array(values, kind)
 
 
 def constants(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of what `Constant.value` is."""
+    """Return a column of `Constant.value`s, built from bytes.
+
+    `pa.array` imports pandas, if it is installed, which takes longer than the rest of a small query.
+    """
     base = base_of(kind)
     if pa.types.is_integer(base) or pa.types.is_floating(base):
         numbers = np.array([0 if v is None else v for v in values], np.dtype(base.to_pandas_dtype()))

@@ -1,4 +1,4 @@
-"""Rows in an order."""
+"""Sorting of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Order = Sequence[tuple[int, bool, bool]]
 
 
 def sorted_rows(columns: Sequence[pa.Array], order: Order, rows: int) -> NDArray[np.int64]:
-    """Return rows in an order; equal ones as they are."""
+    """Return the stable sort order of rows."""
     levels: list[NDArray[Any]] = []
     for column, descending, nulls_first in order:
         nulls, places = _places(columns[column], nulls_first)
@@ -26,7 +26,7 @@ def sorted_rows(columns: Sequence[pa.Array], order: Order, rows: int) -> NDArray
 
 
 def _places(column: pa.Array, nulls_first: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return numbers that are in the order of values, and before them whether nulls come first."""
+    """Return numbers that sort like the values, and a sort key for nulls."""
     valid = valid_of(column)
     is_null = np.zeros(len(column), np.int8) if valid is None else (~valid).astype(np.int8)
     if pa.types.is_null(column.type):
@@ -44,14 +44,14 @@ def _places(column: pa.Array, nulls_first: bool) -> tuple[NDArray[Any], NDArray[
 
 
 def _has_no_negative(numbers: NDArray[Any]) -> bool:
-    """Tell whether numbers in descending order are not simply their negatives: of NaN, and of the least int."""
+    """Return whether negation does not reverse the order: with NaN, and the smallest integer."""
     if numbers.dtype.kind == "f":
         return bool(np.isnan(numbers).any())
     return bool(numbers.min() == np.iinfo(np.int64).min)
 
 
 class _Reversed:
-    """A value that is less where it is more."""
+    """A value with reversed order."""
 
     __slots__ = ("value",)
 
@@ -68,7 +68,7 @@ class _Reversed:
 
 
 def sort_key(order: Order) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Return what makes of a row, as Python has it, a key by which rows are in an order."""
+    """Return a sort key function for rows of Python values."""
 
     def key(row: tuple[Any, ...]) -> tuple[Any, ...]:
         found: list[Any] = []

@@ -1,7 +1,7 @@
-"""Rows that wait until all have come: in memory, and beyond a budget on disk, as Arrow writes them.
+"""Append-only rows buffered until the end of input: in memory, and beyond a budget on disk in Arrow's format.
 
-How they lie on disk is said by an arrangement. Rows for a join or an aggregate lie in bins by the hash of their key, so
-that those of one key are in one bin; rows that are to be sorted lie in runs, each of which is in order.
+An arrangement decides their layout on disk. Rows for a join or an aggregate are in bins by the hash of their key, so
+that a key's rows are in one bin; rows to be sorted are in sorted runs.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from millstream.state.spill_file import FileExtent, SpillFile
 Ints = NDArray[np.int64]
 
 BINS = 64
-# So many bytes of rows are arranged at once, since that takes as much again.
+# Maximum bytes of rows arranged at once, since that takes as much memory again.
 SLAB_BYTES = 32 << 20
-# So many rows of a run are read at once: there may be many runs.
+# Rows of a run read at once: there may be many runs.
 _RUN_ROWS = 1 << 12
-# Another number than the one that key groups are made with, or all rows of a subtask would be in few bins.
+# Differs from the multiplier of key groups, or all rows of a subtask would be in few bins.
 _MULTIPLIER = np.uint32(0x85EBCA6B)
 
 
 class Arrangement(Protocol):
-    """How rows lie on disk."""
+    """The layout of rows on disk."""
 
     def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
-        """Yield rows in parts, each with the number of the place that it belongs to."""
+        """Yield rows in parts, each with the number of its bin or run."""
 
 
 def bins_of(found: NDArray[np.uint32]) -> Ints:
@@ -46,7 +46,7 @@ def bins_of(found: NDArray[np.uint32]) -> Ints:
 
 
 class HashBins:
-    """By the hash of some columns."""
+    """Bins by the hash of some columns."""
 
     def __init__(self, keys: Sequence[int]) -> None:
         self._keys = tuple(keys)
@@ -56,7 +56,7 @@ class HashBins:
 
 
 def parted(rows: Batch, bins: Ints) -> Iterator[tuple[int, Batch]]:
-    """Yield rows by their bins."""
+    """Yield rows by bin."""
     whole = rows.take(stable_order(bins, BINS))
     ends = np.cumsum(np.bincount(bins, minlength=BINS)).tolist()
     for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
@@ -65,7 +65,7 @@ def parted(rows: Batch, bins: Ints) -> Iterator[tuple[int, Batch]]:
 
 
 class SortedRuns:
-    """Each time in order."""
+    """Sorted runs."""
 
     def __init__(self, order: Order) -> None:
         self._order = tuple(order)
@@ -79,7 +79,7 @@ class SortedRuns:
 
 
 class SpillableRows:
-    """Rows that are only added, and taken when all have come; follows `LiveColumns`."""
+    """Append-only rows, read at the end of input; implements `LiveColumns`."""
 
     def __init__(
         self,
@@ -89,29 +89,29 @@ class SpillableRows:
         file: SpillFile,
         budget: Budget,
     ) -> None:
-        """Make one without rows.
+        """Create it without rows.
 
         Args:
             kinds: the Arrow types of the columns.
-            keys: the columns that decide which subtask a row belongs to.
-            arrangement: how rows lie on disk.
-            file: where they lie there.
-            budget: how many may stay in memory.
+            keys: the columns that decide the owning subtask of a row.
+            arrangement: the layout on disk.
+            file: the spill file.
+            budget: the memory budget.
         """
         self._kinds = list(kinds)
         self._keys = tuple(keys)
         self._arrangement = arrangement
         self._file = file
         self._account = budget.account(self.spill)
-        # Where rows lie on disk, by bin or run.
+        # Extents on disk, by bin or run.
         self.places: dict[int, list[FileExtent]] = {}
         self.rows = 0
         self.clear()
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Discard all rows."""
         self._parts: list[Batch] = []
-        # So many of them files of the state have, and what is on disk that they have not.
+        # The number of checkpointed rows, and extents on disk that are not checkpointed.
         self._saved = 0
         self._unsaved: list[FileExtent] = []
         self.places = {}
@@ -120,12 +120,12 @@ class SpillableRows:
         self._account.used = 0
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self.rows
 
     @property
     def size(self) -> int:
-        """How many bytes of them are in memory."""
+        """The size of the rows in memory, in bytes."""
         return self._account.used
 
     @property
@@ -134,17 +134,17 @@ class SpillableRows:
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether some of them are on disk."""
+        """Whether some rows are on disk."""
         return bool(self.places)
 
     def add(self, batch: Batch) -> None:
-        """Add rows, which are all inserted."""
+        """Add inserted rows."""
         self._parts.append(batch if batch.kinds is None else Batch(batch.columns, None, len(batch)))
         self.rows += len(batch)
         self._account.keeps(self._account.used + batch.nbytes)
 
     def in_memory(self) -> list[Batch]:
-        """Return the rows that are in memory."""
+        """Return the rows in memory."""
         return self._parts
 
     def of(self, number: int) -> Iterator[Batch]:
@@ -153,7 +153,7 @@ class SpillableRows:
             yield self._read(place)
 
     def by_bin(self) -> Iterator[Iterable[Batch]]:
-        """Yield the rows bin after bin, or all at once where they are in memory; then forget them."""
+        """Yield the rows of each bin, or all at once if they are in memory; then discard them."""
         if self.is_on_disk:
             self.spill()
             for number in sorted(self.places):
@@ -163,14 +163,14 @@ class SpillableRows:
         self.clear()
 
     def size_of(self, number: int) -> int:
-        """Return how many bytes a bin or run has."""
+        """Return the size of a bin or run in bytes."""
         return sum(size for _, size in self.places.get(number, ()))
 
     def _read(self, place: FileExtent) -> Batch:
         return Batch.from_ipc(self._file.read(place), len(self._kinds), False)
 
     def spill(self) -> None:
-        """Put all rows on disk."""
+        """Move all rows to disk."""
         self._write(self._parts[: self._saved])
         self._unsaved += self._write(self._parts[self._saved :])
         self._parts, self._saved = [], 0
@@ -185,7 +185,7 @@ class SpillableRows:
         return written
 
     def retain(self, choose: Callable[[Batch], Ints]) -> None:
-        """Forget the rows in memory but for those that are chosen, which are named in order."""
+        """Discard the rows in memory except the chosen ones, which are given in order."""
         if not self._parts:
             return
         saved = sum(map(len, self._parts[: self._saved]))
@@ -198,10 +198,10 @@ class SpillableRows:
         self.rows += len(chosen) - len(whole)
         self._account.keeps(sum(part.nbytes for part in self._parts))
 
-    # --- files of the state
+    # --- checkpoints
 
     def live_in(self, arrays: Arrays) -> None:
-        """Rows that wait are put on disk anyway when there are many."""
+        """Do nothing: many rows are spilled anyway."""
 
     def _change(self, batch: Batch) -> RowChange:
         found = pa.array(hashes([batch.columns[k] for k in self._keys], len(batch)))
@@ -228,7 +228,7 @@ class SpillableRows:
 
 
 def slabs(batches: Iterable[Batch], most: int) -> Iterator[Batch]:
-    """Yield rows in large batches of about so many bytes."""
+    """Yield rows in large batches of about `most` bytes."""
     some: list[Batch] = []
     size = 0
     for batch in batches:

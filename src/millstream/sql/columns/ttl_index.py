@@ -1,4 +1,4 @@
-"""What lives for a time, by when it may be over: looked at when its time may have come, not with every batch."""
+"""Index of entries by expiry: an entry is examined when it may have expired, not with every batch."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-# Times of so many bits, about a second, are one bin.
+# Times are binned by this many bits, about a second.
 _BITS = 10
 
 
 class TtlIndex:
-    """Numbers from 0 on, in bins by a time at which each was touched, or an earlier one.
+    """Entry numbers in bins by their update time, or an earlier one.
 
-    Nobody tells it that something was touched again: that is found out when its bin is due, and it is put into another.
-    So one that is touched all the time is looked at once for as long as it lives without.
+    Updates are not reported: when a bin is due, entries updated since then move to another bin. So an entry that is
+    updated all the time is examined once per TTL.
     """
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: numbers mean something else."""
+        """Discard everything, after entries were renumbered."""
         self._bins: dict[int, list[Ints]] = {}
         self._times: list[int] = []
         self._known = 0
-        # What is left of bins of which some was due, by time, and those times.
+        # The rest of bins that were partly due, by time, and their times.
         self._next, self._next_times = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def over(self, last: int, touched: Ints, live: NDArray[np.bool_]) -> Ints:
-        """Return which are there and were last touched then or before, in order; they are forgotten here.
+        """Remove and return the live entries last updated at or before a time, in order.
 
         Args:
             last: the time.
-            touched: of each when it was touched; new ones are behind those of before, and no time is less than it was.
-            live: whether each is there; one that is not will not be again.
+            touched: the update time of each entry; new entries are at the end, and no time decreases.
+            live: whether each entry exists; removed ones do not return.
         """
         self.keep(np.arange(self._known, len(touched)), touched)
         self._known = len(touched)
@@ -58,7 +58,7 @@ class TtlIndex:
         return np.sort(there[is_over])
 
     def keep(self, numbers: Ints, touched: Ints) -> None:
-        """Take some in, or back in that were told to be over."""
+        """Add entries, or add returned ones again."""
         if not len(numbers):
             return
         times = touched[numbers] >> _BITS

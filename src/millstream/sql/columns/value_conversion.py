@@ -1,4 +1,4 @@
-"""Python values to columns and back, as `from_elements`, `collect()` and functions of the user's see them."""
+"""Conversion between Python values and columns, for `from_elements`, `collect()` and user functions."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def to_column(values: Sequence[Any], kind: t.DataType, zone: str = "UTC") -> pa.
     """Return a column of Python values.
 
     Args:
-        values: what `kind` says; None is null.
+        values: Python values of the type; None is null.
         kind: the type of the column.
-        zone: in which a datetime without a zone is meant, where the type is of points in time.
+        zone: the time zone of naive datetimes, for TIMESTAMP_LTZ.
 
     Raises:
         TypeMismatchError: a value is not of that type.
@@ -54,7 +54,7 @@ def to_column(values: Sequence[Any], kind: t.DataType, zone: str = "UTC") -> pa.
 
 
 def _explained(values: Sequence[Any], kind: t.DataType, zone: str) -> TypeMismatchError | None:
-    """Return what to say of the first value that is no value of a type."""
+    """Return the error for the first value that does not have the type."""
     convert = _into(kind, zone)
     target = arrow_type(kind)
     for row, value in enumerate(values):
@@ -72,7 +72,7 @@ def _explained(values: Sequence[Any], kind: t.DataType, zone: str) -> TypeMismat
 
 
 def _into(kind: t.DataType, zone: str) -> _Convert | None:
-    """Return what makes of a Python value one that Arrow takes for a type; None where Arrow takes it as it is."""
+    """Return the conversion of Python values for Arrow; None if Arrow takes them as they are."""
     make = _INTO.get(type(kind))
     if make is not None:
         return make(kind, zone)
@@ -100,7 +100,7 @@ def _into_decimal(kind: t.DataType, zone: str) -> _Convert:
         if isinstance(value, bool) or not isinstance(value, (int, decimal.Decimal)):
             raise TypeError("not a Decimal")
         rounded = decimal.Decimal(value).quantize(unit, context=_HALF_UP)
-        # As in a CAST: what does not fit is null.
+        # As in a CAST: overflow gives null.
         return rounded if abs(rounded) < most else None
 
     return convert
@@ -148,7 +148,7 @@ def _nanoseconds(length: dt.timedelta) -> int:
 
 
 def _cutter(precision: int) -> Callable[[int], int]:
-    """Return what cuts nanoseconds to so many digits, in the unit of the column."""
+    """Return the function that truncates nanoseconds to a precision, in the unit of the column."""
     digit = 10 ** (9 - precision)
     unit = 1_000_000 if precision <= 3 else 1000 if precision <= 6 else 1
     return lambda nanoseconds: nanoseconds // digit * digit // unit
@@ -240,17 +240,17 @@ _INTO: dict[type[t.DataType], Callable[[t.DataType, str], _Convert | None]] = {
 # --- to Python
 
 
-# By way of numpy numbers are Python's in a tenth of the time; but Arrow imports pandas for it, if that is there.
+# Conversion by way of numpy takes a tenth of the time, but Arrow imports pandas for it, if installed.
 _FEW = 1 << 10
 
 
 def to_python(column: pa.Array, kind: t.DataType, zone: str | None = "UTC") -> list[Any]:
-    """Return the Python values of a column: what `collect()` and the user's functions get.
+    """Return the Python values of a column, for `collect()` and user functions.
 
     Args:
         column: of the Arrow type of `kind`.
         kind: its type.
-        zone: in which points in time are told, as datetimes; None for Instants, which streams have.
+        zone: the time zone of datetimes for TIMESTAMP_LTZ; None for Instants, which streams have.
 
     Example:
         >>> to_python(pa.array([1, None], pa.int32()), t.DataTypes.INT())
@@ -275,7 +275,7 @@ def _numbers(column: pa.Array) -> list[Any]:
 
 
 def _storable(column: pa.Array, kind: t.DataType) -> pa.Array:
-    """Return the column with its times as numbers, where Arrow's own Python values do not do."""
+    """Return the column with times as numbers, where Arrow's own Python values do not suffice."""
     if isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
         return column.cast(pa.int64())
     if isinstance(kind, (t.ArrayType, t.MapType, t.MultisetType, t.RowType)):
@@ -350,7 +350,7 @@ def _from_multiset(kind: t.DataType, zone: str | None) -> _Convert:
 
 
 def _key(kind: t.DataType, zone: str | None) -> _Convert:
-    """Return what makes keys of a dict; arrays are tuples there, since lists cannot be keys."""
+    """Return the conversion to dict keys; arrays become tuples, since lists cannot be keys."""
     convert = _from(kind, zone) or _same
     return (lambda value: tuple(convert(value))) if isinstance(kind, t.ArrayType) else convert
 
@@ -381,7 +381,7 @@ _FROM: dict[type[t.DataType], Callable[[t.DataType, str | None], _Convert | None
     t.RawType: lambda kind, zone: pickle.loads,
 }
 
-# --- what type values have
+# --- type inference
 
 _INFERRED: list[tuple[type[Any], Callable[[], t.DataType]]] = [
     (bool, t.DataTypes.BOOLEAN),
@@ -415,10 +415,10 @@ _ARRAYS: dict[str, Callable[[], t.DataType]] = {
 
 
 def inferred_type(value: Any) -> t.DataType:
-    """Return the type that `from_elements` takes a value for when it is not told.
+    """Return the type that `from_elements` infers for a value.
 
     Raises:
-        TypeMismatchError: nothing is known about such values.
+        TypeMismatchError: no type is known for the value.
     """
     if value is None:
         return t.DataTypes.NULL()
@@ -443,7 +443,7 @@ def inferred_type(value: Any) -> t.DataType:
 
 
 def inferred_row(value: Row | tuple[Any, ...], names: Sequence[str] | None = None) -> t.RowType:
-    """Return the type of a row; fields without names are called _1, _2, ..."""
+    """Return the type of a row; unnamed fields are called _1, _2, ..."""
     given = names_of(value) if isinstance(value, Row) else getattr(value, "_fields", None)
     known = list(names or given or [])
     known += [f"_{i + 1}" for i in range(len(known), len(value))]
@@ -452,7 +452,7 @@ def inferred_row(value: Row | tuple[Any, ...], names: Sequence[str] | None = Non
 
 
 def names_of(row: Row) -> list[str] | None:
-    """Return the names of a row's fields, None if they have none."""
+    """Return the names of a row's fields, or None if they have none."""
     try:
         return list(row.as_dict())
     except TypeError:
@@ -460,7 +460,7 @@ def names_of(row: Row) -> list[str] | None:
 
 
 def merged_types(types: Sequence[t.DataType]) -> t.DataType:
-    """Return the type of values of some inferred types: they are the same, but for nulls and what is inside."""
+    """Return the common type of inferred types: they may differ in nullability and nested types."""
     found: t.DataType = t.DataTypes.NULL()
     for kind in types:
         found = _merged(found, kind)

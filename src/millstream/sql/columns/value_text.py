@@ -1,4 +1,4 @@
-"""Values as text, as Java and Flink write them: what CAST(.. AS STRING) and `print` show."""
+"""Values as text in Java's and Flink's format, for CAST(.. AS STRING) and `print`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def _decimals(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     text = column.cast(pa.string())
     if not pc.any(pc.match_substring(text, "E")).as_py():
         return text
-    # Arrow writes small ones with an exponent.
+    # Arrow writes small decimals with an exponent.
     return pa.array([None if v is None else format(v, "f") for v in column.to_pylist()], pa.string())
 
 
 def java_double(value: float) -> str:
-    """Write a number as Java's Double.toString does.
+    """Return a number in the format of Java's Double.toString.
 
     Example:
         >>> java_double(1e-05), java_double(123456789.0), java_double(100.0)
@@ -54,7 +54,7 @@ def java_double(value: float) -> str:
 
 
 def java_float(value: float) -> str:
-    """Write a number as Java's Float.toString does."""
+    """Return a number in the format of Java's Float.toString."""
     return java_digits(value, str(np.float32(value)))
 
 
@@ -63,7 +63,7 @@ def _floats(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     size = pc.abs(column)
     usual = pc.or_(pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(column, 0.0))
     usual = pc.fill_null(usual, True)
-    # Arrow writes the same digits; only others are laid out differently.
+    # Arrow writes the same digits; only some numbers have another layout.
     text = column.cast(pa.string())
     whole = pc.invert(pc.match_substring(text, "."))
     text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
@@ -88,13 +88,13 @@ def _times(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     text = _cut(column.cast(pa.string()), 8, min(kind.precision, 3))
     if kind.precision == 0:
         return text
-    # Of the digits behind the second those that are zero are left out, but for the first.
+    # Trailing zeros of the fraction are dropped, except the first digit.
     short = pc.utf8_rtrim(text, "0")
     return pc.if_else(pc.ends_with(short, "."), pc.binary_join_element_wise(short, "0", ""), short)
 
 
 def _cut(text: pa.Array, seconds: int, digits: int) -> pa.Array:
-    """Cut text that ends with digits behind the second."""
+    """Truncate the fraction of seconds at the end of texts."""
     return pc.utf8_slice_codeunits(text, 0, seconds if digits == 0 else seconds + 1 + digits)
 
 
@@ -111,7 +111,7 @@ def _timestamps(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
 
 
 def local(column: Any, zone: str) -> Any:
-    """Return points in time as times of a day in a zone."""
+    """Return instants as local times of a zone."""
     name = arrow_zone(zone)
     if name == "UTC":
         return column.cast(pa.timestamp(column.type.unit))
@@ -119,13 +119,13 @@ def local(column: Any, zone: str) -> Any:
 
 
 def months_text(months: int) -> str:
-    """Write a number of months as years and months."""
+    """Return months as text: years and months."""
     years, rest = divmod(abs(months), 12)
     return f"{'-' if months < 0 else '+'}{years}-{rest:02d}"
 
 
 def milliseconds_text(length: int) -> str:
-    """Write a length of time as days, hours, minutes, seconds."""
+    """Return a duration as text: days, hours, minutes, seconds."""
     days, rest = divmod(abs(length), _DAY)
     hours, rest = divmod(rest, 3_600_000)
     minutes, rest = divmod(rest, 60_000)
@@ -139,7 +139,7 @@ def _each(write: Callable[[int], str]) -> Callable[[pa.Array, t.DataType, str], 
     )
 
 
-# --- collections: their members are written first, as columns
+# --- collections: members are converted first, as columns
 
 
 def _members(column: pa.Array, kind: t.DataType, zone: str) -> list[str]:

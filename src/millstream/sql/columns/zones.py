@@ -1,4 +1,4 @@
-"""Time zones by Java's names: of a place, or how far it is from Greenwich."""
+"""Time zones by Java's names: regions or offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def zone_named(name: str) -> dt.tzinfo:
     """Return a time zone.
 
     Raises:
-        ValidationException: there is none of that name.
+        ValidationException: no time zone has this name.
 
     Example:
         >>> zone_named("GMT+05:30").utcoffset(None)
@@ -36,7 +36,7 @@ def zone_named(name: str) -> dt.tzinfo:
 
 @lru_cache(maxsize=64)
 def arrow_zone(name: str) -> str:
-    """Return the name by which Arrow knows a time zone."""
+    """Return Arrow's name of a time zone."""
     minutes = _minutes(name)
     if minutes is None:
         zone_named(name)
@@ -44,7 +44,7 @@ def arrow_zone(name: str) -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}" if minutes else "UTC"
 
 
-# Names of places whose clocks have always shown UTC.
+# Regions that have always been on UTC.
 _UTC = frozenset(
     [
         "UTC",
@@ -64,7 +64,7 @@ _UTC = frozenset(
 
 @lru_cache(maxsize=64)
 def is_utc(name: str) -> bool:
-    """Tell whether the clocks of a time zone show UTC, so that nothing is to be computed."""
+    """Return whether a time zone is UTC, so that no conversion is needed."""
     return arrow_zone(name) in _UTC
 
 

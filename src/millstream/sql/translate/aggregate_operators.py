@@ -1,4 +1,4 @@
-"""Aggregates of groups."""
+"""Translation of group aggregates."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
 
 
 def _in_batch(to: Translator, planned: Planned, calls: tuple[AggregateCall, ...]) -> list[UpstreamEdge]:
-    """Add an aggregate of rows that all come: in two phases, where nobody can tell."""
+    """Add a batch aggregate, in two phases if the result is the same."""
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.Aggregate)
     kinds = arrow_types(before)

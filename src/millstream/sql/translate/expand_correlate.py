@@ -1,4 +1,4 @@
-"""Rows that become several, or are compared with others whole: expand, correlate, set operations."""
+"""Translation of expand, correlate and set operations."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def set_operation(to: Translator, planned: Planned) -> list[UpstreamEdge]:
 
 
 def _forgetting(to: Translator, planned: Planned, ends: list[UpstreamEdge]) -> list[UpstreamEdge]:
-    """Add a set operation whose rows live for a time: as in Flink a join, whose sides forget, then distinct rows."""
+    """Add a set operation with state TTL: as in Flink, a join whose state expires, then distinct rows."""
     node, ttl, kinds = planned.node, planned.traits.state_ttl, arrow_types(planned)
     assert isinstance(node, nodes.SetOperation)
     keys = tuple(range(len(kinds)))

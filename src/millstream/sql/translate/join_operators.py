@@ -1,4 +1,4 @@
-"""Joins."""
+"""Translation of joins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node = planned.node
     assert isinstance(node, nodes.Join)
     keys = (node.left_keys, node.right_keys)
-    # A side that no hint is about lives as long as the setting says.
+    # A side without a hint uses the TTL of the configuration.
     setting = None if node.state_ttl is None else to.session.milliseconds(STATE_TTL, 0)
     ttls = [setting if ttl is None else ttl for ttl in node.side_ttls]
     left, right = (
@@ -68,7 +68,7 @@ def temporal_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
             "rows, or the join is FOR SYSTEM_TIME AS OF a rowtime."
         )
     if to.session.batch:
-        # What is left of a view in BATCH is one version of each key.
+        # In batch mode a view has only one version of each key.
         raise TableException("Event-time temporal joins are for streaming mode: in batch, join by a condition on time.")
     left, right = _sides(to, planned)
     is_outer = node.kind is nodes.JoinKind.LEFT
@@ -92,7 +92,7 @@ def _sides(to: Translator, planned: Planned) -> tuple[JoinSide, JoinSide]:
 
 
 def _is_upsert(planned: Planned, keys: tuple[int, ...]) -> bool:
-    """Tell whether a node's rows replace each other by a key, without being taken back before."""
+    """Return whether a node emits upserts by a key, without UPDATE_BEFORE."""
     changes = planned.traits.changes
     if Changes.UPDATE_AFTER not in changes or Changes.UPDATE_BEFORE in changes:
         return False

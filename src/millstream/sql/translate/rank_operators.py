@@ -1,4 +1,4 @@
-"""What is in order, and what is first or last of its key."""
+"""Translation of sorting, ranking, deduplication, changelogs and MATCH_RECOGNIZE."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def normalize(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     ttl = planned.traits.state_ttl
     source = before
     while source.inputs:
-        # What stands between passes on what the source says.
+        # The nodes in between pass row kinds on.
         (source,) = source.inputs
     pairs, both = (Changes.UPDATE_BEFORE in p.traits.changes for p in (planned, source))
     keys, kinds = node.keys, arrow_types(before)

@@ -1,4 +1,4 @@
-"""Rows as they come: scans, values, projections and filters, watermarks, what is collected."""
+"""Translation of scans, VALUES, calcs, unions, watermarks, DataStreams and collected results."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def watermark(to: Translator, planned: Planned) -> list[UpstreamEdge]:
 
 
 def _source_of(planned: Planned) -> TableSource | None:
-    """Return the source that rows come straight from; None where operators in between keep or exchange them."""
+    """Return the source of a node's rows, or None if stateful operators or exchanges are in between."""
     while isinstance(planned.node, (nodes.Watermark, nodes.Calc, nodes.Project, nodes.Filter)):
         (planned,) = planned.inputs
     return planned.node.source if isinstance(planned.node, nodes.Scan) else None

@@ -1,4 +1,4 @@
-"""Sinks of tables."""
+"""Translation of table sinks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[Upst
 
 
 def _keyed(to: Translator, node: nodes.Sink, ends: list[UpstreamEdge], inserts: bool) -> list[UpstreamEdge]:
-    """Return ends of which rows with one primary key go to one subtask of the sink."""
+    """Return edges that send rows with one primary key to one subtask of the sink."""
     persisted = [c.name for c in node.table.persisted]
     keyed = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
     mode = str(to.session.options.get(KEYED_SHUFFLE, "AUTO")).upper()
@@ -78,7 +78,7 @@ def _keyed(to: Translator, node: nodes.Sink, ends: list[UpstreamEdge], inserts: 
         return keyed
     if mode == "NONE":
         return ends
-    # A row comes from one subtask already; it stays so where the sink has another parallelism.
+    # Changes of a row come from one subtask; that must hold if the sink has another parallelism.
     return [UpstreamEdge(e.source, ForwardElse(e.partitioner), e.tag) for e in keyed if e.partitioner]
 
 

@@ -1,4 +1,4 @@
-"""Windows and their aggregates."""
+"""Translation of windows, window aggregates, window joins and OVER."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _session_table(to: Translator, planned: Planned, spec: nodes.WindowSpec) -> 
 
 
 def _properties(node: nodes.WindowAggregate) -> list[tuple[str, pa.DataType]]:
-    """Return the properties of windows that are its last columns, with their types."""
+    """Return the window properties in the last columns, with their types."""
     types = [arrow_type(f.type) for f in node.fields.fields[len(node.keys) + len(node.calls) :]]
     return list(zip(node.properties, types, strict=True))
 
@@ -175,7 +175,7 @@ def window_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
 
 
 def _given_windows(to: Translator, spec: nodes.WindowSpec, has_window: tuple[int, int]) -> WindowTimes:
-    """Return when windows end that rows have been given."""
+    """Return the times of windows that the input's columns hold."""
     times = WindowTimes(has_window[1], spec.is_event_time, to.session.time_zone, has_window)
     times.are_points = spec.are_points or not spec.is_event_time
     return times

@@ -1,4 +1,4 @@
-"""SinkUpsertMaterializer and ON CONFLICT: one row per primary key for a sink whose key is not the query's upsert key."""
+"""SinkUpsertMaterializer and ON CONFLICT: one row per primary key if that is not the query's upsert key."""
 
 from __future__ import annotations
 

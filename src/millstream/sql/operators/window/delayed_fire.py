@@ -1,8 +1,8 @@
 """Windows that fire periodically by processing time, before or after their end.
 
-Implements `table.exec.emit.early-fire.delay` and `late-fire.delay` above 0 for windows in a GROUP BY. Each window has its
-own schedule, which starts with its first row. As in Flink, late rows of a window that had no rows at its end fire it at
-once, and late rows not yet fired when the allowed lateness expires are never emitted.
+Implements `table.exec.emit.early-fire.delay` and `late-fire.delay` above 0 for windows in a GROUP BY. Each window has
+its own schedule, which starts with its first row. As in Flink, late rows of a window that had no rows at its end fire
+it at once, and late rows not yet fired when the allowed lateness expires are never emitted.
 """
 
 from __future__ import annotations
