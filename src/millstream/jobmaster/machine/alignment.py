@@ -1,4 +1,4 @@
-"""Watermark alignment: what is too far ahead of the slowest of its group is not read, a source or a split of one."""
+"""Watermark alignment: holds back sources and splits that are too far ahead of the slowest of their group."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NOTHING_YET = Progress(MIN_WATERMARK, {})
 
 
 class Alignment:
-    """Compares how far the sources of a group have come. Pure: told by reports, asked before reading."""
+    """Compares the watermarks of the sources of a group. Pure."""
 
     def __init__(self, plan: JobPlan, ended: frozenset[int]) -> None:
-        # Source vertex -> (group, how far it may be ahead in ms).
+        # Source vertex -> (group, maximum drift in ms).
         self._drifts: dict[int, tuple[str, int]] = {}
-        # The sources of which single splits can wait.
+        # Sources whose splits can be held back one by one.
         self._by_split: set[int] = set()
         self._come: dict[str, dict[tuple[int, int], Progress]] = {}
-        # Nobody waits for a source that has ended: it tells nothing any more.
+        # Ended sources report nothing, so no source waits for them.
         for vertex in (v for v in plan.vertices if v.id not in ended and v.is_source):
             for node in vertex.nodes:
                 aligned = node.operator.strategy.alignment if isinstance(node.operator, WatermarkOperator) else None
@@ -36,7 +36,7 @@ class Alignment:
 
     @property
     def sources(self) -> Collection[int]:
-        """The sources that are aligned with others, or whose splits are with one another."""
+        """The aligned sources."""
         return self._drifts
 
     def learn(self, report: SubtaskReport) -> None:
@@ -45,16 +45,16 @@ class Alignment:
                 self._come[group][report.vertex, report.subtask] = progress
 
     def forget(self, ended: Collection[int]) -> None:
-        """Sources have ended. A subtask that had ended before a restart, and others had not, has told nothing."""
+        """Remove ended sources: a subtask that had ended before a restart reports nothing."""
         for come in self._come.values():
             for address in [a for a in come if a[0] in ended]:
                 del come[address]
 
     def holds_back(self, vertex: int) -> bool:
-        """Tell whether a source must wait as a whole for others of its group.
+        """Return whether a whole source must wait for others of its group.
 
-        One that has told nothing yet is nowhere, and is waited for. The source that has the slowest must not wait,
-        though another part of it is ahead: nobody would go on.
+        A source that has not reported yet is at the minimum and is waited for. The slowest source never waits, even if
+        a part of it is ahead: otherwise no source would continue.
         """
         if vertex not in self._drifts or self._waits_by_split(vertex):
             return False
@@ -64,7 +64,7 @@ class Alignment:
         return bool(others and mine) and min(mine) > min(others) and max(mine) > min(others) + drift
 
     def ahead(self, vertex: int) -> frozenset[Any]:
-        """Return the splits of a source that wait for slower ones: some of them, or all where it waits as a whole."""
+        """Return the splits of a source that must wait: some of them, or all if the whole source waits."""
         if vertex not in self._drifts:
             return frozenset()
         group, drift = self._drifts[vertex]
@@ -85,7 +85,7 @@ class Alignment:
         return [p for (v, _), p in self._come[group].items() if v == vertex]
 
     def _low(self, group: str, vertex: int) -> int:
-        """Return how far the slowest part of a source has come; a subtask without splits is not waited for."""
+        """Return the watermark of the slowest part of a source; subtasks without splits do not count."""
         progress = self._progress(group, vertex)
         splits = [watermark for p in progress for watermark in p.splits.values()]
         return min(splits or [p.watermark for p in progress])

@@ -1,20 +1,20 @@
-"""The checkpoint coordinator: when checkpoints are taken, when output counts, and what a restart goes back to.
+"""The checkpoint coordinator: decides when checkpoints are taken, when output is committed, and where restarts begin.
 
-The part of the job machine that knows checkpoints. Pure: no clock, no file, no thread; what is to be done comes back as
-instructions.
+Pure: no clock, file or thread; it returns instructions.
+
 
     trigger -> PENDING -- acknowledge --> WRITING -- written --> COMPLETED -- committed --> NOTIFIED
                   |                          |
                   '------ lost, expire ------'--> FAILED
 
-Four rules make the output exactly-once, whatever dies in between:
+Four rules make the output exactly-once, whatever fails in between:
 
 1. Output is committed only when the manifest of the checkpoint it belongs to is safely written.
-2. A manifest names all output that is staged and not known to be committed, or committed and not done with, so that who
-   restores it can commit it.
-3. A restart goes back to the last complete checkpoint, commits (again) what that names, and aborts all other output.
-4. Output is aborted only when nobody can start any more from a checkpoint that names it: one that failed or came too
-   late may be on storage all the same.
+2. A manifest names all output that is staged and not known to be committed, or committed and not final, so that a
+   restored job can commit it.
+3. A restart rolls back to the last complete checkpoint, commits (again) what it names, and aborts all other output.
+4. Output is aborted only when no job can start from a checkpoint that names it: a failed or late checkpoint may be on
+   storage nevertheless.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Committables = list[tuple[int, Any]]
 
 
 class CheckpointStatus(Enum):
-    """How far a checkpoint has come."""
+    """Status of a checkpoint."""
 
     PENDING = "pending"
     WRITING = "writing"
@@ -57,7 +57,7 @@ class CheckpointStatus(Enum):
 
 @dataclass
 class Checkpoint:
-    """One checkpoint, from its trigger on. Times are in seconds of the job's clock."""
+    """One checkpoint. Times are in seconds of the job's clock."""
 
     id: int
     triggered_at: float
@@ -65,14 +65,14 @@ class Checkpoint:
     snapshot: Snapshot | None = None
     acknowledged_at: float | None = None
     completed_at: float | None = None
-    # How much of the staged output it names.
+    # The end of the staged output it names.
     staged: int = 0
-    # How many bytes of state were written for it: since the checkpoint before.
+    # Bytes of state written since the previous checkpoint.
     state_bytes: int = 0
     reason: str = ""
-    # How far sources were processed: not to the end of what was dealt out where that is not read.
+    # The processed positions: behind the assigned positions where input is pending.
     processed: dict[str, bytes] = field(default_factory=dict)
-    # Where it is, once it is complete.
+    # Its location, once it is complete.
     location: str | None = None
 
     @property
@@ -87,10 +87,10 @@ class Checkpoint:
 
 @dataclass
 class _Staged:
-    """Output that is staged and not known to be committed, oldest first."""
+    """Staged output that is not known to be committed, oldest first."""
 
     entries: list[tuple[str, int, Any]] = field(default_factory=list)
-    # How many that came before were committed.
+    # How many earlier entries were committed.
     dropped: int = 0
 
     @property
@@ -103,7 +103,7 @@ class _Staged:
         self.dropped += count
 
     def by_operator(self, waiting: dict[str, Committables]) -> dict[str, bytes]:
-        """Return what a manifest names: this, behind what has waited since before."""
+        """Return the output that a manifest names: waiting output, then staged output."""
         found = {operator: list(committables) for operator, committables in waiting.items()}
         for operator, subtask, committable in self.entries:
             found.setdefault(operator, []).append((subtask, committable))
@@ -118,31 +118,31 @@ class CheckpointCoordinator:
     """The checkpoints of one job."""
 
     def __init__(self, options: CheckpointOptions, now: float, origin: Origin | None = None) -> None:
-        """Start.
+        """Create the coordinator of a job.
 
         Args:
-            options: how checkpoints are to be taken.
+            options: the checkpoint settings.
             now: the time.
-            origin: the checkpoint or savepoint the job goes on from.
+            origin: the checkpoint or savepoint the job starts from.
         """
         self._options = options
-        # What the job began with belongs to another job: it is gone back to, but never discarded here.
+        # The origin belongs to another job: it can be restored, but is never discarded here.
         self._restored = None if origin is None else _restored(origin.manifest, now)
-        # It is the job's to delete, as soon as there is something newer.
+        # The job deletes a claimed origin as soon as it has a newer checkpoint.
         self._claimed = origin if origin is not None and origin.claimed else None
         # Whether there may be checkpoints of earlier drivers.
         self._has_former = True
         self._next_id = 1 if origin is None else origin.manifest.id + 1
-        # When the last manifest was written, in milliseconds.
+        # The timestamp of the last manifest, in milliseconds.
         self._timestamp = 0 if origin is None else origin.manifest.timestamp
         self._pending: dict[int, Checkpoint] = {}
-        # Complete, oldest first; what comes before the retained ones is discarded.
+        # Complete checkpoints, oldest first; those beyond the retained number are discarded.
         self._completed: list[Checkpoint] = []
-        # The checkpoints whose manifest is being written, also those that were given up.
+        # Checkpoints whose manifest is being written, including aborted ones.
         self._writing: set[int] = set()
-        # Those whose manifest may be on storage: from when it is begun to be written until it is deleted.
+        # Checkpoints whose manifest may be on storage: from the start of the write until it is deleted.
         self._stored: dict[int, Checkpoint] = {}
-        # State files that acknowledged epochs have written and that were not deleted yet.
+        # State files of acknowledged epochs that are not deleted yet.
         self._files: set[str] = set()
         self._staged = _Staged()
         self._waiting: dict[str, Committables] = {}
@@ -150,7 +150,7 @@ class CheckpointCoordinator:
         self._last_end = -math.inf
         self._failures_in_a_row = 0
         self.triggered = self.failed_count = self.completed_count = 0
-        # The last ones, in whatever state, oldest first.
+        # The last checkpoints in any status, oldest first.
         self.history: deque[Checkpoint] = deque(maxlen=_REMEMBERED)
 
     # --- when
@@ -162,13 +162,13 @@ class CheckpointCoordinator:
         return max(self._last_trigger + self._options.interval, self._last_end + self._options.min_pause)
 
     def next_expiry(self) -> float:
-        """Return when the first of the checkpoints that are under way has taken too long."""
+        """Return when the first pending checkpoint times out."""
         return min((c.triggered_at + self._options.timeout for c in self._pending.values()), default=math.inf)
 
     def patience(self, now: float) -> float:
-        """Return for how long an epoch that begins now may take: then more checkpoints have expired than may.
+        """Return the seconds an epoch that begins now may run before too many checkpoints expire.
 
-        Where it is not a checkpoint's, the next one would be triggered while it runs.
+        Without a pending checkpoint, the next one would be triggered while the epoch runs.
         """
         options = self._options
         if not options.enabled:
@@ -179,7 +179,7 @@ class CheckpointCoordinator:
         return first - now + options.timeout + tolerated * max(options.interval, options.timeout)
 
     def trigger(self, now: float) -> Checkpoint:
-        """Begin a checkpoint: it is taken with the epoch that starts now."""
+        """Trigger a checkpoint: it is taken with the epoch that starts now."""
         checkpoint = Checkpoint(self._next_id, now)
         self._next_id += 1
         self._last_trigger = now
@@ -191,18 +191,18 @@ class CheckpointCoordinator:
     # --- output
 
     def stage(self, operator: str, subtask: int, committable: Any) -> None:
-        """An acknowledged epoch has staged output."""
+        """Stage output of an acknowledged epoch."""
         self._staged.entries.append((operator, subtask, committable))
 
     def output_waits(self, waiting: dict[str, Committables]) -> None:
-        """Know what was committed and is not done with, by operator: checkpoints name it until it is."""
+        """Set the committed output that is not final, by operator: checkpoints name it until it is."""
         self._waiting = waiting
 
     def has_staged(self) -> bool:
-        """Tell whether there is output that no complete checkpoint names."""
+        """Return whether there is output that no complete checkpoint names."""
         return bool(self._staged.entries)
 
-    # --- what happens to a checkpoint
+    # --- the life of a checkpoint
 
     def acknowledge(
         self,
@@ -212,7 +212,7 @@ class CheckpointCoordinator:
         state_bytes: int = 0,
         processed: dict[str, bytes] | None = None,
     ) -> list[Instruction]:
-        """The checkpoint's epoch has ended in all subtasks: the cut is known."""
+        """Acknowledge a checkpoint with its snapshot: its epoch has ended in all subtasks."""
         checkpoint = self._pending.get(checkpoint_id)
         if checkpoint is None or checkpoint.status is not CheckpointStatus.PENDING:
             return []
@@ -225,23 +225,23 @@ class CheckpointCoordinator:
         checkpoint.status = CheckpointStatus.WRITING
         self._writing.add(checkpoint.id)
         self._stored[checkpoint.id] = checkpoint
-        # By their times the newest is found, and somebody may have put the clock back.
+        # The newest checkpoint is found by timestamp, and the clock may have been set back.
         self._timestamp = max(int(now * 1000), self._timestamp + 1)
         manifest = Manifest("checkpoint", checkpoint.id, self._timestamp, snapshot, f"../{SHARED}")
         return [WriteManifest(manifest=manifest)]
 
     @property
     def is_writing(self) -> bool:
-        """Whether a manifest is being written, or may be."""
+        """Whether a manifest is or may be being written."""
         return bool(self._writing)
 
     def delayed(self, checkpoint: Checkpoint, now: float) -> None:
-        """The time until now was not the checkpoint's: there were no slots yet."""
+        """Restart the timeout of a checkpoint: its epoch had no slots until now."""
         if checkpoint.id in self._pending:
             checkpoint.triggered_at = now
 
     def written(self, checkpoint_id: int, location: str, now: float) -> list[Instruction]:
-        """The manifest is safely written: the checkpoint is complete, unless it was given up meanwhile."""
+        """Complete a checkpoint whose manifest is written, unless it was aborted meanwhile."""
         self._writing.discard(checkpoint_id)
         checkpoint = self._pending.pop(checkpoint_id, None)
         if checkpoint is None:
@@ -252,14 +252,14 @@ class CheckpointCoordinator:
         self._failures_in_a_row = 0
         self.completed_count += 1
         self._completed.append(checkpoint)
-        # One that was triggered before and is not complete yet has nothing to add.
+        # Older pending checkpoints are obsolete.
         for older in [c for c in self._pending.values() if c.id < checkpoint.id]:
             self._fail(older, now, f"checkpoint {checkpoint.id} came first")
         staged = {operator: unpack(packed) for operator, packed in checkpoint.cut.committables.items()}
         return [CommitOutput(staged=staged, checkpoint=checkpoint.id)]
 
     def committed(self, checkpoint_id: int) -> list[Instruction]:
-        """The output that a checkpoint names has been committed."""
+        """Note that the output of a checkpoint is committed."""
         checkpoint = next((c for c in self._completed if c.id == checkpoint_id), None)
         if checkpoint is None:
             return []
@@ -270,13 +270,13 @@ class CheckpointCoordinator:
         return [ConfirmSources(positions=checkpoint.processed), *dropped, *self.clean_up()]
 
     def lost(self, checkpoint_id: int, reason: str, now: float) -> str | None:
-        """The manifest could not be written; return why the job must fail, if it must."""
+        """Fail a checkpoint whose manifest could not be written; return why the job must fail, if it must."""
         self._writing.discard(checkpoint_id)
         checkpoint = self._pending.get(checkpoint_id)
         return None if checkpoint is None else self._decline(checkpoint, reason, now)
 
     def expire(self, now: float) -> str | None:
-        """Give up checkpoints that take too long; return why the job must fail, if it must."""
+        """Abort expired checkpoints; return why the job must fail, if it must."""
         why = None
         for checkpoint in [c for c in self._pending.values() if now >= c.triggered_at + self._options.timeout]:
             text = f"it took longer than execution.checkpointing.timeout, {self._options.timeout:g} s"
@@ -298,55 +298,55 @@ class CheckpointCoordinator:
 
     @property
     def in_progress(self) -> int:
-        """How many checkpoints are under way."""
+        """The number of pending checkpoints."""
         return len(self._pending)
 
-    # --- what is on storage
+    # --- files on storage
 
     def wrote(self, names: Iterable[str]) -> None:
-        """An acknowledged epoch has written state files."""
+        """Note state files written by an acknowledged epoch."""
         self._files.update(names)
 
     def clean_up(self) -> list[Instruction]:
-        """Delete the checkpoints that have been superseded or given up, but none that is still being written."""
+        """Delete superseded and aborted checkpoints, except those being written."""
         kept = {c.id for c in (*self._completed, *self._pending.values())} | self._writing
         old = frozenset(self._stored.keys() - kept)
         return [DiscardCheckpoints(checkpoints=old)] if old else []
 
     def discarded(self, checkpoints: Collection[int]) -> None:
-        """Checkpoints have been deleted."""
+        """Note deleted checkpoints."""
         for number in checkpoints:
             checkpoint = self._stored.pop(number, None)
             if checkpoint is not None:
-                # It is remembered for a while, but not what was in it.
+                # The history keeps it without its contents.
                 checkpoint.snapshot = checkpoint.location = None
 
     def delete_unneeded(self, live: set[str]) -> list[Instruction]:
-        """Delete the state files that neither the job needs, which says which are live, nor a checkpoint."""
+        """Delete state files that neither the job (`live`) nor a checkpoint needs."""
         unneeded = frozenset(self._files - self.needed(live))
         self._files -= unneeded
         return [DeleteState(names=unneeded)] if unneeded else []
 
     def sweep(self, live: set[str]) -> list[Instruction]:
-        """Delete whatever state files nobody needs, also those of epochs that failed."""
+        """Delete all state files that nothing needs, including those of failed epochs."""
         needed = self.needed(live)
         self._files &= needed
         return [SweepState(needed=needed)]
 
     def needed(self, live: set[str]) -> frozenset[str]:
-        """Return the state files that the job needs, or a checkpoint."""
+        """Return the state files that the job or a checkpoint needs."""
         return frozenset(live | self.stored_files())
 
     def stored_files(self) -> set[str]:
-        """Return the state files of the checkpoints that a new driver could start from."""
+        """Return the state files of checkpoints that a new driver could start from."""
         return {name for checkpoint in self._stored.values() for name in checkpoint.cut.files()}
 
     def drop_origin(self) -> list[Instruction]:
-        """There are newer places to go back to than what earlier drivers have left, as far as that is the job's."""
+        """Delete the checkpoints of earlier drivers, as far as the job owns them: it has newer ones."""
         return [DeleteOrigin(origin=self._claimed)] if self._has_former else []
 
     def origin_deleted(self) -> None:
-        """What the job has started from is gone, and all that was before."""
+        """Note that the origin and all checkpoints before it are deleted."""
         self._has_former = False
         if self._claimed is not None:
             self._claimed = self._restored = None
@@ -354,13 +354,13 @@ class CheckpointCoordinator:
     # --- failure
 
     def failed(self, now: float, operators: Collection[str] | None = None) -> Checkpoint | None:
-        """The job has failed, or ends before its time: return what counts of it, None for its beginning.
+        """Abort pending checkpoints after a failure; return the checkpoint to roll back to, None for the beginning.
 
-        Manifests that were being written must have been answered for before.
+        No manifest may be being written.
 
         Args:
             now: the time.
-            operators: those that go back, when only a part of the job does.
+            operators: the operators that roll back, if only a part of the job does.
         """
         for checkpoint in list(self._pending.values()):
             self._fail(checkpoint, now, "the job has failed")
@@ -369,7 +369,7 @@ class CheckpointCoordinator:
         else:
             self._staged.entries = [e for e in self._staged.entries if e[0] not in operators]
             self._staged.dropped = 0
-            # What is left has no place in older counts any more.
+            # The remaining entries no longer match older counts.
             for checkpoint in self._completed:
                 checkpoint.staged = 0
         self._last_trigger = now
@@ -380,22 +380,22 @@ class CheckpointCoordinator:
         return self._completed[-1] if self._completed else self._restored
 
     def has_before(self, checkpoint: Checkpoint) -> bool:
-        """Tell whether there is an earlier place to go back to than a checkpoint."""
+        """Return whether there is an earlier checkpoint to roll back to."""
         if checkpoint is self._restored:
             return False
         return self._restored is not None or any(c.id < checkpoint.id for c in self._completed)
 
     def give_up(self, checkpoint: Checkpoint) -> Checkpoint:
-        """A checkpoint cannot be read: return the one before it."""
+        """Drop an unreadable checkpoint and return the one before it."""
         self._completed = [c for c in self._completed if c.id < checkpoint.id]
         before = self.latest()
         assert before is not None
         return before
 
     def retained(self) -> list[Checkpoint]:
-        """Return the complete checkpoints that are kept."""
+        """Return the retained checkpoints."""
         return list(self._completed)
 
     def kept(self) -> frozenset[int]:
-        """Return the numbers of the complete checkpoints that are kept."""
+        """Return the ids of the retained checkpoints."""
         return frozenset(c.id for c in self._completed)

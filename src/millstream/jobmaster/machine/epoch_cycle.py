@@ -205,8 +205,8 @@ class EpochCycle(ABC):
     def _writes_state(self, epoch: EpochPlan) -> bool:
         """Return whether the epoch must write state to files because something may be restored from its end.
 
-        A restart rolls back to a checkpoint or to the beginning. Regions that have not failed continue from the previous
-        epoch, and so does every epoch where slots are not resident.
+        A restart rolls back to a checkpoint or to the beginning. Regions that have not failed continue from the
+        previous epoch, and so does every epoch where slots are not resident.
         """
         job = self._recovery
         return (

@@ -1,6 +1,6 @@
-"""One execution of a job: its plan, and what its subtasks have left behind. Pure.
+"""One execution of a job: its plan, and the results of its subtasks between epochs. Pure.
 
-A job that fails and restarts, or that is given another parallelism, goes on as a new execution.
+A restart or a rescale begins a new execution.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ Positions = dict[str, bytes]
 
 
 class Execution:
-    """What the driver knows between two epochs."""
+    """What the driver knows of an execution between two epochs."""
 
     def __init__(self, plan: JobPlan, start: InitialState) -> None:
         self.plan = plan
         self.epoch = start.epoch
         # The source vertices.
         self.sources = frozenset(v.id for v in plan.vertices if v.is_source)
-        # The vertices that have ended: sources, and those behind when they have no requests in flight any more.
+        # Ended vertices: sources, and downstream vertices without async requests in flight.
         self.ended = start.ended
         self._state_files: dict[Address, dict[str, Version]] = start.state_files
         self._chains = start.chains
-        # Of the last file of each.
+        # The checksum of the last file of each chain.
         self._checksums = start.checksums
         self._carried = start.runtime_snapshots
         # What is known of the tables of each state.
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
-        # The epoch after which slots held changes in memory, and whether the one that was begun last writes them.
+        # The epoch whose changes slots hold in memory, and whether the current epoch writes them.
         self._in_memory: int | None = None
         self._keeps = True
-        # The subtasks that have ended and hold changes in memory, and the epochs they ended in.
+        # Ended subtasks that hold changes in memory, and the epoch in which they ended.
         self._held_since: dict[Address, int] = {}
         self._exported: dict[Address, dict[str, StoredState]] = {}
         self._written = 0
         self._foreign = start.held
-        # When subtasks have something to do without input.
+        # When subtasks have work without input.
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
         # The subtasks that have input which is not processed, and of which inputs.
@@ -57,9 +57,9 @@ class Execution:
         # The sources whose records come to each vertex, and over each edge.
         self._sources = _sources_of_vertices(plan)
         self._feeding = {e.id: self._sources[e.source] for v in plan.vertices for e in v.in_edges}
-        # The subtasks that shall be sent no more for now.
+        # Backpressured subtasks.
         self._full: set[Address] = set()
-        # The sources that know that they are to end.
+        # Sources that were told to end.
         self._ending: frozenset[int] = frozenset()
 
     @property
@@ -68,14 +68,14 @@ class Execution:
 
     @property
     def has_requests(self) -> bool:
-        """Whether there are requests in flight."""
+        """Whether async requests are in flight."""
         return any(has_requests(carried) for carried in self._carried.values())
 
     @property
     def owns_state(self) -> bool:
-        """Whether the state is all in files of this execution's own: only then does a snapshot hold it.
+        """Whether all state is in files of this execution: only then does a snapshot hold it.
 
-        What is taken over from another job or another parallelism is made its own by the first epoch.
+        The first epoch rewrites state that was restored from another job or parallelism.
         """
         return not any(isinstance(v, Restored) for files in self._state_files.values() for v in files.values())
 
@@ -83,23 +83,23 @@ class Execution:
         return self.sources - self.ended
 
     def sources_with_pending_input(self) -> frozenset[int]:
-        """Return the sources that have dealt out what is not processed yet, there or behind them."""
+        """Return the sources with assigned input that is not processed, at the source or downstream."""
         return frozenset(s for (v, _), inputs in self._behind.items() for i in inputs for s in self._sources_of(v, i))
 
     def held_sources(self) -> frozenset[int]:
-        """Return the sources that must not read for now: what is behind them can take no more."""
+        """Return the sources that must not read because of backpressure."""
         return frozenset().union(*(self._sources[vertex] for vertex, _ in self._full))
 
     def lingering_sources(self) -> frozenset[int]:
-        """Return the running sources that wait for nothing but requests: they know their end and have read all."""
+        """Return the running sources that have read all input and wait only for async requests."""
         waiting = frozenset(vertex for (vertex, _), carried in self._carried.items() if has_requests(carried))
         return (self._ending & self.running_sources() & waiting) - self.sources_with_pending_input()
 
     def readable_sources(self) -> frozenset[int]:
-        """Return the running sources of which nothing is left to process and that need not wait for others."""
+        """Return the running sources without pending input that watermark alignment does not hold back."""
         held = set(self.sources_with_pending_input())
         if self.plan.settings.batch:
-            # There, input waits for the end of what is broadcast, which may come from the same source.
+            # In BATCH, input waits for the end of broadcast input, which may come from the same source.
             broadcast = [e for v in self.plan.vertices for e in v.in_edges if e.partitioner.broadcasts]
             behind = {vertex for vertex, _ in self._behind}
             held -= {s for e in broadcast if e.target in behind for s in self._feeding[e.id]}
@@ -107,15 +107,15 @@ class Execution:
         return frozenset(v for v in open_to_more if not self._alignment.holds_back(v))
 
     def splits_ahead(self) -> dict[int, frozenset[Any]]:
-        """Return the splits of sources that wait for slower ones."""
+        """Return the splits of each source that watermark alignment holds back."""
         return {v: ahead for v in self._alignment.sources if (ahead := self._alignment.ahead(v))}
 
     def _sources_of(self, vertex: int, given: int) -> frozenset[int]:
-        """Return which sources an input of a vertex comes from."""
+        """Return the sources of an input of a vertex."""
         return self._feeding.get(given, self._sources[vertex])
 
     def next_wake(self) -> int | None:
-        """Return when, in milliseconds, there is something to do without input."""
+        """Return when there is work without input, in milliseconds."""
         return min(self._wakes.values(), default=None)
 
     def tasks(
@@ -150,16 +150,16 @@ class Execution:
         )
 
     def _checked(self, address: Address, files: dict[str, Version]) -> dict[str, Version]:
-        """Return files with the digests that slots must find them to have, where those are known."""
+        """Return state files with the digests that slots must verify, if known."""
         if not self.plan.settings.digests:
             return files
         known = {i: self._checksums.get((*address, i)) for i in files}
         return {i: StoredState(f, known[i]) if isinstance(f, str) else f for i, f in files.items()}
 
     def acknowledge(self, reports: list[SlotReport]) -> tuple[list[str], bool]:
-        """Everything an epoch did counts from here on.
+        """Acknowledge everything an epoch did.
 
-        Returns the names of the state files it has written, and whether files became unneeded.
+        Returns the names of the state files it wrote, and whether it replaced files.
         """
         written: list[str] = []
         replaced = False
@@ -194,7 +194,7 @@ class Execution:
         self._written += report.state_bytes
         self._alignment.learn(report)
         for state_id, tables in report.tables.items():
-            # A subtask, or a run, may not have come to ask for all of them. Snapshots hold on to the dicts as they are.
+            # Not every subtask or run asks for all tables. Snapshots share the dicts, so they are not changed.
             known = self._tables.get(state_id, {})
             about = {name: {**known.get(name, {}), **now} for name, now in tables.items()}
             self._tables[state_id] = {**known, **about}
@@ -220,17 +220,17 @@ class Execution:
         return replaced
 
     def take_written(self) -> int:
-        """Return how many bytes of state were written since this was last asked."""
+        """Return the bytes of state written since the last call."""
         written, self._written = self._written, 0
         return written
 
     def live_files(self) -> set[str]:
-        """Return the names of the state files that the next epoch may need."""
+        """Return the state files that the next epoch may need."""
         return {name for chain in self._chains.values() for name in chain} | self._foreign
 
     def snapshot(self, positions: Positions) -> Snapshot:
-        """Return the cut at the end of the last epoch, without staged output."""
-        assert self._in_memory is None and not self._held_since, "there are changes of state that no file has"
+        """Return the snapshot at the end of the last epoch, without staged output."""
+        assert self._in_memory is None and not self._held_since, "some state changes are in no file"
         settings = self.plan.settings
         return Snapshot(
             settings.writes_as,
@@ -262,7 +262,7 @@ class Execution:
         return VertexSnapshot(operators, vertex.max_parallelism, subtasks, vertex.id in self.ended)
 
     def savepoint(self, positions: Positions) -> Snapshot:
-        """Return the cut at the end of the last epoch, which was a savepoint's: with parts in place of chains."""
+        """Return the snapshot of a savepoint's epoch, with parts instead of chains."""
         snapshot = self.snapshot(positions)
         for vertex in self.plan.vertices:
             for subtask, found in enumerate(snapshot.vertices[vertex.head.id].subtasks):
@@ -273,7 +273,7 @@ class Execution:
 
 
 def _sources_of_vertices(plan: JobPlan) -> dict[int, frozenset[int]]:
-    """Return for each vertex the sources from which records come to it; a source's come from itself."""
+    """Return the sources upstream of each vertex; a source is its own."""
     found: dict[int, frozenset[int]] = {}
     for vertex in sorted(plan.vertices, key=lambda v: v.level):
         own = frozenset({vertex.id} if vertex.is_source else ())

@@ -1,4 +1,4 @@
-"""Flow control: how much input the next epoch takes, and how long it may last. Pure arithmetic.
+"""Flow control: how much input the next epoch takes, how long it may last, and when to poll. Pure arithmetic.
 
 One number, the budget, does the work of Flink's credits, buffers and debloating: sources are read only as fast as
 epochs complete, and no more is in memory than one epoch's input. It is chosen so that an epoch takes most of a
@@ -12,19 +12,19 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-# So much of a slice epochs are aimed to take. Aimed at all of it, every second one would be cut, since none takes just
-# as long as the one before; and what is left has to be carried.
+# The part of a slice that epochs are aimed at. With the whole slice, every second epoch would exceed it, and the rest
+# of its input would be carried to the next one.
 _AIM = 0.75
 
 
 @dataclass
 class _Open:
-    """What a source has dealt out and is not all processed.
+    """Assigned input of a source that is not fully processed.
 
     Attributes:
-        since: when it was dealt out.
-        read: how many records of it the busiest subtask has read.
-        epochs: how many epochs it took so far.
+        since: when it was assigned.
+        read: records of it that the busiest subtask has read.
+        epochs: the number of epochs so far.
     """
 
     since: float
@@ -40,7 +40,7 @@ class EpochSizer:
     allows. Without one, the epoch is as small as what has arrived and the budget stays.
 
     Attributes:
-        fixed_target: how many seconds epochs are aimed to take, if the user says so; else most of a slice.
+        fixed_target: the target seconds of an epoch, if configured; else most of a slice.
     """
 
     fixed_target: float | None = None
@@ -50,43 +50,43 @@ class EpochSizer:
 
     _GROWTH = 16.0
     _SHRINK = 0.25
-    # What an epoch costs of itself is forgotten by so much with each, since the machine may have been busy just then.
+    # The estimated overhead of an epoch decays by this factor per epoch, since the machine may have been busy.
     _FORGOTTEN = 0.02
-    # Whatever was seen, it is no more than so many targets.
+    # The maximum overhead, in multiples of the target.
     _MOST_OVERHEAD = 10.0
 
     def __post_init__(self) -> None:
         self.budget = min(self.budget, self.max_records)
-        # Less for sources whose records are so slow that they took several epochs.
+        # Smaller budgets of sources whose input took several epochs.
         self._less: dict[int, int] = {}
         self._open: dict[int, _Open] = {}
         self._aim(1.0 if self.fixed_target is None else self.fixed_target)
 
     def aim_at(self, slice_seconds: float) -> None:
-        """Epochs may take so long."""
+        """Aim at a slice of this length."""
         if self.fixed_target is None and slice_seconds < math.inf:
             self._aim(_AIM * slice_seconds)
 
     def _aim(self, seconds: float) -> None:
         self.target_seconds = seconds
-        # What an epoch costs however few its records: not more than the shortest that was seen, nor much of the target,
-        # unless epochs with fewer records have taken as long.
+        # The overhead of an epoch without records: at most the shortest epoch seen, and a small part of the target
+        # unless epochs with fewer records took as long.
         self._overhead = seconds / 5
         self._larger: tuple[int, float] | None = None
 
     def budget_of(self, source: int) -> int:
-        """Return how many records a subtask of a source may be dealt out."""
+        """Return the maximum number of records to assign to a subtask of a source."""
         return min(self.budget, self._less.get(source, self.budget))
 
     def epoch_processed(
         self, dealt: Collection[int], left: Collection[int], read: Mapping[int, int], began: float, now: float
     ) -> None:
-        """Learn which sources deal out more than is processed in an epoch.
+        """Learn which sources assign more than an epoch processes.
 
         Args:
-            dealt: the sources that have dealt out records for it.
-            left: those of whose records some are not processed.
-            read: how many records the busiest subtask of each has read.
+            dealt: the sources that assigned records for the epoch.
+            left: the sources with pending input.
+            read: records read by the busiest subtask of each source.
             began: when the epoch began.
             now: when it ended.
         """
@@ -111,57 +111,57 @@ class EpochSizer:
         """Learn from an epoch.
 
         Args:
-            seconds: how long it took.
-            limited: whether a source had more than the budget allowed.
-            records: how many records its busiest source subtask read.
-            most_bytes: the most any subtask sent.
+            seconds: its duration.
+            limited: whether a source had more input than the budget.
+            records: records read by the busiest source subtask.
+            most_bytes: the maximum bytes sent by a subtask.
         """
         self._learn_overhead(seconds, records)
-        # Where an epoch alone costs as much as it should take, fewer records would only make it worth less.
+        # If the overhead alone exceeds the target, fewer records would only lower the throughput.
         target = max(self.target_seconds, 2 * self._overhead)
         wish = (target - self._overhead) / max(seconds - self._overhead, 1e-3)
         if not limited and wish >= 1:
             return
         self._larger = (records, seconds) if wish < 1 and seconds > 0 else None
-        # Small steps near the target, so that noise does not make the size swing.
+        # Damp the change so that noise does not make the size oscillate.
         factor = min(max(wish, self._SHRINK), self._GROWTH)
-        # What it took is what the records took that were read, which may be fewer than the budget: see `budget_of`.
+        # The duration belongs to the records that were read, which may be fewer than the budget: see `budget_of`.
         budget = factor * (min(records, self.budget) if limited and records else self.budget)
         if most_bytes and records:
             budget = min(budget, records * self.max_bytes / most_bytes)
         self.budget = int(min(max(budget, 1), self.max_records))
 
     def _learn_overhead(self, seconds: float, records: int) -> None:
-        """Compare with the epoch before if that was much larger: what both would take without any records."""
+        """Estimate the overhead by comparison with a much larger previous epoch."""
         if self._overhead > self.target_seconds / 5:
             self._overhead *= 1 - self._FORGOTTEN
         more, longer = self._larger or (0, 0.0)
-        # Else they differ by too little to say, or it was the records that took the time.
+        # Otherwise the difference is too small, or the records took the time.
         if more and records <= more / 2 and seconds / longer > (1 + records / more) / 2:
             of_itself = (seconds * more - longer * records) / (more - records)
             self._overhead = max(self._overhead, min(of_itself, self._MOST_OVERHEAD * self.target_seconds))
         self._overhead = min(self._overhead, seconds)
 
 
-# A source that cannot say when there will be something is asked again after so many seconds, at least and at most,
+# Minimum and maximum seconds between polls of an idle source that cannot say when it will have input.
 SOONEST = 0.001
 LATEST = 0.1
-# as long as it has had nothing, divided by this,
+# The wait is the idle time divided by this,
 _PART_OF_SILENCE = 16
-# and not before so many times as long as the answer took.
+# and at least this multiple of the duration of a poll.
 _TIMES_ANSWER = 10
 
-# A source that is limited to a rate is asked so often.
+# Seconds between polls of a rate-limited source.
 _PAUSE = 0.01
 
-# Epochs that come for little input may take this much of the time.
+# The maximum share of time for epochs with little input.
 _SHARE_OF_TIME = 0.05
-# How much the newest epoch says about what the next one takes.
+# The weight of the newest epoch in the average duration.
 _NEWEST = 0.2
 
 
 class PollBackoff:
-    """How often a source is asked that has nothing.
+    """Backoff for polls of an idle source.
 
     A record that comes after a silence waits for a sixteenth of it; a source that is silent for long costs little.
 
@@ -178,7 +178,7 @@ class PollBackoff:
         self._silent_since = None
 
     def next(self, asked: float, answered: float) -> float:
-        """Return when to ask again, after it was asked in vain."""
+        """Return when to poll again after an empty poll."""
         if self._silent_since is None:
             self._silent_since = asked
         silence = answered - self._silent_since
@@ -187,7 +187,7 @@ class PollBackoff:
 
 
 class RateLimit:
-    """How many records a source may be asked for that is limited to so many a second.
+    """Limits the records per second that a source may assign.
 
     What it did not have when it was allowed to is not made up for later.
 
@@ -202,10 +202,10 @@ class RateLimit:
         self._since: float | None = None
 
     def allowed(self, budget: int, now: float) -> int:
-        """Return how many of so many records each subtask may be dealt out now; they count as read."""
+        """Return how many of `budget` records each subtask may be assigned now; they count as read."""
         if self._since is None:
             self._since = now
-        # No more than in a second, however long it was silent.
+        # Unused allowance of more than a second is dropped.
         self._since = max(self._since, now - max(1.0, 1 / self._per_second))
         records = min(budget, int((now - self._since) * self._per_second))
         if now < self.next():
@@ -214,21 +214,21 @@ class RateLimit:
         return records
 
     def next(self) -> float:
-        """Return when it may be asked: for a record, and not so often that a fast source is asked for each."""
+        """Return when the source may be polled: not for every single record of a fast source."""
         assert self._since is not None
         return self._since + max(1 / self._per_second, _PAUSE)
 
 
 @dataclass
 class GatherDelay:
-    """How long input gathers between two epochs that take all there is.
+    """How long input gathers between two epochs without backlog.
 
     No record waits longer than the buffer timeout. Where an epoch takes little time the next one may come sooner, as
     long as all of them take little.
 
     Attributes:
         timeout: the buffer timeout in seconds.
-        always: whether to wait that long in any case, for larger epochs.
+        always: whether to always wait that long, for larger epochs.
     """
 
     timeout: float
@@ -240,7 +240,7 @@ class GatherDelay:
         self._epoch_seconds = known + _NEWEST * (seconds - known)
 
     def seconds(self) -> float:
-        """Return how long it is from the begin of one epoch to that of the next."""
+        """Return the seconds from the start of one epoch to the start of the next."""
         if self.always or self._epoch_seconds is None:
             return self.timeout
         return min(self.timeout, self._epoch_seconds / _SHARE_OF_TIME)

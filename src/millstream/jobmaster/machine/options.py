@@ -1,4 +1,4 @@
-"""JobOptions: how a job is run."""
+"""JobOptions and ScalingOptions: the settings of a job's execution."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PREFIX = "jobmanager.adaptive-scheduler"
 class _Scheduler(Enum):
     DEFAULT = auto()
     ADAPTIVE = auto()
-    # For batch jobs, of which stages are run one after the other here in any case.
+    # For batch jobs, whose stages run one after the other here in any case.
     ADAPTIVEBATCH = auto()
 
 
 class _Mode(Enum):
-    # What Flink has no name for: the mode is not set.
+    # The mode is not set; Flink has no name for this.
     DEFAULT = auto()
     REACTIVE = auto()
 
@@ -56,16 +56,16 @@ MAX_FAILURES = IntegerSetting(f"{_PREFIX}.rescale-trigger.max-checkpoint-failure
 
 @record(kw_only=True)
 class ScalingOptions:
-    """How a job follows the slots there are. Times are in seconds.
+    """How a job adapts to the available slots. Times are in seconds.
 
     Attributes:
-        reactive: whether it takes all slots there are, whatever its parallelism.
-        wait: how long it waits for all slots it wants before it starts, or starts again.
-        settle_at_start: how long it waits for more slots once there are enough to start with.
-        cooldown: how long it stays as it is after it has started or was rescaled.
-        settle: how long it waits, while it runs, for more slots once there are others than it uses.
-        max_delay: how long a change waits for a checkpoint to be completed, behind which the job is rescaled.
-        max_failures: so many checkpoints may fail before it is rescaled without one.
+        reactive: whether it uses all available slots, whatever its parallelism.
+        wait: how long it waits for all desired slots before it starts or restarts.
+        settle_at_start: how long it waits for more slots once it has enough to start.
+        cooldown: the minimum time between two rescales.
+        settle: how long a running job waits for the slots to stabilize.
+        max_delay: how long a rescale waits for a completed checkpoint.
+        max_failures: how many checkpoints may fail before it is rescaled without one.
     """
 
     reactive: bool = False
@@ -78,7 +78,7 @@ class ScalingOptions:
 
     @staticmethod
     def read(config: Configuration, checkpoints: CheckpointOptions) -> ScalingOptions | None:
-        """Return how a job follows the slots there are; None where it keeps its parallelism."""
+        """Return how a job adapts to the available slots; None for a fixed parallelism."""
         scheduler, reactive = SCHEDULER.read(config), MODE.read(config) is _Mode.REACTIVE
         if not reactive and scheduler is not _Scheduler.ADAPTIVE:
             return None
@@ -101,7 +101,7 @@ log = logging.getLogger("millstream")
 
 
 class FailoverStrategy(Enum):
-    """What restarts after a failure: all of a job, or the part that is connected with what failed."""
+    """What restarts after a failure: the whole job, or the region connected with the failure."""
 
     FULL = "full"
     REGION = "region"
@@ -111,7 +111,7 @@ FAILOVER_STRATEGY = ChoiceSetting("jobmanager.execution.failover-strategy", Fail
 
 
 def full_failover(config: Configuration, batch: bool) -> bool:
-    """Tell whether a job restarts as a whole."""
+    """Return whether a job restarts as a whole."""
     is_set = config.contains_key(FAILOVER_STRATEGY.key)
     if is_set and batch and FAILOVER_STRATEGY.read(config) is FailoverStrategy.REGION:
         log.warning("%s=region has no effect in BATCH: a batch job restarts as a whole.", FAILOVER_STRATEGY.key)
@@ -120,7 +120,7 @@ def full_failover(config: Configuration, batch: bool) -> bool:
 
 @record
 class JobOutcome:
-    """How a job has ended, and why."""
+    """The outcome of a job, and the error message."""
 
     outcome: JobStatus
     message: str
@@ -128,18 +128,18 @@ class JobOutcome:
 
 @dataclass(kw_only=True)
 class JobOptions:
-    """How a job is run.
+    """How a job is executed.
 
     Attributes:
-        buffer_timeout: for how many seconds input may gather.
-        gathers_always: whether it does so even where epochs are short.
-        slice: for how many seconds slots work in an epoch, if the user says so; what they do not get to is processed in
-            the next.
-        haste: less than 1 where latency is asked for: slices are then shorter in that proportion.
-        origin: the checkpoint or savepoint it goes on from.
-        scaling: how it follows the slots there are; None where it keeps its parallelism.
-        ended: how it has ended under another leader; None where it has not.
-        full_failover: whether parts of it that are not connected fail together.
+        buffer_timeout: the maximum seconds that input gathers.
+        gathers_always: whether input gathers that long even if epochs are short.
+        slice: the maximum seconds that slots work in an epoch, if configured; the rest of the input is processed in the
+            next epoch.
+        haste: below 1 for low latency: slices are shorter in that proportion.
+        origin: the checkpoint or savepoint the job starts from.
+        scaling: how it adapts to the available slots; None for a fixed parallelism.
+        ended: its outcome under an earlier leader; None if it has not ended.
+        full_failover: whether unconnected regions restart together.
     """
 
     buffer_timeout: float = 0.1
@@ -156,11 +156,11 @@ class JobOptions:
 
     def __post_init__(self) -> None:
         if self.at_most_once:
-            # What was dealt out counts as processed: nobody may read the rest of it after a failure.
+            # Assigned input counts as processed: the rest of it must not be read after a failure.
             self.slice = math.inf
 
     def slice_within(self, bounds: SliceBounds) -> float:
-        """Return for how many seconds slots work in an epoch where the engine has these bounds."""
+        """Return the seconds that slots work in an epoch, within the bounds of the engine."""
         if self.slice is not None:
             return self.slice
         return max(bounds.longest * min(self.haste, 1.0), bounds.shortest)

@@ -1,4 +1,4 @@
-"""How many subtasks each vertex of a job may have, and how many it gets with the slots there are. Pure."""
+"""Bounds of each vertex's parallelism, and the parallelism that fits the available slots. Pure."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from millstream.common.fast_dataclass import record
 from millstream.operators.runtime.messages import JobPlan
 from millstream.operators.runtime.vertex import Vertex
 
-# How many subtasks each vertex has, by its id.
+# The parallelism of each vertex, by id.
 Parallelisms = Mapping[int, int]
 
 
 @record
 class Bounds:
-    """The fewest and the most subtasks of a vertex."""
+    """The minimum and maximum parallelism of a vertex."""
 
     lower: int
     upper: int
 
 
 class Requirements:
-    """What a job asks of a cluster: bounds for each vertex, of which those of one slot sharing group share slots."""
+    """The resource requirements of a job: bounds for each vertex; slot sharing groups share slots."""
 
     def __init__(self, plan: JobPlan, bounds: Mapping[int, Bounds]) -> None:
         self.bounds = dict(bounds)
-        # Vertices are in one group where they begin at the same slot.
+        # Vertices of one slot sharing group have the same first slot.
         self._groups: dict[int, list[int]] = {}
         for vertex in plan.vertices:
             self._groups.setdefault(vertex.slot_offset, []).append(vertex.id)
@@ -35,23 +35,23 @@ class Requirements:
 
     @staticmethod
     def of(plan: JobPlan, reactive: bool) -> Requirements:
-        """Return what a program asks for; in reactive mode, as many subtasks as its state can be spread over."""
+        """Return the requirements of a program; in reactive mode the upper bound is the max parallelism."""
         return Requirements(plan, {v.id: Bounds(1, _most(v, reactive)) for v in plan.vertices})
 
     @property
     def desired(self) -> int:
-        """How many slots the job would use."""
+        """The number of slots the job can use."""
         return sum(max(self.bounds[v].upper for v in group) for group in self._groups.values())
 
     @property
     def sufficient(self) -> int:
-        """How many slots the job cannot do without."""
+        """The minimum number of slots."""
         return sum(max(self.bounds[v].lower for v in group) for group in self._groups.values())
 
     def fitted(self, slots: int) -> Parallelisms | None:
-        """Return how many subtasks each vertex gets; None where there are too few slots.
+        """Return the parallelism of each vertex; None if there are too few slots.
 
-        Groups get what they cannot do without; what is left goes, slot by slot, to the one that has fewest.
+        Groups get their minimum; each further slot goes to the group with the fewest.
         """
         if slots < self.sufficient:
             return None
@@ -66,10 +66,10 @@ class Requirements:
         return found
 
     def changed(self, plan: JobPlan, given: Mapping[str, Bounds]) -> Requirements:
-        """Return the requirements with other bounds, by the ids of vertices that users see: for each of them.
+        """Return the requirements with new bounds for every vertex, by the vertex ids that users see.
 
         Raises:
-            InvalidProgramError: such bounds cannot be.
+            InvalidProgramError: the bounds are invalid.
         """
         by_name = {v.head.id: v for v in plan.vertices}
         if missing := [f"'{v.name}' ({i})" for i, v in by_name.items() if i not in given]:
@@ -97,7 +97,7 @@ def _check(vertex: Vertex, bounds: Bounds) -> None:
 
 
 def _forward_groups(plan: JobPlan) -> list[list[int]]:
-    """Return the vertices that must be equally many because records go from each subtask to the one of its number."""
+    """Return groups of vertices with equal parallelism: a forward edge connects subtasks of the same index."""
     group_of = {v.id: [v.id] for v in plan.vertices}
     for edge in (e for v in plan.vertices for e in v.out_edges if e.partitioner.name == "FORWARD"):
         ours, theirs = group_of[edge.source], group_of[edge.target]
@@ -108,7 +108,7 @@ def _forward_groups(plan: JobPlan) -> list[list[int]]:
 
 
 def spread(plan: JobPlan, parallelisms: Parallelisms) -> JobPlan:
-    """Return a plan with other numbers of subtasks: the same vertices and edges, and as few slots as that takes."""
+    """Return a plan with other parallelisms and as few slots as possible."""
     width: dict[int, int] = {}
     for vertex in plan.vertices:
         width[vertex.slot_offset] = max(width.get(vertex.slot_offset, 0), parallelisms[vertex.id])

@@ -1,4 +1,4 @@
-"""What a job has done so far: records by vertex and subtask, epochs and how long they take, metrics."""
+"""Progress of a job: records by vertex and subtask, epochs and their duration, metrics."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from millstream.operators.source import Lags
 
 @record(kw_only=True)
 class SubtaskProgress:
-    """The sums of one subtask.
+    """Totals of one subtask.
 
     Attributes:
-        taken: what its sinks were given; None where that is not counted.
-        seconds: how long it has worked.
-        insight: what it has told of itself last.
-        epochs_here: how many epochs found its state in its process.
-        epochs_read: how many had to read it from files.
+        taken: records given to its sinks; None if not counted.
+        seconds: its busy time.
+        insight: its last diagnostics.
+        epochs_here: epochs that found the state in the process.
+        epochs_read: epochs that read the state from files.
     """
 
     records_in: int = 0
@@ -59,13 +59,13 @@ _NOTHING = SubtaskProgress()
 
 @record(kw_only=True)
 class JobProgress:
-    """The sums of a job; never changed, so that any thread may look at it.
+    """Totals of a job; immutable, so that any thread may read them.
 
     Attributes:
-        traffic: what each slot of this execution told last, if its slots stay.
-        pending: how much sources have not dealt out yet, of those that can tell.
-        samples: by vertex and slot, what was seen while somebody wanted to know.
-        places: where the slots of this execution are, as far as they have told.
+        traffic: the last I/O metrics of each resident slot of this execution.
+        pending: the lag of sources that report one.
+        samples: stack samples by vertex and slot.
+        places: the location of each slot of this execution, as far as known.
     """
 
     epochs: int = 0
@@ -77,7 +77,7 @@ class JobProgress:
     places: Mapping[int, SlotLocation] = field(default_factory=dict)
 
     def after(self, reports: list[SlotReport]) -> JobProgress:
-        """Return the sums after another epoch."""
+        """Return the totals after another epoch."""
         subtasks = dict(self.subtasks)
         for report in (r for slot in reports for r in slot.subtasks):
             address = report.vertex, report.subtask
@@ -97,11 +97,11 @@ class JobProgress:
         return replace(self, samples=samples)
 
     def with_new_slots(self) -> JobProgress:
-        """Return the sums when another execution begins."""
+        """Return the totals at the start of a new execution."""
         return replace(self, traffic={}, places={})
 
     def sources_polled(self, pending: Lags) -> JobProgress:
-        """Return the sums when sources have said how much they have."""
+        """Return the totals with the reported lag of sources."""
         return replace(self, pending={**self.pending, **pending}) if pending else self
 
     def epoch_took(self, seconds: float) -> JobProgress:
@@ -112,12 +112,12 @@ class JobProgress:
         return sum(p.records_in for (v, _), p in self.subtasks.items() if v in wanted)
 
     def state_epochs(self) -> tuple[int, int]:
-        """Return how many epochs of subtasks found state in their process, and how many read it from files."""
+        """Return how many subtask epochs found state in the process, and how many read it from files."""
         subtasks = self.subtasks.values()
         return sum(p.epochs_here for p in subtasks), sum(p.epochs_read for p in subtasks)
 
     def metrics(self) -> dict[str, Any]:
-        """Return users' metrics, numbers added up over the subtasks."""
+        """Return user metrics, with numbers summed over the subtasks."""
         total: dict[str, Any] = {}
         for progress in self.subtasks.values():
             for name, value in progress.metrics.items():

@@ -1,6 +1,6 @@
-"""What the job machine knows of its job: the execution, its checkpoints and output, and what can be gone back to. Pure.
+"""State of the job machine: the execution, its checkpoints, its output, and what it can roll back to. Pure.
 
-The rules of one step each are here; which step follows which is in `machine.py`.
+The rules of single transitions are here; the order of phases is in `job_machine.py`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Instructions = list[i.Instruction]
 
 
 class RecoveryState:
-    """The state of one job, apart from the step it is at.
+    """The state of one job, apart from its phase.
 
     Attributes:
-        now: the time of the event that is being handled, by the job's clock.
-        ahead: by how much the wall clock was ahead of it.
-        positions: how far sources were when that was last noted; one of which nothing is said is at its beginning.
-        resident_slots: whether each epoch of the execution runs in the processes of the one before.
-        attempt: numbers the executions, so that no two ever write under the same name.
+        now: the time of the current event, by the job's clock.
+        ahead: how far the wall clock is ahead of the job's clock.
+        positions: the positions of the sources when last read; a source without one is at its beginning.
+        resident_slots: whether each epoch of the execution runs in the same processes.
+        attempt: the number of the execution, so that no two executions write under the same name.
     """
 
     def __init__(self, plan: JobPlan, options: JobOptions, now: float) -> None:
@@ -42,26 +42,26 @@ class RecoveryState:
         self.recorder = StatusRecorder(plan, self.coordinator, now)
         self.positions: Positions = {}
         self.resident_slots = False
-        # The last of them up to which each source is known to have been processed.
+        # The last positions up to which each source is processed.
         self._processed: Positions = {}
-        # The sinks whose output has to wait for a checkpoint.
+        # The sinks whose output waits for a checkpoint.
         self.transactional: frozenset[str] = frozenset()
         self.wants_checkpoints = False
         self._execution: Execution | None = None
         self.attempt = -1
-        # Whether anything has happened since the last checkpoint that was cut, or that one was lost.
+        # Whether anything has happened since the last snapshot, or that snapshot's checkpoint failed.
         self.has_changed = False
-        # Whether the directory is the job's own, and its sinks have committers.
+        # Whether the directory is claimed and the committers are open.
         self.is_open = False
-        # When to look for answers to requests in flight.
+        # When to look for results of async requests in flight.
         self._look_at = math.inf
-        # Where parts of the job can fail alone, what the others go on from.
+        # Where regions can fail alone, the snapshot that the other regions continue from.
         self._last_cut: Snapshot | None = None
         self.has_regions = False
 
     @property
     def has_run(self) -> bool:
-        """Whether there is, or was, an execution."""
+        """Whether there is or was an execution."""
         return self._execution is not None
 
     @property
@@ -71,24 +71,24 @@ class RecoveryState:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is a reason to take a checkpoint."""
+        """Whether there is anything to checkpoint."""
         return self.has_changed or self.wants_checkpoints
 
     def next_wake(self) -> float:
-        """Return when there is something to do without input."""
-        # Subtasks know the wall clock.
+        """Return when there is work without input."""
+        # Subtasks use the wall clock.
         wake = self.execution.next_wake()
         return self._look_at if wake is None else min(wake / 1000 - self.ahead, self._look_at)
 
     # --- an execution
 
     def begin(self, plan: JobPlan, start: InitialState) -> Instructions:
-        """Begin a new execution, with slots of its own."""
+        """Begin a new execution with new slots."""
         self.attempt += 1
         self.plan = plan
         self._execution = Execution(plan, start)
         self.positions, self._processed = start.sources, {}
-        # Requests that were in flight are made again by the first epoch, whether there is input or not.
+        # The first epoch repeats async requests that were in flight, with or without input.
         self._look_at = self.now if self._execution.has_requests else math.inf
         self.has_changed = start.epoch > 0
         whole = self.options.full_failover or region_of(plan, plan.vertices[0].head.id) is None
@@ -97,7 +97,7 @@ class RecoveryState:
         return [i.OpenSlots(plan=plan, attempt=self.attempt, positions=start.sources)]
 
     def count(self, reports: list[SlotReport]) -> Instructions:
-        """Everything an epoch did counts from here on."""
+        """Acknowledge everything an epoch did."""
         execution = self.execution
         self.has_changed = True
         written, replaced = execution.acknowledge(reports)
@@ -116,14 +116,14 @@ class RecoveryState:
         return instructions
 
     def _note_processed(self) -> None:
-        """A source that has read all it was dealt out is processed as far as was noted last."""
+        """Advance the processed position of sources without pending input to the last position read."""
         unread = self.execution.sources_with_pending_input()
         behind = {v.head.id for v in self.plan.vertices if v.id in unread}
         read = {operator: at for operator, at in self.positions.items() if operator not in behind}
         self._processed = {**self._processed, **read}
 
     def _stage(self, reports: list[SlotReport]) -> Instructions:
-        """Keep output until a checkpoint names it; what need not wait is committed at once."""
+        """Hold output until a checkpoint names it; commit other output at once."""
         at_once: dict[str, list[tuple[int, Any]]] = {}
         waiting = self.transactional if self.options.exactly_once else frozenset()
         for report in (r for slot in reports for r in slot.subtasks):
@@ -135,20 +135,20 @@ class RecoveryState:
         return [i.CommitOutput(staged=at_once)] if at_once else []
 
     def remember_snapshot(self) -> None:
-        """Where parts of the job can fail alone, know what the others go on from."""
+        """Take the snapshot that other regions continue from, where regions can fail alone."""
         whole = self.has_regions and self.execution.owns_state
         self._last_cut = self.execution.snapshot(self.positions) if whole else None
 
     # --- checkpoints
 
     def trigger(self) -> Checkpoint:
-        """Begin a checkpoint."""
+        """Trigger a checkpoint."""
         checkpoint = self.coordinator.trigger(self.now)
         self.look_at_checkpoints()
         return checkpoint
 
     def cut(self, checkpoint: Checkpoint) -> Instructions:
-        """The epoch of a checkpoint has ended, and all that need not wait for it is committed: it is cut here."""
+        """Take the snapshot of a checkpoint: its epoch has ended and other output is committed."""
         self.has_changed = False
         execution = self.execution
         self._note_processed()
@@ -158,13 +158,13 @@ class RecoveryState:
         return instructions
 
     def look_at_checkpoints(self) -> None:
-        """Something has happened to a checkpoint: others shall see it."""
+        """Update the recorded view of the checkpoints."""
         self.recorder.look_at_checkpoints(self.coordinator)
 
     # --- going back
 
     def go_back(self, error: Exception, plan: JobPlan) -> Instructions:
-        """Go back to the last checkpoint after a failure, with a plan: the whole job, or the region that has failed."""
+        """Roll back to the last checkpoint after a failure: the whole job, or the failed region."""
         region, self.plan = None, plan
         if self._last_cut is not None and isinstance(error, EpochFailed):
             region = region_of(self.plan, error.operator_id)
@@ -184,17 +184,17 @@ class RecoveryState:
             region = operators = None
         back = self.start_from(target)
         if region is not None and self._last_cut is not None:
-            # The others only run the epoch again that failed for all.
+            # Other regions only repeat the failed epoch.
             back = combine(self.plan, region, back, restore(self._last_cut, self.plan, None))
         self.look_at_checkpoints()
-        # Before any output is aborted that one of them names.
+        # Before output is aborted that one of these checkpoints names.
         instructions.append(i.DiscardOthers(kept=self.coordinator.kept()))
         instructions.append(self._recovery(target, operators))
         instructions += self.begin(self.plan, back)
         return instructions + self.coordinator.sweep(self.execution.live_files())
 
     def start_from(self, checkpoint: Checkpoint | None) -> InitialState:
-        """Return what the execution starts from that goes back to a checkpoint, or to the beginning."""
+        """Return the initial state of an execution that restores a checkpoint, or starts from scratch."""
         if checkpoint is None:
             return InitialState(self.execution.epoch)
         origin = self.options.origin
@@ -203,13 +203,13 @@ class RecoveryState:
         return restore(checkpoint.cut, self.plan, None)
 
     def give_up_output(self) -> Instructions:
-        """The job ends before its time: output that no checkpoint names will never count."""
+        """Abort output that no checkpoint names: the job ends early."""
         target = self.coordinator.failed(self.now)
         self.look_at_checkpoints()
         return [i.DiscardOthers(kept=self.coordinator.kept()), self._recovery(target, None)]
 
     def _recovery(self, checkpoint: Checkpoint | None, operators: set[str] | None) -> i.RecoverOutput:
-        """Commit the output that a checkpoint names, and abort all other; of all sinks, or of some."""
+        """Commit the output that a checkpoint names and abort all other output of these sinks."""
         if checkpoint is None:
             return i.RecoverOutput(named={}, former_job_id=self.plan.settings.writes_as, operators=operators)
         cut = checkpoint.cut
@@ -228,7 +228,7 @@ def _warn_of_damage(damaged: Checkpoint, target: Checkpoint) -> i.Warn:
 
 
 def region_of(plan: JobPlan, operator_id: str | None) -> frozenset[int] | None:
-    """Return the vertices that are connected with an operator; None when that is the whole job, or not known."""
+    """Return the vertices connected with an operator; None if that is the whole job, or the operator is unknown."""
     start = next((v.id for v in plan.vertices if any(n.id == operator_id for n in v.nodes)), None)
     if start is None:
         return None
@@ -249,7 +249,7 @@ def operators_in(plan: JobPlan, region: frozenset[int]) -> set[str]:
 
 
 def combine(plan: JobPlan, region: frozenset[int], failed: InitialState, others: InitialState) -> InitialState:
-    """Return a start in which a region goes back and the others go on from where they are."""
+    """Return an initial state that rolls back one region and continues the others."""
     heads = {v.head.id for v in plan.vertices if v.id in region}
 
     def choose(back: dict, on: dict) -> dict:  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""What other threads ask of a running job, to be done between two epochs."""
+"""Requests of other threads to a running job, served between two epochs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def _new_name() -> str:
 
 @record
 class SavepointRequest:
-    """Take a savepoint; then stop, if asked, and before that let all windows and timers fire, if asked.
+    """Take a savepoint; optionally stop, and optionally fire all windows and timers before (drain).
 
     Attributes:
-        directory: where its own directory is made.
-        name: tells it from every other savepoint there.
+        directory: where the savepoint's directory is created.
+        name: the unique name of the savepoint.
     """
 
     directory: str
@@ -33,14 +33,14 @@ class SavepointRequest:
 
 @record
 class CheckpointRequest:
-    """Take a checkpoint now."""
+    """Take a checkpoint."""
 
     done: Future[str] = field(default_factory=Future, compare=False)
 
 
 @record
 class RescaleRequest:
-    """Go on with another parallelism."""
+    """Rescale to another parallelism."""
 
     parallelism: int
     done: Future[None] = field(default_factory=Future, compare=False)
@@ -48,7 +48,7 @@ class RescaleRequest:
 
 @record
 class RequirementsRequest:
-    """Run with other numbers of subtasks, by vertex, as far as there are slots for them."""
+    """Change the bounds of the parallelism of an adaptive job, by vertex."""
 
     bounds: dict[str, Bounds] = field(compare=False)
     done: Future[None] = field(default_factory=Future, compare=False)
@@ -56,14 +56,14 @@ class RequirementsRequest:
 
 @record
 class AdaptiveRescaleRequest:
-    """Go on with so many subtasks of each vertex: the scheduler's own."""
+    """Rescale to these parallelisms: sent by the scheduler itself."""
 
     parallelisms: Parallelisms = field(compare=False)
     done: Future[None] = field(default_factory=Future, compare=False)
 
 
 class RequestFailedError(MillstreamError):
-    """What was asked could not be done; the job itself goes on."""
+    """A request failed; the job continues."""
 
 
 Request = SavepointRequest | CheckpointRequest | RescaleRequest | RequirementsRequest | AdaptiveRescaleRequest

@@ -1,6 +1,6 @@
-"""Restart strategies: a job failed; does it start again, and when?
+"""Restart strategies: decide whether and when a failed job restarts.
 
-Pure: they are told the time of each failure and answer with a delay. Times and delays are in seconds.
+Pure: they get the time of each failure and return a delay. Times and delays are in seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from millstream.common.restart_strategy import (
 )
 from millstream.common.setting import in_words
 
-# A delay that no maximum reaches; it keeps a backoff that grows for ever a number.
+# A delay above any maximum; it keeps an exponential backoff finite.
 _AGES = 1e12
 
 
@@ -39,11 +39,11 @@ class RestartStrategy(Protocol):
     """Decides after each failure of a job."""
 
     def failed(self, now: float) -> float | None:
-        """A failure happened: return the delay in seconds before the restart, None when the job shall fail."""
+        """Return the delay in seconds before the restart; None to fail the job."""
         ...
 
     def describe(self) -> str:
-        """Return the strategy and its numbers in words."""
+        """Return the strategy and its settings as text."""
         ...
 
 
@@ -52,13 +52,13 @@ def restart_strategy(
 ) -> RestartStrategy:
     """Return the strategy of a job.
 
-    Where the configuration names none, a job without checkpoints fails at once, since it would begin from nothing,
-    and a job with them starts again as often as it takes, after delays that grow: both as in Flink 2.
+    Without a configured strategy, a job without checkpoints fails at once, and a job with checkpoints restarts without
+    limit after growing delays: both as in Flink 2.
 
     Args:
         config: the job's settings.
         checkpointing: whether the job takes checkpoints.
-        jitter: returns a random number from 0 to 1.
+        jitter: returns a random number between 0 and 1.
 
     Example:
         >>> restart_strategy(Configuration(), checkpointing=True).describe().partition(",")[0]
@@ -90,7 +90,7 @@ def restart_strategy(
 
 @dataclass
 class NoRestart:
-    """The first failure is the end."""
+    """Fails the job at the first failure."""
 
     def failed(self, now: float) -> float | None:
         return None
@@ -101,7 +101,7 @@ class NoRestart:
 
 @dataclass
 class FixedDelay:
-    """So many restarts in the life of a job, each after the same delay."""
+    """A limited number of restarts, each after the same delay."""
 
     attempts: int
     delay: float
@@ -117,7 +117,7 @@ class FixedDelay:
 
 @dataclass
 class FailureRate:
-    """Restarts until there are more than so many failures within an interval, its ends included."""
+    """Restarts unless there are too many failures within an interval, both ends included."""
 
     max_failures: int
     interval: float
@@ -139,9 +139,9 @@ class FailureRate:
 
 @dataclass
 class ExponentialDelay:
-    """Restarts after a delay that grows with each failure, until the job has run for long enough again.
+    """Restarts after a delay that grows with each failure, and is reset after a long enough run.
 
-    The delay is varied at random by the jitter factor, so that many jobs do not all come back at once.
+    The jitter factor varies the delay at random, so that many jobs do not restart at once.
     """
 
     initial_backoff: float
@@ -156,10 +156,10 @@ class ExponentialDelay:
     _restart_at: float = field(default=-math.inf, init=False)
 
     def failed(self, now: float) -> float | None:
-        # What still fails while the restart is waited for belongs to the failure before. At the very instant of
-        # the restart it is a new one (Flink: still the old): else a clock that stands still would see no delay.
+        # A failure before the scheduled restart belongs to the previous one. At the very instant of the restart it is
+        # a new one (Flink: still the old one): with a clock that stands still there would be no delay.
         if now < self._restart_at:
-            # No longer than ever, even if the clock was put back.
+            # At most the maximum, even if the clock was set back.
             delay = min(self._restart_at - now, self.max_backoff)
         else:
             if now - self._restart_at >= self.reset_threshold:

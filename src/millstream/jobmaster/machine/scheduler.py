@@ -1,6 +1,6 @@
-"""The adaptive scheduler: with how many subtasks a job runs, given the slots there are, and when that changes.
+"""The adaptive scheduler: chooses a job's parallelism for the available slots, and decides when to change it.
 
-Pure: it is told what has happened and says what to do. The states are Flink's, and so are the phases behind a change:
+Pure: events in, decisions out. States and phases of a change are Flink's:
 
     CREATED -> WAITING_FOR_RESOURCES -> CREATING_EXECUTION_GRAPH -> EXECUTING -+-> RESTARTING, to rescale
                  ^                                                  ^         |       |
@@ -11,12 +11,12 @@ Pure: it is told what has happened and says what to do. The states are Flink's, 
     COOLDOWN -+-> IDLING -> STABILIZING -+-> STABILIZED -+-> act
               '-------------^            '-> act         '-> IDLING
 
-* COOLDOWN: nothing is done for a while after the job has started; changes are only noted.
-* STABILIZING: slots have changed. If there are all that the job wants, it acts with the next checkpoint that is
-  completed, or when none was for too long.
-* STABILIZED: so long more slots were waited for; the same with those that there are.
+* COOLDOWN: no change for a while after the job has started; changes are only noted.
+* STABILIZING: the slots have changed. If all desired slots are available, act at the next completed checkpoint, or
+  after the maximum delay without one.
+* STABILIZED: the stabilization timeout has passed; act in the same way with the available slots.
 
-Where the job waits for slots it need not wait for a checkpoint, nor cool down.
+A job that waits for slots neither waits for a checkpoint nor cools down.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from millstream.operators.runtime.messages import JobPlan
 
 
 class State(Enum):
-    """Flink's states of a job, as far as slots are concerned."""
+    """Flink's states of the adaptive scheduler."""
 
     CREATED = auto()
     WAITING_FOR_RESOURCES = auto()
@@ -45,7 +45,7 @@ class State(Enum):
 
 
 class Phase(Enum):
-    """What becomes of a change."""
+    """Phase of a change of slots or requirements."""
 
     COOLDOWN = auto()
     IDLING = auto()
@@ -58,53 +58,53 @@ class Phase(Enum):
 
 @record(kw_only=True)
 class SlotsChanged:
-    """So many slots are there for the job, those that it uses among them."""
+    """The number of slots available to the job, including those in use."""
 
     slots: int
 
 
 @record(kw_only=True)
 class RequirementsChanged:
-    """Somebody wants other bounds."""
+    """A user changed the bounds."""
 
     requirements: Requirements
 
 
 @record(kw_only=True)
 class ResourcesWanted:
-    """The job is ready to start, or to start again."""
+    """The job is ready to start or restart."""
 
 
 @record(kw_only=True)
 class Deployed:
-    """The job runs, with so many subtasks."""
+    """The job runs with these parallelisms."""
 
     parallelisms: Parallelisms
 
 
 @record(kw_only=True)
 class CheckpointCompleted:
-    """A checkpoint is complete: going on from there loses nothing."""
+    """A checkpoint completed: a rescale now loses no work."""
 
 
 @record(kw_only=True)
 class CheckpointFailed:
-    """A checkpoint was not completed."""
+    """A checkpoint failed."""
 
 
 @record(kw_only=True)
 class ExecutionFailed:
-    """The job has failed and will start again."""
+    """The job failed and will restart."""
 
 
 @record(kw_only=True)
 class JobEnded:
-    """It is decided how the job ends."""
+    """The job's outcome is decided."""
 
 
 @record(kw_only=True)
 class TimePassed:
-    """The scheduler's deadline may have come."""
+    """The scheduler's deadline may have passed."""
 
 
 Event = (
@@ -125,21 +125,21 @@ Event = (
 
 @record(kw_only=True)
 class Start:
-    """Start the job, or start it again, with so many subtasks."""
+    """Start or restart the job with these parallelisms."""
 
     parallelisms: Parallelisms
 
 
 @record(kw_only=True)
 class Rescale:
-    """Let the running job go on with so many subtasks."""
+    """Rescale the running job to these parallelisms."""
 
     parallelisms: Parallelisms
 
 
 @record(kw_only=True)
 class GiveUp:
-    """There were too few slots for too long."""
+    """Fail the job: there were too few slots for too long."""
 
     reason: str
 
@@ -148,26 +148,26 @@ Decision = Start | Rescale | GiveUp
 
 
 class _Found(NamedTuple):
-    """What there is: all that is wanted, or something other than now that is enough."""
+    """Whether all desired slots are available, and whether enough are to run with another parallelism."""
 
     desired: bool
     sufficient: bool
 
 
 class Transition:
-    """The phases behind a change, from when a state was entered."""
+    """The phases of a change, since a state was entered."""
 
     def __init__(self, now: float, cooldown: float, settle: float, max_delay: float) -> None:
         self.phase = Phase.COOLDOWN
         self._settle, self._max_delay = settle, max_delay
         self._cool_at = now + cooldown
-        # When slots first changed, and when to look whether there are all that are wanted.
+        # When slots first changed, and when to check for all desired slots.
         self._first: float | None = None
         self._look_at = math.inf
 
     @property
     def deadline(self) -> float:
-        """When something happens by itself."""
+        """When the phase changes without an event."""
         if self.phase is Phase.COOLDOWN:
             return self._cool_at
         if self._first is None:
@@ -177,7 +177,7 @@ class Transition:
         return self._first + self._max_delay
 
     def changed(self, now: float, found: _Found) -> None:
-        """Slots or requirements have changed."""
+        """Note that slots or requirements have changed."""
         if self.phase is Phase.COOLDOWN:
             if found.sufficient and self._first is None:
                 self._first = now
@@ -188,7 +188,7 @@ class Transition:
             self._look_at = now + self._max_delay
 
     def triggered(self, found: _Found) -> bool:
-        """It is a good moment; tell whether to act."""
+        """Return whether to act at this moment, for example after a checkpoint."""
         if self.phase is Phase.STABILIZING:
             return found.desired
         if self.phase is Phase.STABILIZED and not found.sufficient:
@@ -196,7 +196,7 @@ class Transition:
         return self.phase is Phase.STABILIZED
 
     def passed(self, now: float, found: _Found) -> bool:
-        """Time has passed; tell whether to act."""
+        """Return whether to act because time has passed."""
         while self.deadline <= now:
             if self.phase is Phase.COOLDOWN:
                 if self._first is None:
@@ -220,7 +220,7 @@ class Transition:
 
 
 class Scheduler:
-    """One job's."""
+    """The adaptive scheduler of one job."""
 
     def __init__(self, options: ScalingOptions, requirements: Requirements) -> None:
         self.requirements = requirements
@@ -229,20 +229,20 @@ class Scheduler:
         self._options = options
         self._transition = Transition(0.0, math.inf, 0.0, 0.0)
         self._give_up_at = math.inf
-        # With how many subtasks it runs.
+        # The parallelism of each vertex.
         self._parallelisms: Parallelisms = {}
-        # How many checkpoints may still fail before a change waits for none; None while nothing has changed.
+        # How many checkpoints may fail before a change no longer waits for one; None without a change.
         self._failures_left: int | None = None
 
     @property
     def deadline(self) -> float:
-        """When to tell the time, if nothing else happens before."""
+        """When to report the time, if no event comes before."""
         if self.state is State.WAITING_FOR_RESOURCES:
             return min(self._transition.deadline, self._give_up_at)
         return self._transition.deadline if self.state is State.EXECUTING else math.inf
 
     def handle(self, event: Event, now: float) -> Decision | None:
-        """Take note of what has happened; return what to do, if anything."""
+        """Handle an event and return the decision, if any."""
         return self._HANDLERS[type(event)](self, event, now)
 
     # --- what comes from outside
@@ -296,7 +296,7 @@ class Scheduler:
         options = self._options
         self._transition = Transition(now, options.cooldown, options.settle, options.max_delay)
         self._failures_left = None
-        # Slots may have come meanwhile.
+        # Slots may have changed meanwhile.
         return self._changed(now)
 
     def _execution_failed(self, event: ExecutionFailed, now: float) -> Decision | None:
@@ -354,51 +354,51 @@ class Scheduler:
 
 
 class Scaling:
-    """What the job machine asks about numbers of subtasks."""
+    """Connects the job machine to the scheduler: pending decision and plans by parallelism."""
 
     def __init__(self, plan: JobPlan, options: ScalingOptions) -> None:
         self._plan = plan
         self._options = options
         self._scheduler = Scheduler(options, Requirements.of(plan, options.reactive))
-        # What it has decided, and the job has not got to yet.
+        # A decision the job has not acted on yet.
         self._decision: Decision | None = None
-        # A plan is pickled and sent once, however often the job comes back to it.
+        # Each plan is pickled and sent once, however often the job returns to it.
         self._plans: dict[tuple[int, ...], JobPlan] = {}
 
     @property
     def deadline(self) -> float:
-        """When to look again; at once when something is decided."""
+        """When to check again; at once if there is a decision."""
         return -float("inf") if self._decision is not None else self._scheduler.deadline
 
     @property
     def wanted(self) -> int:
-        """How many slots the job would use."""
+        """The number of slots the job can use."""
         return self._scheduler.requirements.desired
 
     @property
     def bounds(self) -> Mapping[int, Bounds]:
-        """How many subtasks each vertex may have."""
+        """The bounds of each vertex's parallelism."""
         return self._scheduler.requirements.bounds
 
     def tell(self, event: Event, now: float) -> None:
-        """Something has happened."""
+        """Pass an event to the scheduler."""
         if isinstance(event, (ExecutionFailed, JobEnded, Deployed)):
             self._decision = None
         self._decision = self._scheduler.handle(event, now) or self._decision
 
     def deployed(self, plan: JobPlan, now: float) -> None:
-        """The job runs with a plan."""
+        """Report that the job runs with a plan."""
         self.tell(Deployed(parallelisms={v.id: v.parallelism for v in plan.vertices}), now)
 
     def start(self, now: float) -> JobPlan | GiveUp | None:
-        """The job waits for slots: return the plan to start with, or why to give up; None to wait on."""
+        """Return the plan to start with, or why to give up; None to keep waiting for slots."""
         is_new = self._scheduler.state not in (State.WAITING_FOR_RESOURCES, State.CREATING_EXECUTION_GRAPH)
         decision = self._decide(ResourcesWanted() if is_new else TimePassed(), now)
         assert not isinstance(decision, Rescale)
         return self.plan_for(decision.parallelisms) if isinstance(decision, Start) else decision
 
     def rescale(self, now: float) -> Parallelisms | None:
-        """The job runs, and nothing is under way: return with how many subtasks it is to go on, if with others."""
+        """Return the parallelisms to rescale to, if they differ from the current ones."""
         decision = self._decide(TimePassed(), now)
         return decision.parallelisms if isinstance(decision, Rescale) else None
 
@@ -408,14 +408,14 @@ class Scaling:
         return decision
 
     def plan_for(self, parallelisms: Parallelisms) -> JobPlan:
-        """Return the plan with so many subtasks."""
+        """Return the plan for these parallelisms."""
         key = tuple(parallelisms[v.id] for v in self._plan.vertices)
         if key not in self._plans:
             self._plans[key] = spread(self._plan, parallelisms)
         return self._plans[key]
 
     def require(self, bounds: Mapping[str, Bounds], now: float) -> None:
-        """Run within other bounds from now on.
+        """Change the bounds of the vertices.
 
         Raises:
             InvalidProgramError: these cannot be.

@@ -1,4 +1,4 @@
-"""How a job ends: step by step, each whatever has come of the one before, so that nothing is left behind. Pure."""
+"""The shutdown of a job, step by step: each step runs whatever the result of the previous one. Pure."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from millstream.common.job_status import JobStatus
 from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine.recovery_state import Instructions, RecoveryState
 
-# So long a job that ends before its time waits for the manifests that are being written.
+# How long a job that ends early waits for manifests being written.
 MANIFEST_TIMEOUT = 10.0
 
 
 class ShutdownStep(Enum):
-    """The last things a job does, in their order."""
+    """The steps of a shutdown, in order."""
 
     RELEASE_SLOTS = auto()
-    # What was committed counts, and shall not wait for somebody who may never come.
+    # Finalize committed output.
     FINISH_OUTPUT = auto()
-    # Nobody must start from a checkpoint whose output is aborted.
+    # No job may start from a checkpoint whose output is aborted.
     AWAIT_MANIFESTS = auto()
     ABORT_STAGED = auto()
-    # Before anything is deleted that others could go on from.
+    # Record the outcome before anything is deleted that could be restored.
     RECORD_OUTCOME = auto()
     CLOSE = auto()
     LEAVE_CHECKPOINTS = auto()
     CLEAN_UP = auto()
 
 
-# What only a job does that ends before its time, having run; and what one does that has got its directory and output.
+# Steps of a job that ends early after it has run; steps of a job that has opened its directory and output.
 _BEFORE_ITS_TIME = (ShutdownStep.FINISH_OUTPUT, ShutdownStep.AWAIT_MANIFESTS, ShutdownStep.ABORT_STAGED)
 _ONCE_OPENED = (ShutdownStep.CLOSE, ShutdownStep.LEAVE_CHECKPOINTS)
-# What a job does that is left to others: nothing that they could see.
+# Steps of a suspended job: nothing that others could see.
 _SUSPENDED = (ShutdownStep.RELEASE_SLOTS, ShutdownStep.CLOSE, ShutdownStep.CLEAN_UP)
 
 
 class Shutdown:
-    """The end of one job."""
+    """The shutdown of one job."""
 
     def __init__(self, recovery: RecoveryState, outcome: JobStatus, message: str = "") -> None:
         self._recovery = recovery
@@ -54,20 +54,20 @@ class Shutdown:
         self._left = deque(step for step in ShutdownStep if step not in left_out)
 
     def next(self) -> ShutdownStep | None:
-        """Return the next thing to do; None when all is done."""
+        """Return the next step; None when all are done."""
         return self._left.popleft() if self._left else None
 
     @property
     def output_is_open(self) -> bool:
-        """Whether output can still count: it has not been aborted yet, nor left to whoever goes on with the job."""
+        """Whether output can still be committed: it is neither aborted nor left to another job manager."""
         return ShutdownStep.ABORT_STAGED in self._left
 
     def skip(self) -> None:
-        """Leave out what would have come next."""
+        """Skip the next step."""
         self._left.popleft()
 
     def instructions(self, step: ShutdownStep) -> Instructions:
-        """Say what a step takes."""
+        """Return the instructions of a step."""
         match step:
             case ShutdownStep.RELEASE_SLOTS:
                 return [i.ReleaseSlots()]
@@ -87,10 +87,10 @@ class Shutdown:
                 return [i.CleanUp()]
 
     def _leave_checkpoints(self) -> Instructions:
-        """Delete the job's checkpoints, or leave those that are wanted."""
+        """Delete the job's checkpoints, or leave the retained ones."""
         coordinator = self._recovery.coordinator
         if not self._recovery.has_run:
-            # Nothing of this job's is in it.
+            # The directory holds nothing of this job.
             return [i.ReleaseDirectory()]
         instructions = coordinator.drop_origin() if self.outcome is JobStatus.FINISHED else []
         if not _outlive(self._recovery.options.checkpoints.retention, self.outcome):
@@ -99,7 +99,7 @@ class Shutdown:
 
 
 def _outlive(retention: ExternalizedCheckpointRetention, outcome: JobStatus) -> bool:
-    """Tell whether checkpoints stay when a job ends so."""
+    """Return whether checkpoints outlive a job with this outcome."""
     if outcome is JobStatus.CANCELED:
         return retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     return outcome is JobStatus.FAILED and retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS

@@ -1,4 +1,4 @@
-"""What is told of a job: its status, its tasks, what it has done and what went wrong, kept by the job machine. Pure."""
+"""Records a job's status, task states, progress and failures for the job machine. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _S = ExecutionState
 
 
 class TaskStates:
-    """The tasks of an execution. What was handed out of it is never changed."""
+    """The task states of an execution. Views that were handed out never change."""
 
     def __init__(self) -> None:
         self.views: Mapping[Address, TaskView] = {}
-        # Whether none has reported yet.
+        # Whether no task has reported yet.
         self._are_new = True
 
     def deploy(self, plan: JobPlan, attempt: int, now: float) -> None:
-        """An execution begins: all its tasks are new."""
+        """Create the tasks of a new execution."""
         self._are_new = True
         self.views = {
             (v.id, subtask): TaskView(state=_S.CREATED, since=now, attempt=attempt, times={_S.CREATED: now})
@@ -39,37 +39,37 @@ class TaskStates:
         self._all_become((_S.SCHEDULED, _S.DEPLOYING), self.views, now)
 
     def opened(self, now: float) -> None:
-        """The slots are there; tasks open their functions with their first epoch."""
+        """Note that the slots are open; tasks open their functions in their first epoch."""
         self._all_become((_S.INITIALIZING,), self.views, now)
 
     def reported(self, reports: Iterable[SlotReport], ended: Collection[int], now: float) -> None:
-        """An epoch was run; the vertices that have ended have no more to do."""
+        """Note a finished epoch; tasks of ended vertices are finished."""
         over = {(r.vertex, r.subtask) for slot in reports for r in slot.subtasks if r.ended}
         if not over and not self._are_new:
             return
         self._all_become((_S.RUNNING,), [a for a, t in self.views.items() if t.state is _S.INITIALIZING], now)
         self._are_new = False
-        # Those that had ended before this execution began report nothing any more.
+        # Tasks that had ended before this execution do not report.
         over |= {a for a in self.views if a[0] in ended}
         self._all_become((_S.FINISHED,), [a for a in over if self.views[a].state is _S.RUNNING], now)
 
     def failed(self, at: Address | None, now: float) -> None:
-        """The execution has failed: in one task, if that is known, and the others are cancelled."""
+        """Note the failed task, if known, and cancel the others."""
         if at is not None and at in self.views:
             self._all_become((_S.FAILED,), [at], now)
         self.cancel(now)
 
     def cancel(self, now: float) -> None:
-        """All tasks that have not ended are told to stop."""
+        """Cancel all tasks that have not ended."""
         self._all_become((_S.CANCELING,), self._unended(), now)
 
     def released(self, now: float) -> None:
-        """The slots are gone."""
+        """Note that the slots are released."""
         stopping = [a for a, t in self.views.items() if t.state is _S.CANCELING]
         self._all_become((_S.CANCELED,), stopping, now)
 
     def finish(self, now: float) -> None:
-        """The job has ended as it should; tasks that were stopped have done all they were asked for."""
+        """Finish all tasks of a job that ended normally, including stopped ones."""
         running = [a for a in self._unended() if self.views[a].state is _S.RUNNING]
         self._all_become((_S.FINISHED,), running, now)
         self._all_become((_S.CANCELING, _S.CANCELED), self._unended(), now)
@@ -94,7 +94,7 @@ _REMEMBERED_FAILURES = 16
 
 
 class StatusRecorder:
-    """A job's story up to now; `view` is its last page."""
+    """Records a job's history; `view` is its current state."""
 
     def __init__(self, plan: JobPlan, coordinator: CheckpointCoordinator, now: float) -> None:
         self._plan = plan
@@ -109,19 +109,19 @@ class StatusRecorder:
         self._checkpoints = CheckpointsView.of(coordinator)
         self.status = JobStatus.INITIALIZING
         self.restarts = 0
-        # How often in a row it has failed in the same way, with no epoch that ended between, and in which.
+        # How often in a row the job has failed in the same way without finishing an epoch, and in which way.
         self._alike = 0
         self._way = ""
         # Since when an epoch runs, if one does.
         self._epoch_since: float | None = None
-        # How many subtasks each vertex may have, where that follows the slots there are.
+        # The bounds of each vertex's parallelism, for adaptive jobs.
         self.bounds: Mapping[int, Bounds] | None = None
-        # How the job will have ended, once that is decided.
+        # The outcome of the job, once it is decided.
         self.outcome: JobStatus | None = None
         self.view = self.look()
 
     def look(self) -> JobView:
-        """Make the view of this moment."""
+        """Create the current view."""
         self.view = JobView(
             plan=self._plan,
             status=self.status,
@@ -149,7 +149,7 @@ class StatusRecorder:
         self._times = {**self._times, status: now}
 
     def look_at_checkpoints(self, coordinator: CheckpointCoordinator) -> None:
-        """Something has happened to a checkpoint."""
+        """Update the view of the checkpoints."""
         self._checkpoints = CheckpointsView.of(coordinator)
 
     # --- an execution
@@ -160,7 +160,7 @@ class StatusRecorder:
         self._tasks.deploy(plan, attempt, now)
 
     def running(self, now: float) -> None:
-        """The slots are there."""
+        """Note that the slots are open."""
         self._tasks.opened(now)
         self.become(JobStatus.RUNNING, now)
 
@@ -181,9 +181,9 @@ class StatusRecorder:
         self._progress = self._progress.epoch_took(seconds)
 
     def failed(self, error: Exception, delay: float | None, now: float) -> int:
-        """The execution has failed; the job starts again after a delay, or not at all. Return which failure it is."""
+        """Note a failure; the job restarts after `delay`, if any. Return the number of the failure."""
         located = error if isinstance(error, EpochFailed) else None
-        # The same but for numbers: of epochs, processes, addresses.
+        # Failures are equal if they differ only in numbers: of epochs, processes, addresses.
         self._epoch_since = None
         way = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
         self._alike = self._alike + 1 if way == self._way else 1
@@ -209,7 +209,7 @@ class StatusRecorder:
 
     @property
     def alike(self) -> int:
-        """How often in a row it has failed in the same way, with no epoch that ended between."""
+        """How often in a row the job has failed in the same way without finishing an epoch."""
         return self._alike
 
     def _task(self, error: EpochFailed) -> Address | None:
@@ -217,13 +217,13 @@ class StatusRecorder:
         return None if vertex is None or error.subtask is None else (vertex.id, error.subtask)
 
     def released(self, now: float) -> None:
-        """The slots are gone."""
+        """Note that the slots are released."""
         self._tasks.released(now)
 
     # --- the end
 
     def ends(self, outcome: JobStatus, now: float) -> None:
-        """It is decided how the job will have ended."""
+        """Set the outcome of the job."""
         self.outcome = outcome
         if outcome is JobStatus.SUSPENDED:
             self._tasks.cancel(now)
@@ -234,7 +234,7 @@ class StatusRecorder:
             self._tasks.cancel(now)
 
     def finish(self, now: float) -> JobStatus:
-        """All is tidied up: the job has the status that was decided."""
+        """Enter the final status: the shutdown is complete."""
         assert self.outcome is not None
         self._tasks.released(now)
         self.become(self.outcome, now)

@@ -1,4 +1,4 @@
-"""JobView: a job at one moment, immutable: what other threads read of a running job is this and nothing else."""
+"""JobView: an immutable view of a job; other threads read a running job only through it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from millstream.operators.diagnostics.io_metrics import SubtaskTraffic
 from millstream.operators.runtime.messages import Address, JobPlan, SlotLocation
 from millstream.operators.runtime.vertex import Vertex
 
-# A job that has failed so often in a row in the same way does not get on by starting again.
+# A job that has failed this often in a row in the same way is unlikely to recover by restarting.
 STUCK_AFTER_FAILURES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskView:
-    """One subtask: the state it is in, when it came to each, and which attempt this is."""
+    """One subtask: its state, when it entered each state, and its attempt."""
 
     state: ExecutionState
     since: float
@@ -34,11 +34,11 @@ class FailureView:
     """One failure of a job.
 
     Attributes:
-        operator: the id of the operator it happened in, if that is known.
-        restarts_at: when the job starts again; None when it does not.
-        number: which of the job's failures it is, from 1.
-        is_kept: whether the record, or the timer, is kept, so that the operator can be run on it alone.
-        note: what of it could not be kept, in words.
+        operator: the id of the failed operator, if known.
+        restarts_at: when the job restarts; None if it does not.
+        number: the number of the failure, from 1.
+        is_kept: whether a failure report allows the operator to be replayed.
+        note: what the failure report lacks.
     """
 
     at: float
@@ -70,7 +70,7 @@ class CheckpointView:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointsView:
-    """How many checkpoints there were, and the last ones, oldest first."""
+    """Counts of checkpoints, and the last ones, oldest first."""
 
     triggered: int = 0
     completed: int = 0
@@ -78,7 +78,7 @@ class CheckpointsView:
     in_progress: int = 0
     history: tuple[CheckpointView, ...] = ()
     latest: CheckpointView | None = None
-    # The numbers of those that are kept.
+    # The ids of retained checkpoints.
     retained: frozenset[int] = frozenset()
 
     @staticmethod
@@ -95,7 +95,7 @@ class CheckpointsView:
         )
 
     def statistics(self) -> dict[str, Any]:
-        """Return this as plain values."""
+        """Return the counts and the history as plain values."""
         counts = {
             "triggered": self.triggered,
             "completed": self.completed,
@@ -136,13 +136,13 @@ class JobView:
     """A job at one moment. Times are in seconds of the job's clock.
 
     Attributes:
-        outcome: how the job will have ended, once that is decided.
-        times: when the job last came to each status.
-        epoch, epoch_since: the last epoch that ended, and since when the next one runs, if it does.
-        restarts: how often it has started again after a failure.
-        failures: the last ones, oldest first.
-        alike: how often in a row it has failed in the same way, with no epoch that ended between.
-        bounds: how many subtasks each vertex may have, where that follows the slots there are; else None.
+        outcome: the outcome of the job, once it is decided.
+        times: when the job last entered each status.
+        epoch, epoch_since: the last finished epoch, and since when the next one runs, if it does.
+        restarts: the number of restarts after failures.
+        failures: the last failures, oldest first.
+        alike: how often in a row it has failed in the same way without finishing an epoch.
+        bounds: the bounds of each vertex's parallelism for adaptive jobs; else None.
     """
 
     plan: JobPlan
@@ -162,7 +162,7 @@ class JobView:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it starts again and again, and does not get on."""
+        """Whether it restarts again and again without progress."""
         return self.alike >= STUCK_AFTER_FAILURES
 
     @property
@@ -178,7 +178,7 @@ class JobView:
         return self.progress.places.get(vertex.slot_offset + subtask)
 
     def traffic(self, vertex: int, subtask: int) -> SubtaskTraffic | None:
-        """Return what is known of a subtask's time and channels; None if its slot does not stay, or is new."""
+        """Return the I/O metrics of a subtask; None if its slot is not resident, or new."""
         placed = next(v for v in self.plan.vertices if v.id == vertex)
         slot = self.progress.traffic.get(placed.slot_offset + subtask)
         return None if slot is None else SubtaskTraffic.of(slot, placed.level)
