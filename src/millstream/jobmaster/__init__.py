@@ -1,1 +1,1 @@
-"""The driver's half of a job: its life cycle, the epoch loop, flow control."""
+"""The driver's side of a job: the job master, its launchers, and the pure job machine in `machine/`."""

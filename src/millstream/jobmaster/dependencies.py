@@ -1,6 +1,6 @@
-"""What a program brings along for its workers: Python files, archives, required packages, an interpreter.
+"""Files, archives, packages and the interpreter that a program ships to its workers.
 
-They are copied into the job's directory when the job starts, so that what is changed afterwards does not reach it.
+They are copied to the job's directory when the job starts, so that later changes do not affect it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from millstream.common.fast_dataclass import record
 
 FILES, ARCHIVES, REQUIREMENTS = "python.files", "python.archives", "python.requirements"
 EXECUTABLE, PATH = "python.executable", "python.pythonpath"
-# Where Python files are, below the job's directory.
+# The subdirectory of Python files in the job's directory.
 FILES_DIRECTORY = "files"
-# Flink's mark between a path and what belongs to it: the name of an archive's directory, a cache of packages.
+# Flink's separator between a path and its parameter: the directory name of an archive, or a package cache.
 MARK = "#"
 
 
 @record
 class Dependencies:
-    """Where workers find what a program brought along.
+    """Where workers find the dependencies of a program.
 
     Attributes:
-        path: goes before everything else on the workers' import path.
-        directory: the workers' working directory, with the archives in it; None leaves it as it is.
-        executable: the workers' interpreter; None for the driver's own.
+        path: comes first on the workers' import path.
+        directory: the workers' working directory with the archives; None leaves it unchanged.
+        executable: the workers' interpreter; None for the driver's.
     """
 
     path: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Dependencies:
     executable: str | None = None
 
     def moved(self, old: str, new: str) -> Dependencies:
-        """Return the same where the job's directory is another one."""
+        """Return the dependencies with the job's directory moved."""
         return Dependencies(
             [_moved(p, old, new) for p in self.path],
             None if self.directory is None else _moved(self.directory, old, new),
@@ -51,7 +51,7 @@ def _moved(path: str, old: str, new: str) -> str:
 
 
 def stage_dependencies(config: Configuration, directory: str) -> Dependencies:
-    """Copy, unpack and install what the settings name, below a job's directory."""
+    """Copy, unpack and install the configured dependencies in a job's directory."""
     files = os.path.join(directory, FILES_DIRECTORY)
     path = [_copy_file(f, os.path.join(files, str(i))) for i, f in enumerate(_list(config, FILES))]
     path += [os.path.abspath(p) for p in config.get_string(PATH, "").split(os.pathsep) if p]
@@ -73,7 +73,7 @@ def _list(config: Configuration, key: str) -> list[str]:
 
 
 def _copy_file(file: str, target: str) -> str:
-    """Copy a module, a package's directory or a zip; return what goes on the import path."""
+    """Copy a module, a package directory or a zip; return its entry for the import path."""
     source = os.path.abspath(file.removeprefix("file://"))
     if not os.path.exists(source):
         raise InvalidProgramError(f"The Python file {file} does not exist: it was given with add_python_file or -pyfs.")
@@ -83,12 +83,12 @@ def _copy_file(file: str, target: str) -> str:
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
         return copy
     shutil.copy(source, copy)
-    # A module is found in its directory, a zip is a directory itself.
+    # The entry of a module is its directory, that of a zip the zip itself.
     return target if copy.endswith(".py") else copy
 
 
 def _unpack(archive: str, directory: str) -> None:
-    """Unpack an archive into a directory of its own name, or of the name behind the mark."""
+    """Unpack an archive into a directory with its name, or the name behind the separator."""
     file, _, name = archive.partition(MARK)
     source = os.path.abspath(file.removeprefix("file://"))
     if not os.path.exists(source):
@@ -96,7 +96,7 @@ def _unpack(archive: str, directory: str) -> None:
             f"The archive {file} does not exist: it was given with add_python_archive or -pyarch."
         )
     target = os.path.join(directory, name or os.path.basename(source))
-    # A zip, a jar and a wheel are the same to whoever unpacks them.
+    # Zips, jars and wheels have the same format.
     zipped = source.endswith((".zip", ".jar", ".whl", ".egg"))
     try:
         shutil.unpack_archive(source, target, "zip" if zipped else None)
@@ -107,7 +107,7 @@ def _unpack(archive: str, directory: str) -> None:
 def _executable(python: str, archives: str | None) -> str | None:
     if not python:
         return None
-    # Flink lets it be in an archive: venv.zip/venv/bin/python.
+    # Flink allows it in an archive: venv.zip/venv/bin/python.
     packed = os.path.join(archives, python) if archives is not None else ""
     found = packed if os.path.exists(packed) else shutil.which(python)
     if found is None:

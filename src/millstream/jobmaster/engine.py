@@ -1,4 +1,4 @@
-"""What a job needs of the engine that runs its epochs."""
+"""What a job requires of the engine that runs its epochs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine, S
 
 
 class SliceBounds(NamedTuple):
-    """How long epochs should be on an engine, in seconds.
+    """Bounds for the length of epochs on an engine, in seconds.
 
     Attributes:
-        shortest: what is long beside the cost of an epoch itself.
-        longest: for as long time, other inputs and checkpoints can wait.
+        shortest: long compared to the overhead of an epoch.
+        longest: how long time, other inputs and checkpoints can wait.
     """
 
     shortest: float
     longest: float
 
 
-# Where an epoch costs a millisecond, and where it is a Spark job, which costs 20 to 50.
+# An epoch costs a millisecond on resident slots, and 20 to 50 as a Spark job.
 QUICK = SliceBounds(0.02, 0.2)
 SHUFFLED = SliceBounds(0.25, 1.0)
 
@@ -32,11 +32,11 @@ class EpochFailed(JobExecutionError):
     """An epoch failed.
 
     Attributes:
-        printed, logged: what user code printed and logged before it did.
-        operator_id, subtask: where it happened, if that is known.
-        damaged: whether it is state that could not be read.
-        incurable: whether it would happen again if the job were started again.
-        failure: what went wrong in a subtask, if it is that.
+        printed, logged: output of user code before the failure.
+        operator_id, subtask: where it failed, if known.
+        damaged: whether state could not be read.
+        incurable: whether a restart would fail in the same way.
+        failure: the failure of a subtask, if it was one.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class EpochFailed(JobExecutionError):
 
     @staticmethod
     def of(failure: Failure, printed: str = "", logged: Sequence[LogLine] = (), engine_trace: str = "") -> EpochFailed:
-        """Return the error for what went wrong in a subtask."""
+        """Return the error for the failure of a subtask."""
         return EpochFailed(
             with_source_lines(failure.describe()),
             engine_trace=engine_trace,
@@ -78,44 +78,44 @@ class EpochFailed(JobExecutionError):
 
 
 class EpochOverdue(EpochFailed):
-    """An epoch was broken off because it had taken longer than checkpoints may."""
+    """An epoch was cancelled because it exceeded the checkpoint timeout."""
 
 
 class EpochRunner(Protocol):
     """Runs the epochs of one execution on an engine.
 
     Attributes:
-        resident_slots: whether every epoch runs in the same processes, or the execution fails.
-        slices: how long epochs should be here.
+        resident_slots: whether all epochs run in the same processes.
+        slices: the bounds for the length of epochs.
     """
 
     resident_slots: bool
     slices: SliceBounds
 
     def open(self, lost: Callable[[], None]) -> None:
-        """Get slots; `lost` is called, from any thread, when one of them is gone that the next epoch needs."""
+        """Start slots; `lost` is called from any thread when a slot dies."""
         ...
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
-        """Run the levels of one epoch; raise EpochFailed when one fails."""
+        """Run the levels of one epoch; raise EpochFailed if it fails."""
         ...
 
     def cancel(self) -> None:
-        """Break off the epoch that is running, if one is. May be called from any thread."""
+        """Cancel the running epoch, if any. May be called from any thread."""
         ...
 
     def release(self) -> None:
-        """End the slots."""
+        """Release the slots."""
         ...
 
 
 class Engine(Protocol):
-    """Where the executions of a job run."""
+    """Runs the executions of a job."""
 
     def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
-        """Return a runner with slots of its own."""
+        """Return a runner with its own slots."""
         ...
 
     def slots(self, wanted: int) -> int:
-        """Return how many slots there are for the job, those that it uses among them; it would use `wanted`."""
+        """Return the number of slots available to the job, including those in use; it can use `wanted`."""
         ...

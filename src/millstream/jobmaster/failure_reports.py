@@ -1,8 +1,7 @@
-"""Failures that are kept, one file each, for the user's own `millstream replay`.
+"""Failure reports, one file each, for `millstream replay`.
 
-A file is JSON: what happened, the operator as the program made it, and what it was given (`operators/evidence`). What
-is pickled in it is written here and read by nobody but that command. Only the user can read the file, and `read` takes
-none that somebody else could have written.
+A report is JSON: the failure, the operator, and its input (`operators/diagnostics/failure_capture.py`). Its pickles are
+read only by that command. Only the user can read the file, and `read` rejects files that others could have written.
 """
 
 from __future__ import annotations
@@ -34,37 +33,37 @@ from millstream.operators.runtime.vertex import Vertex
 DIRECTORY = TextSetting("millstream.failures.dir", None)
 
 _MARK, _VERSION = "millstream-failure", 1
-# So many failures of a job stay, the newest, and so many of all jobs.
+# Maximum number of reports per job, and of all jobs; the newest are retained.
 _MOST_OF_JOB, _MOST = 16, 100
 
 
 def default_directory() -> str:
-    """Return the directory of this user's on this machine."""
+    """Return this user's default directory on this machine."""
     return os.path.join(tempfile.gettempdir(), f"millstream-failures-{os.getuid()}")
 
 
 def directory_of(config: Configuration) -> str:
-    """Return where the failures of a job are kept."""
+    """Return the directory of a job's failure reports."""
     return DIRECTORY.read(config) or default_directory()
 
 
 def file_name(job_id: str, number: int) -> str:
-    """Return how the file of a failure is called: the first of a job is number 1."""
+    """Return the file name of a failure report; numbers start at 1."""
     return f"{job_id}.failure-{number}"
 
 
 @record
 class FailureReport:
-    """A failure as its file tells it.
+    """A failure report.
 
     Attributes:
-        number: which of the job's failures it is, from 1.
-        at: when, in seconds since 1970.
-        about: the fields of `operators.failures.Failure`.
-        node: the operator, pickled, in base64.
-        settings: what functions are told of the job.
-        path: where the program found its modules.
-        as_pyflink: whether it imports pyflink and gets millstream.
+        number: the number of the failure in its job, from 1.
+        at: when it happened, in seconds since 1970.
+        about: the fields of `operators.diagnostics.failures.Failure`.
+        node: the pickled operator, in base64.
+        settings: the job settings that functions see.
+        path: the program's import path.
+        as_pyflink: whether it imports millstream as pyflink.
     """
 
     job_id: str
@@ -86,7 +85,7 @@ class FailureReport:
 
 
 def keep(directory: str, plan: JobPlan, number: int, at: float, failure: Failure) -> str:
-    """Write the file of a failure; return its path."""
+    """Write a failure report; return its path."""
     vertex, node = _find(plan, failure.operator_id)
     settings = plan.settings
     kept = FailureReport(
@@ -118,17 +117,17 @@ def _find(plan: JobPlan, operator_id: str) -> tuple[Vertex, ChainNode]:
 
 
 def _alone(vertex: Vertex, node: ChainNode) -> ChainNode:
-    """Return an operator without those behind it; its results have a type where they had one in the chain."""
+    """Return an operator without its chain; its results keep their type if they had one in the chain."""
     behind = [None if o.node is None else vertex.nodes[o.node] for o in node.outputs if o.tag is None]
     typed = is_encoded(node, behind)
     tags = {o.tag: o.tag_type for o in node.outputs}
-    # Also where nobody takes the main output.
+    # Also if the main output has no consumer.
     outputs = [ChainOutput(tag, kind, None, i) for i, (tag, kind) in enumerate({None: None, **tags}.items())]
     return replace(node, outputs=outputs, type_info=node.type_info if typed else None)
 
 
 def _own(directory: str) -> None:
-    """Make a directory that is this user's alone, or see that it is."""
+    """Create a directory that only this user can write, or check that it is one."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     about = os.stat(directory)
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
@@ -136,7 +135,7 @@ def _own(directory: str) -> None:
 
 
 def _forget(directory: str, prefix: str, most: int) -> None:
-    """Delete the oldest of too many."""
+    """Delete the oldest reports beyond the maximum."""
     files = [e for e in os.scandir(directory) if e.name.startswith(prefix) and ".failure-" in e.name]
     for old in sorted(files, key=lambda e: e.stat().st_mtime)[:-most]:
         with suppress(FileNotFoundError):
@@ -144,10 +143,10 @@ def _forget(directory: str, prefix: str, most: int) -> None:
 
 
 def read(path: str) -> FailureReport:
-    """Read the file of a failure.
+    """Read a failure report.
 
     Raises:
-        MillstreamError: it is none, or somebody else could have written it.
+        MillstreamError: the file is no report, or others could have written it.
     """
     with open(path, "rb") as file:
         about = os.fstat(file.fileno())
@@ -168,7 +167,7 @@ def read(path: str) -> FailureReport:
 
 
 def files_of(directory: str, job: str) -> list[str]:
-    """Return the files of a job's failures, oldest first; a job is its id, the beginning of it, or its name."""
+    """Return the reports of a job, oldest first; the job is given by its id, a prefix of it, or its name."""
     if not os.path.isdir(directory):
         return []
     names = [n for n in os.listdir(directory) if ".failure-" in n]

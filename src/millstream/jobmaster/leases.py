@@ -14,13 +14,13 @@ from millstream.jobmaster.machine.view import CheckpointView
 
 @dataclass(frozen=True)
 class Lease:
-    """A checkpoint that is read.
+    """A lease on a checkpoint.
 
     Attributes:
-        id: by which the lease is renewed and released.
-        checkpoint: the number of the checkpoint.
-        location: where it is.
-        completed_at: when it was complete, by the job's clock.
+        id: identifies the lease.
+        checkpoint: the id of the checkpoint.
+        location: where it is stored.
+        completed_at: when it completed, by the job's clock.
     """
 
     id: str
@@ -30,21 +30,21 @@ class Lease:
 
 
 class CheckpointLeases:
-    """The leases on a job's checkpoints. Its methods may be called from any thread."""
+    """The leases on a job's checkpoints. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # The number of the checkpoint and when the lease expires, by the lease's id.
+        # Checkpoint id and expiry, by lease id.
         self._leases: dict[str, tuple[int, float]] = {}
 
     def take(self, latest: Callable[[], CheckpointView | None], seconds: float = math.inf) -> Lease | None:
-        """Lease the last complete checkpoint; return None when there is none.
+        """Lease the last complete checkpoint; return None if there is none.
 
         Args:
-            latest: returns the last complete checkpoint. A newer one is seen here before the older one is deleted, so
-                that what is returned within the lock is not deleted yet.
-            seconds: how long the lease lasts unless it is renewed.
+            latest: returns the last complete checkpoint. The view shows a newer checkpoint before the older one is
+                deleted, so a checkpoint returned under the lock still exists.
+            seconds: the duration of the lease.
         """
         with self._lock:
             found = latest()
@@ -64,12 +64,12 @@ class CheckpointLeases:
             return True
 
     def release(self, lease: str) -> None:
-        """End a lease, which may have expired."""
+        """Release a lease, which may have expired."""
         with self._lock:
             self._leases.pop(lease, None)
 
     def held(self) -> frozenset[int]:
-        """Return the numbers of the checkpoints that are leased."""
+        """Return the ids of the leased checkpoints."""
         with self._lock:
             self._expire()
             return frozenset(checkpoint for checkpoint, _ in self._leases.values())

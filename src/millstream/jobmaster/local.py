@@ -1,7 +1,6 @@
-"""An engine in this process, without Spark: the same slots, blocks and state files.
+"""An engine in this process, without Spark, with the same slots, blocks and state files.
 
-What Spark does between two levels is done here by a list; everything else is what runs on a cluster. Functions are
-pickled as on the way to a worker.
+A list replaces Spark's shuffle between two levels. Functions are pickled as for workers.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class LocalSlots:
         self.slots: list[SlotRunner] = []
 
     def start(self) -> None:
-        """Make slots as new processes would have them: nothing in memory, and nothing left of those before."""
+        """Create slots with empty memory, as in new processes."""
         for slot in self.slots:
             slot.end_requests()
         services = RuntimeServices(self._clock, requests, stopwatch(self._clock), timer_lag(self._clock))
@@ -74,7 +73,7 @@ class LocalSlots:
         return [report for slot in sorted(messages) for m in messages[slot] for report in pickle.loads(m)]
 
     def close(self) -> None:
-        """Close the functions that are still open, all of them, whatever the first says."""
+        """Close all functions that are still open; raise the first error."""
         failed: SubtaskFailed | None = None
         for slot in self.slots:
             try:
@@ -86,7 +85,7 @@ class LocalSlots:
 
 
 class LocalEpochs:
-    """Runs the epochs of one execution in this process; follows `EpochRunner`."""
+    """Runs the epochs of one execution in this process; implements `EpochRunner`."""
 
     resident_slots = True
     slices = QUICK
@@ -118,7 +117,7 @@ class LocalEpochs:
             raise JobCancelledError(f"Job '{self._name}' was cancelled.")
 
     def cancel(self) -> None:
-        """Stop between two blocks: nothing can break off user code in this process."""
+        """Stop between two blocks: user code in this process cannot be interrupted."""
         self._is_cancelled.set()
 
     def release(self) -> None:
@@ -138,13 +137,13 @@ class LocalEngine:
         pickled: dict[JobPlan, bytes] | None = None,
         slots: int | None = None,
     ) -> None:
-        """Take what the slots need.
+        """Set what the slots need.
 
         Args:
             storage: the state files.
             clock: the wall clock in milliseconds.
-            pickled: plans that are pickled already.
-            slots: how many slots there are; None for as many as processors.
+            pickled: plans that are already pickled.
+            slots: the number of slots; None for the number of processors.
         """
         self._storage = storage
         self._clock = clock
@@ -156,5 +155,5 @@ class LocalEngine:
         return LocalEpochs(plan, attempt, self._storage, self._clock, pickled)
 
     def slots(self, wanted: int) -> int:
-        """Return as many as it was told, though any number of subtasks can take turns here."""
+        """Return the configured number, though subtasks of any number can take turns here."""
         return self._count

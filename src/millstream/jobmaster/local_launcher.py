@@ -1,4 +1,4 @@
-"""Starts a job in this process, without Spark: for the time in which a program is written and tried."""
+"""The local launcher: starts a job in this process, without Spark, for development."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream.runtime_services import wall_clock
 
 
 def launch_locally(job: JobSpec) -> JobMaster:
-    """Start a job in this process as it would start on Spark, say so, and return its master."""
+    """Start a job in this process as on Spark, print a notice, and return its master."""
     prepared = prepare(job)
     name_speakers()
     master = start_locally(prepared)
@@ -27,16 +27,16 @@ def launch_locally(job: JobSpec) -> JobMaster:
     return master
 
 
-# What earlier jobs of this process have brought along.
+# Import paths added by earlier jobs of this process.
 _brought: set[str] = set()
 
 
 def _import_from(paths: list[str], files: str) -> None:
-    """Make what a job brings along importable, and forget what earlier jobs did, as new workers would not have it.
+    """Make the job's files importable, and unload those of earlier jobs, as new workers would not have them.
 
     Args:
-        paths: where modules are looked for first.
-        files: the directory of the job's own Python files; other modules stay as they are.
+        paths: the first entries of the import path.
+        files: the directory of the job's own Python files; other modules stay loaded.
     """
     sys.path[:] = [*paths, *(p for p in sys.path if p not in _brought and p not in paths)]
     for name, module in list(sys.modules.items()):
@@ -48,14 +48,14 @@ def _import_from(paths: list[str], files: str) -> None:
 
 
 def start_locally(prepared: PreparedJob) -> JobMaster:
-    """Start a job that is planned in this process."""
+    """Start a planned job in this process."""
     job = prepared.launch
     with prepared.claim.let_go_if_it_fails():
         return _start_here(job, prepared)
 
 
 def _start_here(job: JobSpec, prepared: PreparedJob) -> JobMaster:
-    # Before it starts: a function that no worker could be sent is refused here too.
+    # Pickle before the start: a function that could not be sent to workers is rejected here too.
     pickled = {prepared.plan: dump_plan(prepared.plan)}
 
     def make_engine(home: JobDirectories) -> LocalEngine:
@@ -65,7 +65,7 @@ def _start_here(job: JobSpec, prepared: PreparedJob) -> JobMaster:
                 "Archives (python.archives) and another interpreter (python.executable) are for worker processes, and "
                 "this job runs in the process of the program: run it on Spark (millstream.engine=spark)."
             )
-        # As for workers: under this name PyFlink's find their interpreter.
+        # As on workers: PyFlink programs find their interpreter under this name.
         os.environ["python"] = sys.executable  # noqa: SIM112
         _import_from(dependencies.path, os.path.join(home.directory, FILES_DIRECTORY))
         slots = SLOTS.read(job.config) if SLOTS.is_set(job.config) else None

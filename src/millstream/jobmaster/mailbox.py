@@ -1,4 +1,4 @@
-"""What reaches a job's thread from outside: events of other threads, and of work that goes on beside it."""
+"""The mailbox of a job's thread, for events of other threads and background work, and the job's clock."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Protocol
 
 from millstream.jobmaster.machine.events import Event
 
-# Locks cannot be waited for any longer; nobody notices a look at the clock once a day.
+# Locks cannot wait longer than this.
 _DAY = 86_400.0
 
-# What is less than this, sums of times may lose.
+# Smaller differences may be lost in sums of times.
 _INSTANT = 1e-6
 
 
@@ -25,16 +25,16 @@ class Mailbox(Protocol):
         ...
 
     def take(self, seconds: float) -> Event | None:
-        """Return the event that waits longest; None when there is none for so many seconds."""
+        """Return the oldest event; None if there is none within so many seconds."""
         ...
 
     def work(self, work: Callable[[], Event]) -> None:
-        """Do something beside the job, which raises nothing; the event it returns is put here."""
+        """Run something in the background, which must not raise; its result is put here."""
         ...
 
 
 class ThreadMailbox:
-    """An inbox between real threads. Every piece of work has a thread of its own."""
+    """A mailbox between real threads. Each piece of work gets a thread of its own."""
 
     def __init__(self) -> None:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -53,13 +53,13 @@ class ThreadMailbox:
 
 
 def patience(deadline: float, now: float) -> float:
-    """Return for how many seconds there is nothing to do: none, or so many that the clock gets past the deadline."""
+    """Return the seconds until the deadline, long enough for the clock to pass it."""
     left = deadline - now
     return max(left, _INSTANT) if left > 0 else 0.0
 
 
 class JobClock:
-    """Time in seconds that never goes back.
+    """A monotonic clock in seconds that starts at the wall clock's time.
 
     Example:
         >>> times = {"wall": 1_000.0, "steady": 5.0}
@@ -78,5 +78,5 @@ class JobClock:
         return self._steady() + self._offset
 
     def ahead(self) -> float:
-        """Return by how much the wall clock is ahead of this one: what user code calls the time."""
+        """Return how far the wall clock, which user code sees, is ahead of this clock."""
         return self._wall() - self.now()

@@ -1,4 +1,4 @@
-"""Breaks off an epoch that does not end, from a thread of its own: the job's thread waits for the epoch."""
+"""Threads of the job master that watch the running epoch and the number of slots."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import threading
 import time
 from collections.abc import Callable
 
-# Looks are so many seconds apart, at most: an epoch that begins need not wake anybody.
+# Maximum seconds between checks: the start of an epoch need not wake the thread.
 _SECONDS = 1.0
 
 
 class EpochWatchdog:
-    """Watches one epoch at a time. Nobody is woken for an epoch that ends in time."""
+    """Cancels an epoch that does not end: the job's thread waits for the epoch."""
 
     def __init__(self, break_off: Callable[[], None]) -> None:
-        """Take what breaks the running epoch off; it may be called from any thread."""
+        """Set the function that cancels the running epoch; it may be called from any thread."""
         self._break_off = break_off
         self._lock = threading.Lock()
         self._deadline = math.inf
@@ -25,7 +25,7 @@ class EpochWatchdog:
         self._thread: threading.Thread | None = None
 
     def begin(self, seconds: float) -> None:
-        """An epoch begins that may take so long."""
+        """Watch an epoch with a timeout."""
         with self._lock:
             self._deadline, self._has_struck = time.monotonic() + seconds, False
         if seconds < math.inf and self._thread is None:
@@ -33,7 +33,7 @@ class EpochWatchdog:
             self._thread.start()
 
     def end(self) -> bool:
-        """The epoch has ended; tell whether it was broken off."""
+        """Stop watching the epoch; return whether it was cancelled."""
         with self._lock:
             self._deadline = math.inf
             return self._has_struck
@@ -59,10 +59,10 @@ _SLOT_POLL_SECONDS = 0.5
 
 
 class SlotMonitor:
-    """Asks an engine every half second."""
+    """Polls the number of slots every half second and reports changes."""
 
     def __init__(self, count: Callable[[int], int], tell: Callable[[int], None]) -> None:
-        """Begin with `count`, which is told how many slots are wanted; `tell` hears how many there are."""
+        """Set `count`, which takes the number of desired slots, and `tell`, which gets the number available."""
         self._count = count
         self._tell = tell
         self._wanted = 0
@@ -72,7 +72,7 @@ class SlotMonitor:
         self._thread = threading.Thread(target=self._run, name="slot-watch", daemon=True)
 
     def now(self, wanted: int) -> int:
-        """Return how many there are; from the first time on, changes are told."""
+        """Return the number of slots; changes are reported from the first call on."""
         with self._lock:
             self._wanted = wanted
             self._seen = self._count(wanted)
@@ -92,7 +92,7 @@ class SlotMonitor:
                 try:
                     count = self._count(self._wanted)
                 except Exception as error:
-                    # What is wrong with the engine, the job hears from its epochs.
+                    # The job learns of engine errors from its epochs.
                     log.debug("slots could not be counted: %s", error)
                     continue
                 is_news, self._seen = count != self._seen, count

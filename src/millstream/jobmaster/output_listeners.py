@@ -1,4 +1,4 @@
-"""What functions print and log, for whoever keeps it: a job's service."""
+"""Listeners for the output of user functions: what they print and log."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from millstream.operators.runtime.messages import SlotReport
 
 
 class Listener(Protocol):
-    """Who keeps it; is told on the job's thread."""
+    """Receives output on the job's thread."""
 
     def hear(self, job_id: str, report: SlotReport) -> None:
-        """Take a report in which functions say something, or a slot where it is."""
+        """Handle a report with printed text, log lines or a slot location."""
         ...
 
     def hear_printed(self, job_id: str, text: str) -> None:
-        """Take what a job has printed on the driver."""
+        """Handle text that a job has printed on the driver."""
         ...
 
 
@@ -23,12 +23,12 @@ _listeners: list[Listener] = []
 
 
 def listen(listener: Listener) -> None:
-    """Be told from now on."""
+    """Register a listener."""
     _listeners.append(listener)
 
 
 def tell(job_id: str, reports: list[SlotReport]) -> None:
-    """Tell what was said in an epoch to those who listen."""
+    """Notify listeners of the output of an epoch."""
     for listener in _listeners:
         for report in reports:
             if report.printed or report.logged or report.location is not None:
@@ -36,6 +36,6 @@ def tell(job_id: str, reports: list[SlotReport]) -> None:
 
 
 def tell_printed(job_id: str, text: str) -> None:
-    """Tell what a job has printed on the driver to those who listen."""
+    """Notify listeners of text that a job has printed on the driver."""
     for listener in _listeners:
         listener.hear_printed(job_id, text)

@@ -1,4 +1,4 @@
-"""Pickles a job's plan for the workers, and says what is in the way when it cannot be."""
+"""Pickles a job's plan for the workers, and names the object that cannot be pickled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.operators.runtime.messages import JobPlan
 
 
 def dump_plan(plan: JobPlan) -> bytes:
-    """Pickle a plan; name the operator and the object inside its function when that fails."""
+    """Pickle a plan; if that fails, name the operator and the object inside its function."""
     try:
         data: bytes = cloudpickle.dumps(plan, 5)
         return data
@@ -50,7 +50,7 @@ def _failure(value: Any) -> str | None:
 
 
 def _deepest(what: str, value: Any) -> str:
-    """Follow the object that cannot be pickled down to the smallest part that is to blame."""
+    """Return the smallest part of an object that cannot be pickled."""
     for _ in range(20):
         for inner_what, inner in _parts(value):
             if _failure(inner) is not None:

@@ -1,4 +1,4 @@
-"""A job's output: the committers of its sinks, by whom staged output is committed, aborted and finished."""
+"""The committers of a job's sinks: they commit, abort and finish staged output."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class SinkCommitters:
 
     @property
     def transactional(self) -> frozenset[str]:
-        """The sinks whose output has to wait for a checkpoint."""
+        """The sinks whose output waits for a checkpoint."""
         return frozenset(operator for operator, c in self._committers.items() if c.transactional)
 
     def begin(self) -> None:
-        """The job starts from nothing."""
+        """Notify committers that the job starts from scratch."""
         for operator, committer in self._committers.items():
             self._guarded(operator, "begin", committer.begin)
 
     def commit(self, staged: dict[str, Committables]) -> None:
-        """Commit what sinks have staged, by operator id."""
+        """Commit staged output, by operator id."""
         fault_point("driver.before-commit")
         for operator, committables in staged.items():
             self._guarded(operator, "commit", partial(self._committers[operator].commit, committables))
@@ -51,7 +51,7 @@ class SinkCommitters:
         fault_point("driver.after-commit")
 
     def recover(self, named: dict[str, bytes], former_job_id: str, operators: Collection[str] | None = None) -> None:
-        """Commit what a checkpoint names, and abort everything else; for all sinks, or for some."""
+        """Commit the output that a checkpoint names, and abort all other output of these sinks."""
         fault_point("driver.before-recover")
         for operator, committer in self._committers.items():
             if operators is None or operator in operators:
@@ -62,16 +62,16 @@ class SinkCommitters:
         fault_point("driver.after-recover")
 
     def waiting(self) -> dict[str, Committables]:
-        """Return what was committed and is not done with, by operator id: checkpoints go on naming it."""
+        """Return committed output that is not final, by operator id: checkpoints keep naming it."""
         return {operator: waiting for operator, c in self._committers.items() if (waiting := c.waiting())}
 
     @property
     def wants_checkpoints(self) -> bool:
-        """Whether something waits for checkpoints, though nothing may happen any more."""
+        """Whether a sink needs further checkpoints even without new input."""
         return any(c.wants_checkpoints for c in self._committers.values())
 
     def finish(self) -> None:
-        """Be done with what waits."""
+        """Finalize all waiting output."""
         for operator, committer in self._committers.items():
             self._guarded(operator, "finish", committer.finish)
 
