@@ -1,7 +1,7 @@
-"""Which files a FileSource reads, and how they are dealt out: on the driver.
+"""The split enumerator of FileSource, on the driver.
 
-Splits are numbered in the order in which their files were found, and split n is read by subtask n modulo the
-parallelism, one split after another. A split ends; each has watermarks of its own.
+Splits are numbered in the order of discovery. Subtask n modulo the parallelism reads split n; a subtask reads one split
+after another. Splits are finite, and each has its own watermarks.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from millstream.formats.file_format import Extent, FileFormat, FileShare
 
 log = logging.getLogger("millstream")
 
-# Files that were found are remembered by so many bytes: two of a million share them once in 30 million.
+# Bytes of the digest of a path: a collision among a million files has a probability of 1 in 30 million.
 _DIGEST = 8
 _NUMBERS = re.compile(r"(\d+)", re.ASCII)
 
 
 @tagged("file-split")
 class FileSplit(NamedTuple):
-    """What is left to read of a split."""
+    """The rest of a split."""
 
     path: str
     at: int
@@ -39,12 +39,12 @@ class FileSplit(NamedTuple):
 
 @tagged("file-position")
 class FilePosition(NamedTuple):
-    """How far the files were dealt out.
+    """The position of a FileSource in a checkpoint.
 
     Attributes:
         next_split: the number of the next split.
-        left: the splits that are not read to their end.
-        known: the digests of the files that were found, one behind the other.
+        left: the unfinished splits.
+        known: the concatenated digests of discovered files.
     """
 
     next_split: int
@@ -53,7 +53,7 @@ class FilePosition(NamedTuple):
 
 
 def check_paths(access: FileAccess, paths: tuple[str, ...]) -> None:
-    """Refuse paths at which there is nothing."""
+    """Raise if a path does not exist."""
     for path in paths:
         try:
             next(access.find(path), None)
@@ -64,12 +64,12 @@ def check_paths(access: FileAccess, paths: tuple[str, ...]) -> None:
 
 
 class FileEnumerator(SplitEnumerator):
-    """Deals out stretches of files.
+    """Assigns ranges of files.
 
     Args:
-        paths: files, or directories that are searched with all below them.
-        interval: how many seconds between two searches for new files; None: there is one only, at the start.
-        splits_files: whether a file may be read by several subtasks.
+        paths: files, or directories to read recursively.
+        interval: seconds between two listings; None for one listing at the start.
+        splits_files: whether several subtasks may read a file.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class FileEnumerator(SplitEnumerator):
         if restored is None:
             check_paths(access, paths)
         else:
-            self._go_on(restored)
+            self._restore(restored)
         if interval is None and restored is None:
             self._search()
 
-    def _go_on(self, position: FilePosition) -> None:
+    def _restore(self, position: FilePosition) -> None:
         self._next_split = position.next_split
         self._left = dict(position.left)
         known = position.known
@@ -109,27 +109,27 @@ class FileEnumerator(SplitEnumerator):
         for split in sorted(self._left):
             self._queues[split % self._parallelism].append(split)
 
-    # --- finding files
+    # --- discovery
 
     def _search(self) -> None:
-        """Look for files that were not there before."""
+        """Discover new files."""
         try:
             found = {_digest(file.path): file for path in self._paths for file in self._access.find(path)}
         except OSError as e:
             if self._interval is None:
                 raise
-            log.warning("FileSource: no look for new files this time: %s.", e)
+            log.warning("FileSource: listing files failed, will retry: %s.", e)
             return
         new = [file for digest, file in found.items() if digest not in self._known]
         if self._interval is not None and (new or len(found) < len(self._known)):
-            # What is gone from the directory need not be remembered: so the memory is bounded by what is there.
+            # Deleted files are dropped, so the digests are bounded by the existing files.
             self._known = set(found)
             self._packed = None
         for file in sorted(new, key=self._order):
             self._add(file)
 
     def _order(self, file: FoundFile) -> tuple[float, list[str | int]]:
-        """A set of files is read by name, part-2 before part-10; files that come, in the order in which they came."""
+        """Order a static set by name, part-2 before part-10, and monitored files by modification time."""
         parts: list[str | int] = [int(p) if i % 2 else p for i, p in enumerate(_NUMBERS.split(file.path))]
         return (0.0 if self._interval is None else file.modified, parts)
 
@@ -149,7 +149,7 @@ class FileEnumerator(SplitEnumerator):
         even = -(-extent.units // self._parallelism)
         return max(extent.units // min(max(even, extent.least), extent.most), 1)
 
-    # --- dealing out
+    # --- assignment
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
         if self._interval is not None and now >= self._due:
@@ -162,7 +162,7 @@ class FileEnumerator(SplitEnumerator):
         return SplitAssignment(shares, limited=bool(self._left))
 
     def _take(self, queue: deque[int], budget: float) -> list[SplitRange]:
-        """Take shares with about so many records from a subtask's splits."""
+        """Return ranges of about `budget` records from a subtask's splits."""
         shares: list[SplitRange] = []
         while queue and budget > 0:
             number = queue[0]
@@ -196,6 +196,6 @@ def _digest(path: str) -> bytes:
 
 
 def position_of(snapshot: Any) -> FilePosition | None:
-    """Return the position in a snapshot; None when there is none."""
+    """Return the position of a snapshot, or None."""
     assert snapshot is None or isinstance(snapshot, FilePosition)
     return snapshot

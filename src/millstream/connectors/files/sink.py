@@ -1,11 +1,11 @@
-"""FileSink: records in files that are seen when they are complete, and not before."""
+"""FileSink: writes files that become visible when they are complete."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 from urllib.parse import unquote, urlsplit
 
 from millstream.common.call_site import warn_deprecated
@@ -36,8 +36,8 @@ MakeWriter = Callable[[FileSinkSettings, Callable[[], int]], SinkWriter]
 class FileSink(Sink):
     """Writes records into part files in buckets, exactly once.
 
-    A file is hidden while it is written and gets its name when the checkpoint it belongs to is complete. Every
-    checkpoint closes all files; in Flink they stay open with the default rolling policy.
+    A file is hidden while it is written, and renamed when its checkpoint is complete. Every checkpoint closes all
+    files; Flink's default rolling policy keeps them open.
 
     Example:
         >>> from millstream.common import Encoder
@@ -58,7 +58,7 @@ class FileSink(Sink):
     get_transformer = missing_function("get_transformer", JAVA)
 
     def typed(self, type_info: TypeInformation | None) -> Sink:
-        # As Flink does: a row or a tuple is written as its type prints it.
+        # As in Flink, the declared type formats rows and tuples.
         typed = type_info is not None and not isinstance(type_info, PickledBytesTypeInfo)
         if self._make_writer is not TextWriter or not typed or type_info in (Types.STRING(), Types.INT(), Types.LONG()):
             return self
@@ -67,20 +67,20 @@ class FileSink(Sink):
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
-        """Write records one after another.
+        """Write records with an encoder.
 
         Args:
-            base_path: a directory that all machines see under this path.
+            base_path: a directory that all machines share.
             encoder: an Encoder, or any object with `encode(value, stream)`.
         """
         return RowFormatBuilder(base_path, encoder)
 
     @staticmethod
     def for_bulk_format(base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory) -> BulkFormatBuilder:
-        """Write files as a whole, one for each bucket, subtask and checkpoint.
+        """Write whole files, one per bucket, subtask and checkpoint.
 
         Args:
-            base_path: a directory that all machines see under this path.
+            base_path: a directory that all machines share.
             writer_factory: a BulkWriterFactory, or any object whose `open(file)` returns something with
                 `add_element(value)` and `finish()`.
         """
@@ -111,7 +111,7 @@ class StreamingFileSink(FileSink):
 
 
 class _FormatBuilder:
-    """What can be said of a FileSink in any format."""
+    """The settings of a FileSink in any format."""
 
     def __init__(self, base_path: str | os.PathLike[str], make_writer: MakeWriter, policy: RollingPolicy) -> None:
         self._base = local_path(os.fspath(base_path))
@@ -123,10 +123,10 @@ class _FormatBuilder:
         self._compaction: Compaction | None = None
 
     def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-        """Put small files of a bucket together before they are seen, as files called `compacted-...`.
+        """Merge small files of a bucket into visible files named `compacted-...`.
 
-        They are put together on the driver. When the job ends, whatever waits is put together. Bytes are joined as they
-        are: for a format with a header or a footer, such as Parquet, this makes no valid file.
+        The driver merges them; the end of the job merges all pending files. Contents are concatenated, so the result is
+        invalid for formats with a header or a footer, such as Parquet.
         """
         if not isinstance(strategy, FileCompactStrategy) or not isinstance(compactor, FileCompactor):
             raise InvalidProgramError(
@@ -136,31 +136,31 @@ class _FormatBuilder:
         return self
 
     def disable_compact(self) -> Self:
-        """Show every file by itself; also those that wait in the checkpoint the job goes on from."""
+        """Write files without compaction, also the pending ones of the restored checkpoint."""
         self._compaction = None
         return self
 
     def with_bucket_check_interval(self, interval: int) -> Self:
-        """Look at the age of files when an epoch ends, but only so many milliseconds after the last look."""
+        """Set the minimum milliseconds between two checks of the age of files, at the end of an epoch."""
         if interval <= 0:
             raise InvalidProgramError(f"with_bucket_check_interval: the interval must be above 0, it is {interval}.")
         self._check_interval = interval
         return self
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
-        """Say which directory a record goes to; without, it is one for every hour."""
+        """Set the directory of a record; one per hour by default."""
         if not isinstance(bucket_assigner, BucketAssigner):
             raise InvalidProgramError(f"with_bucket_assigner takes a BucketAssigner, not {bucket_assigner!r}.")
         self._assigner = bucket_assigner
         return self
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
-        """Say how part files are called."""
+        """Set the prefix and suffix of part files."""
         self._names = output_file_config
         return self
 
-    def with_rolling_policy(self, rolling_policy: Any) -> Self:
-        """Say when files are closed between checkpoints."""
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+        """Set when files are closed between checkpoints."""
         self._policy = rolling_policy
         return self
 
@@ -191,23 +191,22 @@ class BulkFormatBuilder(_FormatBuilder):
         make_writer = partial(BulkFileWriter, open_writer=open_writer)
         super().__init__(base_path, make_writer, RollingPolicy.on_checkpoint_rolling_policy())
 
-    def with_rolling_policy(self, rolling_policy: Any) -> Self:
-        """Take the only policy a bulk format has."""
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+        """Accept the only policy of bulk formats."""
         if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
             raise InvalidProgramError("A bulk format closes files at checkpoints: use on_checkpoint_rolling_policy().")
         return self
 
 
-def _method(holder: Any, name: str, wanted: str) -> Callable[..., Any]:
-    found = getattr(holder, name, None)
-    if not callable(found) or isinstance(holder, str):
-        raise InvalidProgramError(f"FileSink.{wanted} or an object with {name}(), not {holder!r}.")
-    method: Callable[..., Any] = found
-    return method
+def _method(holder: object, name: str, expected: str) -> Callable[..., Any]:
+    method = getattr(holder, name, None)
+    if not callable(method) or isinstance(holder, str):
+        raise InvalidProgramError(f"FileSink.{expected} or an object with {name}(), not {holder!r}.")
+    return cast("Callable[..., Any]", method)
 
 
 def local_path(path: str) -> str:
-    """Return the absolute path of a directory that was given as a path or as a file: URL."""
+    """Return the absolute path of a directory, given as a path or a file: URL."""
     if path.startswith("file:"):
         url = urlsplit(path)
         if url.netloc not in ("", "localhost"):
@@ -222,7 +221,7 @@ def local_path(path: str) -> str:
     return os.path.abspath(path)
 
 
-# PyFlink has the builders inside the classes they build.
+# PyFlink nests the builders in the classes.
 for _sink in (FileSink, StreamingFileSink):
     _sink.BaseBuilder = _FormatBuilder  # type: ignore[attr-defined]
 FileSink.RowFormatBuilder = RowFormatBuilder  # type: ignore[attr-defined]

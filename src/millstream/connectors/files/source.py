@@ -1,4 +1,4 @@
-"""FileSource: the records of files, of a set that is there or of a directory into which files come."""
+"""FileSource: reads a static set of files, or monitors a directory."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ __all__ = ["FileEnumeratorProvider", "FileSource", "FileSourceBuilder", "FileSpl
 
 @record
 class FileEnumeratorProvider:
-    """Whether a file may be read by several subtasks. Hidden files (`.name`, `_name`) are never read."""
+    """Whether several subtasks may read a file. Hidden files (`.name`, `_name`) are never read."""
 
     splits_files: bool
 
     @staticmethod
     def default_splittable_file_enumerator() -> FileEnumeratorProvider:
-        """Let large files be read in parallel where their format allows it."""
+        """Read large files in parallel if their format allows it."""
         return FileEnumeratorProvider(True)
 
     @staticmethod
     def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
-        """Let each file be read by one subtask, from its beginning to its end."""
+        """Read each file in one subtask."""
         return FileEnumeratorProvider(False)
 
 
 class FileSplitAssignerProvider:
-    """Which subtask reads what. Accepted for Flink's sake: splits go round."""
+    """Accepted for compatibility with Flink: splits are always assigned round robin."""
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:
-        """Return Flink's choice; splits go round."""
+        """Return Flink's assigner; splits are assigned round robin."""
         return FileSplitAssignerProvider()
 
 
@@ -73,10 +73,10 @@ class _FileReader(SourceReader):
 
 
 class FileSource(Source):
-    """Reads files: every record once, whatever fails.
+    """Reads files, exactly once.
 
-    Paths are local, file: URLs, or any URL that fsspec reaches; all workers must see them. A file must be complete when
-    it is found, and stay as it is until it has been read.
+    Paths are local, file: URLs, or any URL that fsspec supports; all workers must have access. A file must be complete
+    when it is discovered, and must not change until it has been read.
 
     Example:
         >>> import pathlib, tempfile
@@ -98,13 +98,13 @@ class FileSource(Source):
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
-        """Read files of lines, or of another format that is read from a stream of bytes.
+        """Read files of lines or of another stream format.
 
         Files whose names end in .gz, .gzip, .bz2, .xz, .deflate or .zst are decompressed.
 
         Args:
             stream_format: such as `StreamFormat.text_line_format()`.
-            *paths: files, or directories that are read with all below them.
+            *paths: files, or directories to read recursively.
         """
         if not isinstance(stream_format, StreamFormat):
             raise InvalidProgramError(f"for_record_stream_format() takes a StreamFormat, not {stream_format!r}.")
@@ -116,7 +116,7 @@ class FileSource(Source):
 
         Args:
             bulk_format: such as `ParquetColumnarRowInputFormat`.
-            *paths: files, or directories that are read with all below them.
+            *paths: files, or directories to read recursively.
         """
         if not isinstance(bulk_format, BulkFormat):
             raise InvalidProgramError(f"for_bulk_file_format() takes a BulkFormat, not {bulk_format!r}.")
@@ -127,10 +127,10 @@ class FileSource(Source):
         return self._settings.interval is None
 
     def reached_with(self, options: dict[str, dict[str, Any]]) -> FileSource:
-        """Return the source with what file systems need to know, by protocol."""
-        reached = copy(self)
-        reached._settings = replace(self._settings, options=options)
-        return reached
+        """Return the source with options of file systems, by protocol."""
+        copied = copy(self)
+        copied._settings = replace(self._settings, options=options)
+        return copied
 
     def check(self) -> None:
         check_paths(FileAccess(self._settings.options), self._settings.paths)
@@ -148,18 +148,18 @@ class FileSource(Source):
 
 
 class FileSourceBuilder:
-    """Builds a FileSource; without more it reads the files that are there at the start, and ends."""
+    """Builds a FileSource; by default it reads the existing files and ends."""
 
     def __init__(self, file_format: FileFormat, paths: tuple[str | os.PathLike[str], ...]) -> None:
         if not paths:
-            raise InvalidProgramError("FileSource: give at least one path to read.")
+            raise InvalidProgramError("FileSource: pass at least one path.")
         self._settings = _Settings(file_format, tuple(clean_path(path) for path in paths))
 
     def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
-        """Go on for ever, and look for new files so often.
+        """Monitor the paths for new files at this interval.
 
-        A file is read once, whatever becomes of it later; one that is gone may come again under the same name. Move
-        files in when they are complete.
+        A file is read once, even if it changes later; a deleted file may reappear under the same name. Move files in
+        when they are complete.
         """
         if discovery_interval.to_millis() <= 0:
             raise InvalidProgramError("monitor_continuously() needs an interval of at least a millisecond.")
@@ -167,17 +167,17 @@ class FileSourceBuilder:
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:
-        """Read the files that are there at the start, and end."""
+        """Read the existing files, and end."""
         self._settings = replace(self._settings, interval=None)
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
-        """Say whether a file may be read by several subtasks."""
+        """Set whether several subtasks may read a file."""
         self._settings = replace(self._settings, splits_files=file_enumerator.splits_files)
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
-        """Accepted; splits go round."""
+        """Accept Flink's setting, without effect: splits are assigned round robin."""
         return self
 
     def build(self) -> FileSource:

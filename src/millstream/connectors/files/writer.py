@@ -1,4 +1,4 @@
-"""The writers of FileSink: what all have in common, and the one that writes rows."""
+"""The writers of FileSink: rows, lines of text, and bulk formats."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import dump
 from millstream.common.serialization import BulkWriter, BulkWriterFactory, SimpleStringEncoder
@@ -25,23 +26,23 @@ from millstream.operators.diagnostics.failures import shorten
 
 __all__ = ["BulkWriter", "BulkWriterFactory"]
 
-# A file is written to when so much has come together for it, and when an epoch ends.
+# Buffered bytes per file; the end of an epoch also writes the buffer.
 BUFFER_BYTES = 1 << 18
-# Lines are put together so many at a time; this is also how often a file of lines is asked for its size.
+# Lines per encoded chunk; the size of a file is checked after each chunk.
 LINES = 128
 
-# No bucket: what an assigner returns is never this.
-_NOWHERE = object()
+# No current bucket; assigners never return it.
+_NO_BUCKET = object()
 
 
 @dataclass(frozen=True)
 class FileSinkSettings:
-    """What a FileSink was built with.
+    """The settings of a FileSink.
 
     Attributes:
         base: the directory, as an absolute path.
-        check_interval: how many milliseconds at least between two looks at the age of the files.
-        compaction: how small files are put together; None: they are not.
+        check_interval: minimum milliseconds between two checks of the age of files.
+        compaction: how small files are merged, or None.
     """
 
     base: str
@@ -53,10 +54,10 @@ class FileSinkSettings:
 
 
 class FileWriter(SinkWriter):
-    """Finds the bucket of each record, names files, and goes back to what was acknowledged.
+    """Assigns records to buckets, names files, and restores acknowledged files.
 
-    What it carries are hidden files and how much of each counts. A writer that takes them up reads them and leaves them
-    as they are: the writer before it may still be running somewhere.
+    Its snapshot is the hidden files with their acknowledged lengths. A restored writer reads these files and does not
+    change them, because the previous writer may still run.
     """
 
     def __init__(self, settings: FileSinkSettings, clock: Callable[[], int]) -> None:
@@ -65,7 +66,7 @@ class FileWriter(SinkWriter):
         self._assigner = settings.assigner
         self._by_element = settings.assigner.by_element
         self._context = BucketContext(clock)
-        self._bucket: Any = _NOWHERE
+        self._bucket: Any = _NO_BUCKET
         self._id = str(uuid.uuid4())
         self._files = 0
         self._transaction = ""
@@ -74,11 +75,11 @@ class FileWriter(SinkWriter):
 
     def begin(self, transaction: str) -> None:
         if self._in_epoch:
-            # The epoch before this one did not get to its end, so nothing of it counts.
+            # The previous epoch failed: discard its output.
             self.restore(self._carried)
         self._transaction = transaction
         self._in_epoch = True
-        self._look_at_clock()
+        self._update_bucket()
 
     def prepare_commit(self, flush: bool) -> StagedParts | None:
         staged = self._stage(flush)
@@ -94,31 +95,31 @@ class FileWriter(SinkWriter):
         self._carried = carried or ()
         self._in_epoch = False
         self._leave_bucket()
-        self._take_up(self._carried)
+        self._reset(self._carried)
 
     @abstractmethod
     def _stage(self, flush: bool) -> StagedParts:
-        """Write out what has come in this epoch; return the files that are closed."""
+        """Write the records of the epoch; return the closed files."""
 
     @abstractmethod
     def _unfinished(self) -> tuple[PartFile, ...]:
-        """Return the hidden files that were not staged."""
+        """Return the hidden files that are not staged."""
 
     @abstractmethod
-    def _take_up(self, carried: tuple[PartFile, ...]) -> None:
-        """Forget everything but what was carried."""
+    def _reset(self, carried: tuple[PartFile, ...]) -> None:
+        """Discard everything except the restored files."""
 
     @abstractmethod
-    def _turn_to(self, bucket: Any) -> None:
-        """Let the next records go to a bucket."""
+    def _select(self, bucket: Any) -> None:
+        """Make a bucket current."""
 
     def _leave_bucket(self) -> None:
-        """Let the next record look for its bucket anew."""
-        self._bucket = _NOWHERE
+        """Clear the current bucket."""
+        self._bucket = _NO_BUCKET
 
-    def _look_at_clock(self) -> None:
+    def _update_bucket(self) -> None:
         if not self._by_element:
-            self._turn_to(self._assigner.get_bucket_id(None, self._context))
+            self._select(self._assigner.get_bucket_id(None, self._context))
 
     def _directory(self, bucket: Any) -> str:
         name = str(bucket)
@@ -127,7 +128,7 @@ class FileWriter(SinkWriter):
         return os.path.join(self._settings.base, name) if name else self._settings.base
 
     def _new_part(self, directory: str) -> PartFile:
-        """Name a file that nobody has named before, and will not again."""
+        """Return a new part with a unique name."""
         names = self._settings.names
         name = f"{names.get_part_prefix()}-{self._id}-{self._files}{names.get_part_suffix()}"
         self._files += 1
@@ -136,14 +137,14 @@ class FileWriter(SinkWriter):
 
 
 class _OpenPart:
-    """What has come for one bucket: a hidden file, if there is one yet, and what is not in it yet."""
+    """The open part of a bucket: its hidden file, if created, and its buffer."""
 
     __slots__ = ("created", "file", "limit", "lines", "modified", "size", "stream")
 
     def __init__(self, limit: int) -> None:
         self.lines: list[str] = []
         self.stream = io.BytesIO()
-        # How many bytes may come together in the stream.
+        # Maximum bytes in the buffer.
         self.limit = limit
         self.file: PartFile | None = None
         self.size = 0
@@ -152,12 +153,12 @@ class _OpenPart:
 
 
 class RowWriter(FileWriter):
-    """Writes records one after another, with an encoder.
+    """Writes records with an encoder.
 
-    A file grows over epochs until it is full, old, or a checkpoint is taken.
+    A file grows over epochs until the rolling policy or a checkpoint closes it.
     """
 
-    # Records are encoded at once.
+    # Records are encoded immediately.
     keeps_values = False
 
     def __init__(
@@ -171,17 +172,17 @@ class RowWriter(FileWriter):
         self._parts: dict[Any, _OpenPart] = {}
         self._part = _OpenPart(self._limit)
         self._closed: list[PartFile] = []
-        self._before: tuple[PartFile, ...] = ()
+        self._restored: tuple[PartFile, ...] = ()
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         if self._by_element:
-            self._turn_to(self._assigner.get_bucket_id(value, self._context))
+            self._select(self._assigner.get_bucket_id(value, self._context))
         part = self._part
         self._encode(value, part.stream)
         if part.stream.tell() >= part.limit:
-            self._write_out(part)
+            self._flush_buffer(part)
 
-    def _turn_to(self, bucket: Any) -> None:
+    def _select(self, bucket: Any) -> None:
         if bucket == self._bucket:
             return
         part = self._parts.get(bucket)
@@ -189,13 +190,13 @@ class RowWriter(FileWriter):
             part = self._parts[bucket] = _OpenPart(self._limit)
         self._bucket, self._part = bucket, part
 
-    def _write_out(self, part: _OpenPart) -> None:
-        """A buffer is full: see whether its file is."""
+    def _flush_buffer(self, part: _OpenPart) -> None:
+        """Write a full buffer, and close the file if it is full too."""
         bucket = self._bucket
         self._append(bucket, part)
         if self._policy.is_full(part.size):
             self._close(bucket, part)
-        self._look_at_clock()
+        self._update_bucket()
 
     def _append(self, bucket: Any, part: _OpenPart) -> None:
         data = part.stream.getvalue()
@@ -225,22 +226,22 @@ class RowWriter(FileWriter):
         for bucket, part in self._parts.items():
             self._append(bucket, part)
         now = self._clock()
-        looks = now - self._checked >= self._settings.check_interval
-        if looks:
+        checks_age = now - self._checked >= self._settings.check_interval
+        if checks_age:
             self._checked = now
         for bucket, part in list(self._parts.items()):
-            due = looks and self._policy.is_due(part.created, part.modified, now)
+            due = checks_age and self._policy.is_due(part.created, part.modified, now)
             if flush or part.file is None or due or self._policy.is_full(part.size):
                 self._close(bucket, part)
-        staged = StagedParts((*self._copies(), *self._closed), tuple(part.hidden for part in self._before))
+        staged = StagedParts((*self._copies(), *self._closed), tuple(part.hidden for part in self._restored))
         self._closed.clear()
-        self._before = ()
+        self._restored = ()
         return staged
 
     def _copies(self) -> list[PartFile]:
-        """Make files of our own from what the writer before us had not closed."""
+        """Copy files that the previous writer had not closed."""
         copies = []
-        for old in self._before:
+        for old in self._restored:
             new = self._new_part(os.path.dirname(old.final))
             part_files.copy_start(old.hidden, old.length, new.hidden)
             part_files.sync(new.hidden)
@@ -251,56 +252,56 @@ class RowWriter(FileWriter):
         open_files = ((part.file, part.size) for part in self._parts.values() if part.file is not None)
         return tuple(PartFile(file.hidden, file.final, size) for file, size in open_files)
 
-    def _take_up(self, carried: tuple[PartFile, ...]) -> None:
+    def _reset(self, carried: tuple[PartFile, ...]) -> None:
         self._parts.clear()
         self._closed.clear()
-        self._before = carried
+        self._restored = carried
 
 
 class TextWriter(RowWriter):
-    """Writes lines of text in UTF-8: many are put together before they are encoded, which saves a third of the work."""
+    """Writes lines of UTF-8 text; encoding many lines at once saves a third of the work."""
 
     def __init__(
         self, settings: FileSinkSettings, clock: Callable[[], int], show: Callable[[Any], str] | None = None
     ) -> None:
-        """Make a writer.
+        """Create a writer.
 
         Args:
-            settings: where and how files are written.
+            settings: the settings of the sink.
             clock: the wall clock.
-            show: writes a value as its declared type does; without, as Python does.
+            show: formats a value by its declared type; Python's str by default.
         """
         super().__init__(settings, clock, SimpleStringEncoder().encode)
         self._show = show
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         if self._by_element:
-            self._turn_to(self._assigner.get_bucket_id(value, self._context))
+            self._select(self._assigner.get_bucket_id(value, self._context))
         lines = self._part.lines
         lines.append(f"{value}\n" if self._show is None else f"{self._show(value)}\n")
         if len(lines) >= LINES:
             part = self._part
-            self._gather(part)
+            self._encode_lines(part)
             if part.stream.tell() >= part.limit:
-                self._write_out(part)
+                self._flush_buffer(part)
 
     def _append(self, bucket: Any, part: _OpenPart) -> None:
-        self._gather(part)
+        self._encode_lines(part)
         super()._append(bucket, part)
 
-    def _gather(self, part: _OpenPart) -> None:
+    def _encode_lines(self, part: _OpenPart) -> None:
         part.stream.write("".join(part.lines).encode())
         part.lines.clear()
 
 
-# So many records of a bucket are kept in memory.
+# Maximum records per bucket in memory.
 BATCH = 4096
 
 
 class BulkFileWriter(FileWriter):
     """Writes a file for each bucket at every checkpoint.
 
-    A file of a bulk format is worth nothing until it is finished, so between two checkpoints records wait in a spool: a
+    An unfinished file of a bulk format is unreadable, so records between two checkpoints are stored in a spool: a
     hidden file of pickled batches that any process can read.
     """
 
@@ -311,26 +312,26 @@ class BulkFileWriter(FileWriter):
         self._open_writer = open_writer
         self._batches: dict[Any, list[Any]] = {}
         self._values: list[Any] = []
-        # The spools of those before us, and our own with how long it is.
-        self._before: tuple[PartFile, ...] = ()
+        # The spools of previous writers, and the own spool with its length.
+        self._restored: tuple[PartFile, ...] = ()
         self._spool: PartFile | None = None
         self._spooled = 0
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         if self._by_element:
-            self._turn_to(self._assigner.get_bucket_id(value, self._context))
+            self._select(self._assigner.get_bucket_id(value, self._context))
         values = self._values
         values.append(value)
         if len(values) >= BATCH:
-            self._write_out()
+            self._flush_buffer()
 
-    def _turn_to(self, bucket: Any) -> None:
+    def _select(self, bucket: Any) -> None:
         if bucket != self._bucket:
             self._bucket = bucket
             self._values = self._batches.setdefault(bucket, [])
 
-    def _write_out(self) -> None:
-        """Put what is in memory into the spool."""
+    def _flush_buffer(self) -> None:
+        """Append the records in memory to the spool."""
         data = b"".join(dump((bucket, values)) for bucket, values in self._batches.items() if values)
         if data:
             if self._spool is None:
@@ -338,16 +339,16 @@ class BulkFileWriter(FileWriter):
                 part_files.create(self._spool.hidden)
             part_files.append(self._spool.hidden, data)
             self._spooled += len(data)
-        self._forget_batches()
-        self._look_at_clock()
+        self._clear_batches()
+        self._update_bucket()
 
     def _stage(self, flush: bool) -> StagedParts:
         if not flush:
-            self._write_out()
+            self._flush_buffer()
             return StagedParts(())
         spools = self._unfinished()
         staged = StagedParts(self._write_files(self._all_batches(spools)), tuple(spool.hidden for spool in spools))
-        self._take_up(())
+        self._reset(())
         return staged
 
     def _all_batches(self, spools: Iterable[PartFile]) -> Iterator[tuple[Any, list[Any]]]:
@@ -374,22 +375,22 @@ class BulkFileWriter(FileWriter):
 
     def _unfinished(self) -> tuple[PartFile, ...]:
         if self._spool is None:
-            return self._before
-        return (*self._before, PartFile(self._spool.hidden, self._spool.final, self._spooled))
+            return self._restored
+        return (*self._restored, PartFile(self._spool.hidden, self._spool.final, self._spooled))
 
-    def _take_up(self, carried: tuple[PartFile, ...]) -> None:
-        self._before = carried
+    def _reset(self, carried: tuple[PartFile, ...]) -> None:
+        self._restored = carried
         self._spool = None
         self._spooled = 0
-        self._forget_batches()
+        self._clear_batches()
 
-    def _forget_batches(self) -> None:
+    def _clear_batches(self) -> None:
         self._batches = {}
         self._values = []
         self._leave_bucket()
 
 
-def _add(writer: BulkWriter, value: Any) -> None:
+def _add(writer: BulkWriter, value: Value) -> None:
     try:
         writer.add_element(value)
     except Exception as e:

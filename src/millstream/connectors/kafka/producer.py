@@ -1,4 +1,4 @@
-"""Producers of the client library: what they report, and the transactions that they are in. Live in the subtask."""
+"""Producers and their transactions in the subtask, and the committer on the driver."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from millstream.operators.diagnostics.failures import shorten
 
 @tagged("kafka-transaction")
 class Transaction(NamedTuple):
-    """A transaction that waits to be committed: all it takes to do it."""
+    """A prepared transaction: the committable of KafkaSink."""
 
     id: str
     producer_id: int
@@ -38,32 +38,32 @@ class Transaction(NamedTuple):
 
 
 def addresses(cluster: Any) -> list[Address]:
-    """Return where the brokers are that the library knows."""
+    """Return the addresses of the known brokers."""
     return [(str(broker.host), int(broker.port)) for broker in cluster.brokers.values()]
 
 
 class _Reports:
-    """What the library says of a producer, which knows nothing of this, so that it goes when nobody has it any more."""
+    """Callbacks of a producer. A separate object without a reference to it, so that the producer can be freed."""
 
     def __init__(self) -> None:
         self.failure: str | None = None
-        # Whether it is the record's own.
+        # Whether the record causes the failure.
         self.is_of_record = False
-        # What the client has said last that may pass by itself.
+        # The last transient error.
         self.trouble = ""
 
     def delivered(self, error: Any, message: Any) -> None:
         if error is None:
             return
         if self.is_of_record:
-            # What comes behind it fails because of it.
+            # Later records fail as a consequence.
             return
-        self.failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
+        self.failure = f"a record for topic {message.topic()!r} was not accepted: {said(error)}"
         self.is_of_record = is_of_record(error)
         if error.name() == "INVALID_TIMESTAMP":
             self.failure += (
                 f" of {shorten(message.value())} or one beside it: the topic's message.timestamp.after.max.ms and "
-                "message.timestamp.before.max.ms say how far from now it may be"
+                "message.timestamp.before.max.ms limit its distance from the current time"
             )
 
     def failed(self, error: Any) -> None:
@@ -74,7 +74,7 @@ class _Reports:
 
 
 class KafkaProducer:
-    """A producer of the library, whose failures are noticed."""
+    """A producer that raises failures of the client."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._kafka = library()
@@ -83,31 +83,31 @@ class KafkaProducer:
         self._bootstrap = settings["bootstrap.servers"]
         self._producer_id, self._epoch = -1, -1
         self._id = settings.get("transactional.id", "")
-        told = {"on_delivery": self._reports.delivered, "error_cb": self._reports.failed}
-        self._producer = self._kafka.Producer({**settings, **told})
+        callbacks = {"on_delivery": self._reports.delivered, "error_cb": self._reports.failed}
+        self._producer = self._kafka.Producer({**settings, **callbacks})
         self.produce = self._producer.produce
 
     def partitions(self, topic: str) -> list[int]:
         """Return the partitions of a topic."""
         try:
-            found = self._producer.list_topics(topic, TIMEOUT).topics[topic]
+            metadata = self._producer.list_topics(topic, TIMEOUT).topics[topic]
         except self._kafka.KafkaException as e:
-            raise KafkaFailure(f"Kafka at {self._bootstrap} does not tell of topic {topic!r}: {reason(e)}.") from e
-        if found.error is not None:
-            raise KafkaFailure(f"Kafka at {self._bootstrap} does not tell of topic {topic!r}: {said(found.error)}.")
-        return sorted(found.partitions)
+            raise KafkaFailure(f"Kafka at {self._bootstrap} does not describe topic {topic!r}: {reason(e)}.") from e
+        if metadata.error is not None:
+            raise KafkaFailure(f"Kafka at {self._bootstrap} does not describe topic {topic!r}: {said(metadata.error)}.")
+        return sorted(metadata.partitions)
 
-    def introduce(self) -> None:
-        """Have the coordinator know its name, and be done with what others have left open under it."""
+    def initialize(self) -> None:
+        """Register the transactional id, and abort transactions left open under it."""
         self._try(lambda: self._producer.init_transactions(TIMEOUT))
-        # The client has its number in no other place than its statistics, which would pile up in it unread.
+        # The client exposes its producer id only in statistics, which would accumulate unread.
         coordinators = Coordinators(self._settings, self._brokers)
         try:
             known = coordinators.state(self._id)
         finally:
             coordinators.close()
         if known is None:
-            raise KafkaFailure(f"Transaction {self._id} cannot be begun: its coordinator does not know it.")
+            raise KafkaFailure(f"Transaction {self._id} cannot begin: its coordinator does not know it.")
         self._producer_id, self._epoch = known.producer_id, known.epoch
 
     def _brokers(self) -> list[Address]:
@@ -121,34 +121,34 @@ class KafkaProducer:
         try:
             act()
         except self._kafka.KafkaException as e:
-            raise KafkaFailure(f"Transaction {self._id} cannot be begun: {reason(e)}.") from e
+            raise KafkaFailure(f"Transaction {self._id} cannot begin: {reason(e)}.") from e
 
     def poll(self, seconds: float = 0.0) -> None:
-        """Take what the library has to report."""
+        """Serve callbacks of the client, and raise a reported failure."""
         self._producer.poll(seconds)
         if self._reports.failure is not None:
             kind = RefusedRecordError if self._reports.is_of_record else KafkaFailure
             raise kind(f"KafkaSink: {self._reports.failure}.")
 
     def flush(self) -> None:
-        """Wait until all that was handed over has been taken by Kafka."""
+        """Wait until Kafka has accepted all records."""
         end = time.monotonic() + 3 * TIMEOUT
         while self._producer.flush(1.0):
             self.poll()
             if time.monotonic() > end:
                 raise KafkaFailure(
-                    f"KafkaSink: Kafka at {self._bootstrap} has not taken what is to be written for "
+                    f"KafkaSink: Kafka at {self._bootstrap} has not accepted records for "
                     f"{3 * TIMEOUT:.0f} s{self._reports.trouble}."
                 )
         self.poll()
 
     def prepared(self) -> Transaction:
-        """Return what it takes to commit its transaction, when all is written."""
+        """Flush, and return the transaction to commit."""
         self.flush()
         return Transaction(self._id, self._producer_id, self._epoch)
 
     def abort(self) -> None:
-        """Give its transaction up, as far as that can be done now; who goes on aborts what is left open."""
+        """Abort the transaction if possible; recovery aborts open transactions."""
         try:
             self._producer.purge()
             self._producer.abort_transaction(5)
@@ -157,10 +157,10 @@ class KafkaProducer:
 
 
 class Transactions:
-    """The producers of a writer's transactions, one for each.
+    """The producers of a writer's transactions, one per transaction.
 
-    To find the coordinator and to be known to it takes a client up to half a second, so the producer of the next
-    transaction does that while this one is being written.
+    Initialization at the coordinator takes up to half a second, so it happens for the next transaction while the
+    current one is written.
     """
 
     def __init__(self, settings: SinkSettings) -> None:
@@ -168,27 +168,27 @@ class Transactions:
         self._next: Future[KafkaProducer] | None = None
 
     def begin(self, name: str) -> KafkaProducer:
-        """Return the producer of a transaction that has begun; the name is one that nobody else has."""
+        """Begin a transaction with a unique name, and return its producer."""
         prepared, self._next = self._next, None
-        found = self._introduced(name) if prepared is None else prepared.result()
-        found.begin()
+        producer = self._initialized(name) if prepared is None else prepared.result()
+        producer.begin()
         self._next = Future()
         threading.Thread(target=self._prepare, args=(self._next, f"{name}-next"), daemon=True).start()
-        return found
+        return producer
 
-    def _prepare(self, place: Future[KafkaProducer], name: str) -> None:
+    def _prepare(self, result: Future[KafkaProducer], name: str) -> None:
         try:
-            place.set_result(self._introduced(name))
+            result.set_result(self._initialized(name))
         except Exception as e:
-            place.set_exception(e)
+            result.set_exception(e)
 
-    def _introduced(self, name: str) -> KafkaProducer:
+    def _initialized(self, name: str) -> KafkaProducer:
         producer = KafkaProducer(self._settings.transaction(name))
-        producer.introduce()
+        producer.initialize()
         return producer
 
 
-# So long the workers of a driver that died may go on to begin transactions.
+# Maximum seconds in which workers of a failed driver may still begin transactions.
 _ZOMBIE_SECONDS = 60.0
 
 
@@ -199,8 +199,8 @@ class KafkaCommitter(Committer):
         self._kafka = library()
         self._admin = settings.admin()
         self._coordinators = Coordinators(client_settings(settings.properties), self._brokers)
-        # Until when strays may still come.
-        self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
+        # Until when orphaned transactions may appear.
+        self._zombie_deadline = time.monotonic() + _ZOMBIE_SECONDS
 
     def _brokers(self) -> list[Address]:
         return addresses(self._admin.cluster())
@@ -210,8 +210,8 @@ class KafkaCommitter(Committer):
 
     def commit(self, committables: list[tuple[int, Transaction]]) -> None:
         committed = self._commit_all(committables)
-        if time.monotonic() < self._looks_until:
-            self._abort_strays(committed)
+        if time.monotonic() < self._zombie_deadline:
+            self._abort_orphans(committed)
 
     def _commit_all(self, committables: list[tuple[int, Transaction]]) -> list[str]:
         for _, transaction in committables:
@@ -219,57 +219,57 @@ class KafkaCommitter(Committer):
             fault_point("driver.between-transactions")
         return [transaction[0] for _, transaction in committables]
 
-    def _abort_strays(self, committed: list[str], at_start: bool = False) -> None:
-        """Abort the transactions under this prefix that nobody will commit.
+    def _abort_orphans(self, committed: list[str], at_start: bool = False) -> None:
+        """Abort orphaned transactions under this prefix.
 
-        Those of earlier runs of the job, which died or were deposed, and those that workers of an earlier execution of
-        this run have begun late. Never those of a later run: this process may have slept while another took over.
+        These are transactions of earlier runs of the job, and late ones of an earlier execution of this run. Those of a
+        later run are never aborted: this process may have been suspended while another took over.
 
         Args:
-            committed: what this execution has committed.
-            at_start: whether to abort transactions of runs of unknown age as well: such a run is no later one if this
-                one has only just begun.
+            committed: the transactions that this execution has committed.
+            at_start: whether to abort transactions of runs of unknown age too; at the start of this run they are not
+                later.
         """
         operator = "" if self._settings.owns_prefix else re.escape(f"{self._context.operator_id}-")
         name = re.compile(rf"{re.escape(str(self._settings.prefix))}-([0-9a-f]{{32}})-{operator}.*")
         own = f"{self._settings.prefix}-{self._context.prefix()}"
         current = max((execution_of(t, own) for t in committed), default=-1)
-        for left in self._coordinators.ongoing(f"{self._settings.prefix}-"):
-            found = name.fullmatch(left)
-            if found is None:
+        for open_id in self._coordinators.ongoing(f"{self._settings.prefix}-"):
+            match = name.fullmatch(open_id)
+            if match is None:
                 continue
-            earlier = is_earlier(found[1], self._context.job_id)
+            earlier = is_earlier(match[1], self._context.job_id)
             is_unknown = earlier is None and at_start
-            if left not in committed and (earlier or is_unknown or 0 <= execution_of(left, own) < current):
-                self._abort(left)
+            if open_id not in committed and (earlier or is_unknown or 0 <= execution_of(open_id, own) < current):
+                self._abort(open_id)
 
     def _commit(self, transaction: Transaction) -> None:
         known = self._coordinators.state(transaction.id)
         if known is None or known.state in ("CompleteCommit", "PrepareCommit"):
-            # Committed already; the coordinator forgets it after some days.
+            # Already committed; the coordinator expires it after some days.
             return
         if known.state != "Ongoing" or (known.producer_id, known.epoch) != transaction[1:]:
             raise KafkaFailure(
-                f"KafkaSink: transaction {transaction.id} cannot be committed any more, it is {known.state}: longer "
-                f"than its timeout ({self._settings.transaction_timeout:,} ms) had passed before its checkpoint was "
-                "complete, or another job with the same transactional id prefix was started, and Kafka has given its "
-                "records up. Start from an earlier checkpoint, let transaction.timeout.ms be longer than the longest "
-                "time a job may be down, and give every sink a prefix of its own."
+                f"KafkaSink: transaction {transaction.id} cannot be committed any more, it is {known.state}: its "
+                f"timeout ({self._settings.transaction_timeout:,} ms) expired before its checkpoint was complete, or "
+                "another job with the same transactional id prefix was started, and Kafka has discarded its records. "
+                "Start from an earlier checkpoint, set transaction.timeout.ms above the longest downtime of the job, "
+                "and give every sink its own prefix."
             )
         self._coordinators.commit(*transaction)
 
     def recover(self, committables: list[tuple[int, Transaction]], former_job_id: str) -> None:
-        self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
-        named = self._commit_all(committables)
-        self._abort_strays(named, at_start=True)
+        self._zombie_deadline = time.monotonic() + _ZOMBIE_SECONDS
+        committed = self._commit_all(committables)
+        self._abort_orphans(committed, at_start=True)
         for job_id in dict.fromkeys((former_job_id, self._context.job_id)):
             prefix = f"{self._settings.prefix}-{self._context.prefix(job_id)}"
-            for left in self._coordinators.ongoing(prefix):
-                if left not in named:
-                    self._abort(left)
+            for open_id in self._coordinators.ongoing(prefix):
+                if open_id not in committed:
+                    self._abort(open_id)
 
     def _abort(self, transaction: str) -> None:
-        """End a transaction that nobody will: who takes its name over ends it."""
+        """Abort a transaction: a new producer with its id fences it."""
         settings = {**client_settings(self._settings.properties), "transactional.id": transaction}
         try:
             self._kafka.Producer(settings).init_transactions(TIMEOUT)
@@ -281,7 +281,7 @@ class KafkaCommitter(Committer):
 
 
 def execution_of(transaction: str, prefix: str) -> int:
-    """Return which execution of the job has begun a transaction, by its name; -1 when it does not say.
+    """Return the execution of the job that began a transaction, from its name; -1 if unknown.
 
     Example:
         >>> execution_of("out-job-sink-1-17-5f3a.2.9c.11-next", "out-job-sink-")
@@ -289,5 +289,5 @@ def execution_of(transaction: str, prefix: str) -> int:
         >>> execution_of("out-another-sink-1-17-5f3a.2.9c.11", "out-job-sink-")
         -1
     """
-    found = re.fullmatch(re.escape(prefix) + r"\d+-\d+-[^.]*\.(\d+)\..*", transaction)
-    return -1 if found is None else int(found[1])
+    match = re.fullmatch(re.escape(prefix) + r"\d+-\d+-[^.]*\.(\d+)\..*", transaction)
+    return -1 if match is None else int(match[1])

@@ -148,8 +148,8 @@ class Fetcher:
         if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
             raise KafkaFailure(
                 f"Kafka: the records of partition {message.partition()} of topic {message.topic()!r} "
-                f"are no longer there at the job's offset ({said(error)}): the topic's retention deleted them. Start from "
-                "a later offset; the deleted records are lost."
+                f"are no longer there at the job's offset ({said(error)}): the topic's retention deleted them. Start "
+                "from a later offset; the deleted records are lost."
             )
         if error.fatal() or not error.retriable():
             raise KafkaFailure(f"Kafka: {said(error)}.")

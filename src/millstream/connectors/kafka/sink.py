@@ -1,4 +1,4 @@
-"""KafkaSink: records into Kafka's topics, exactly once by transactions."""
+"""KafkaSink: writes records to topics, exactly once with transactions."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ __all__ = ["KafkaSink", "KafkaSinkBuilder"]
 
 
 def _check(settings: SinkSettings) -> None:
-    """See before the job starts that Kafka answers, has the topic, and lets transactions be open for so long."""
+    """Check before the job starts that Kafka answers, has the topic, and allows the transaction timeout."""
     admin = settings.admin()
     cluster = admin.cluster()
     limits = _broker_settings(admin, str(next(iter(cluster.brokers))))
     topic = None if settings.schema is None else settings.schema.topic
     if topic is not None and topic not in cluster.topics and limits.get("auto.create.topics.enable") == "false":
         raise KafkaFailure(f"Kafka at {settings.bootstrap} has no topic {topic!r}: create it, or correct its name.")
-    most = int(limits.get("transaction.max.timeout.ms", settings.transaction_timeout))
-    if settings.is_transactional and settings.transaction_timeout > most:
+    max_timeout = int(limits.get("transaction.max.timeout.ms", settings.transaction_timeout))
+    if settings.is_transactional and settings.transaction_timeout > max_timeout:
         raise InvalidProgramError(
             f"KafkaSink: transaction.timeout.ms is {settings.transaction_timeout:,}, and the broker allows at most "
-            f"{most:,} (its transaction.max.timeout.ms): set_property('transaction.timeout.ms', '{most}')."
+            f"{max_timeout:,} (its transaction.max.timeout.ms): "
+            f"set_property('transaction.timeout.ms', '{max_timeout}')."
         )
 
 
 def _broker_settings(admin: Admin, broker: str) -> dict[str, str]:
-    """Return a broker's settings; none where one may not look at them: then the first record tells."""
+    """Return a broker's settings, empty without permission; then the first record may fail."""
     from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
     (future,) = admin.client.describe_configs([ConfigResource(ConfigResource.Type.BROKER, broker)]).values()
@@ -84,18 +85,18 @@ class KafkaSink(Sink[Any], SupportsPreprocessing):
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
-        """Begin a sink."""
+        """Return a builder."""
         return KafkaSinkBuilder()
 
     def get_transformer(self) -> StreamTransformer | None:
-        """Return None: the sink chooses topics itself, and nothing has to stand before it."""
+        """Return None: the sink selects topics itself."""
         return None
 
     def create_writer(self, context: RuntimeContext) -> SinkWriter:
         checkpoints = context.get_job_parameter("execution.checkpointing.interval", "") != ""
         schema = self._settings.schema
         if isinstance(schema, KafkaBatchSerializationSchema):
-            # Each subtask holds back what is its own.
+            # The schema buffers rows per subtask.
             return KafkaBatchWriter(self._settings, checkpoints, copy(schema), context.get_index_of_this_subtask())
         return KafkaWriter(self._settings, checkpoints)
 
@@ -115,39 +116,38 @@ class KafkaSinkBuilder:
         return self
 
     def build(self) -> KafkaSink:
-        """Return the sink; refuses what is not complete."""
+        """Return the sink; an incomplete configuration is an error."""
         settings = self._settings
         if "bootstrap.servers" not in settings.properties:
-            raise InvalidProgramError("KafkaSink: say where Kafka is with set_bootstrap_servers(...).")
+            raise InvalidProgramError("KafkaSink: set the brokers with set_bootstrap_servers(...).")
         if settings.schema is None:
-            raise InvalidProgramError("KafkaSink: say how records are written with set_record_serializer(...).")
+            raise InvalidProgramError("KafkaSink: set a serializer with set_record_serializer(...).")
         if settings.is_transactional and not settings.prefix:
             raise InvalidProgramError(
-                "KafkaSink: EXACTLY_ONCE delivery guarantee requires a transactional id prefix that "
-                "no other sink of this "
-                "Kafka has: set_transactional_id_prefix(...)."
+                "KafkaSink: EXACTLY_ONCE delivery guarantee requires a transactional id prefix that is "
+                "unique in this Kafka cluster: set_transactional_id_prefix(...)."
             )
         client_settings(settings.properties)
         return KafkaSink(settings)
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
-        """Say where Kafka is: `host:port`, several with commas."""
+        """Set the brokers: `host:port`, separated by commas."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
-        """Say how often a record is there after a failure: NONE by default."""
+        """Set the delivery guarantee; NONE by default."""
         return self._with(guarantee=delivery_guarantee)
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
-        """Say how the names of transactions begin; no two sinks of a Kafka may share it."""
+        """Set the prefix of transactional ids, unique per sink and Kafka cluster."""
         return self._with(prefix=transactional_id_prefix)
 
     def set_batch_serializer(self, batch_serializer: KafkaBatchSerializationSchema) -> KafkaSinkBuilder:
-        """Say how one record becomes many messages, as tables of SQL are written."""
+        """Set a schema that writes a batch of rows as messages, for SQL tables."""
         return self._with(schema=batch_serializer)
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
-        """Say how records are written."""
+        """Set the schema of records."""
         return self._with(schema=record_serializer)
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:

@@ -1,4 +1,4 @@
-"""Writes records to Kafka, in transactions from one checkpoint to the next. Lives in the subtask."""
+"""The writers of KafkaSink, with a transaction per checkpoint."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.connectors.base import DeliveryGuarantee, SinkWriter
 from millstream.connectors.kafka.client import (
     KafkaFailure,
@@ -23,12 +24,12 @@ from millstream.connectors.kafka.serialization import (
 )
 from millstream.connectors.kafka.settings import SinkSettings
 
-# The last millisecond of the year 9999: what is beyond is no point in time, but the end of a window without end.
+# The last millisecond of the year 9999; later timestamps mean the end of an unbounded window.
 _LAST_TIME = 253_402_300_799_999
 
 
 class KafkaWriter(SinkWriter):
-    """Writes records as they come; a transaction is open from the first of them to a checkpoint."""
+    """Writes records in a transaction, which is open from the first record to the checkpoint."""
 
     keeps_values = False
 
@@ -38,15 +39,15 @@ class KafkaWriter(SinkWriter):
         self._checkpoints = checkpoints
         self._transactions = Transactions(settings)
         self._name = ""
-        # What writes a record: it begins a transaction where none is open.
+        # Writes a record; begins a transaction if none is open.
         self._produce: Callable[..., None] = self._produce_first
         self._plain: KafkaProducer | None = None
         self._open: KafkaProducer | None = None
-        # The transaction that is open behind an epoch that counts; and whether an epoch is being written.
+        # The transaction that is open after a successful epoch.
         self._carried: str | None = None
         self._in_epoch = False
         self._open_name: str | None = None
-        # Those that wait to be committed by the driver. They must live until then: a client that goes aborts.
+        # Producers of prepared transactions. A closed client aborts, so they stay open until the commit.
         self._prepared: list[KafkaProducer] = []
         self._refused: type[Exception] = library().KafkaException
         schema = settings.schema
@@ -58,39 +59,39 @@ class KafkaWriter(SinkWriter):
 
     def begin(self, transaction: str) -> None:
         if self._in_epoch:
-            # The last epoch did not get to its end: what it has written must not count.
-            self._give_up()
+            # The previous epoch failed: discard its records.
+            self._abort()
         self._name, self._in_epoch = transaction, True
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         self.write_at(value, None)
 
-    def write_at(self, value: Any, timestamp: int | None) -> None:
+    def write_at(self, value: Value, timestamp: int | None) -> None:
         selector, key = self._selector, self._key
         topic = self._topic if selector is None else selector(value)
-        # One before 1970 counts as none, as in Flink, and so does what is no point in time, which no broker would take.
-        # To the client 0 is "now": the nearest that is not.
+        # As in Flink, timestamps before 1970 count as none; so do those after 9999, which brokers reject.
+        # The client takes 0 as "now", so 1 replaces it.
         stamp = (timestamp or 1) if timestamp is not None and 0 <= timestamp <= _LAST_TIME else 0
         try:
             self._produce(topic, self._value(value), None if key is None else key(value), -1, None, None, stamp)
         except BufferError:
             about = (topic, self._value(value), None if key is None else key(value))
-            self._produce_with_patience(*about, timestamp=stamp)
+            self._produce_blocking(*about, timestamp=stamp)
         except self._refused as e:
             size = len(self._value(value)) + (0 if key is None else len(key(value) or b""))
             kind = RefusedRecordError if is_of_record(e.args[0]) else KafkaFailure
             raise kind(
-                f"KafkaSink: a record of {size:,} bytes for topic {topic!r} cannot be written: {reason(e)}. Where it "
+                f"KafkaSink: a record of {size:,} bytes for topic {topic!r} cannot be written: {reason(e)}. If it "
                 "is too large, set_property('message.max.bytes', ...), and the topic's max.message.bytes."
             ) from e
 
     def _produce_first(self, *message: Any, **more: Any) -> None:
-        """There is no producer yet."""
+        """Open a producer, and write the first record."""
         self._produce = self._producer().produce
         self._produce(*message, **more)
 
-    def _produce_with_patience(self, *message: Any, **more: Any) -> None:
-        """The client has more in its memory than it may: wait until Kafka has taken some of it."""
+    def _produce_blocking(self, *message: Any, **more: Any) -> None:
+        """Wait for space in the client's full buffer, and write."""
         assert self._open is not None
         while True:
             self._open.poll(0.05)
@@ -119,19 +120,19 @@ class KafkaWriter(SinkWriter):
             else:
                 self._open.poll()
             return None
-        # Without checkpoints nobody will ask for it later: there may be no other epoch for a long time.
+        # Without checkpoints the transaction ends with the epoch: the next epoch may be far away.
         if self._checkpoints and not flush:
             self._carried = self._open_name
             self._open.poll()
             return None
         transaction = self._open.prepared()
-        # The one before is committed by now, or its checkpoint has failed and the job starts anew.
+        # Earlier transactions are committed, or their checkpoint has failed and the job restarts.
         self._prepared = [*self._prepared[-8:], self._open]
-        self._forget_open()
+        self._clear_open()
         self._carried = None
         return transaction
 
-    def _forget_open(self) -> None:
+    def _clear_open(self) -> None:
         self._open = self._open_name = None
         self._produce = self._produce_first
 
@@ -141,21 +142,21 @@ class KafkaWriter(SinkWriter):
     def restore(self, carried: str | None) -> None:
         if carried is not None and carried != self._carried:
             raise KafkaFailure(
-                f"KafkaSink: transaction {carried} is open in a process that is gone: the job goes "
-                "back to its checkpoint."
+                f"KafkaSink: transaction {carried} is open in a process that has ended: the job "
+                "restores its checkpoint."
             )
         if carried is None and self._open is not None and self._settings.is_transactional:
-            self._give_up()
+            self._abort()
 
-    def _give_up(self) -> None:
+    def _abort(self) -> None:
         self._in_epoch = False
         lost, self._carried = self._carried, None
         if self._open is not None and self._settings.is_transactional:
             self._open.abort()
-            self._forget_open()
+            self._clear_open()
             if lost is not None:
                 raise KafkaFailure(
-                    f"KafkaSink: transaction {lost} holds records of an epoch that failed: the job goes back to its "
+                    f"KafkaSink: transaction {lost} contains records of a failed epoch: the job restores its "
                     "checkpoint."
                 )
 
@@ -168,7 +169,7 @@ class KafkaWriter(SinkWriter):
 
 
 class KafkaBatchWriter(KafkaWriter):
-    """Writes the messages of records that are many rows each, and say their timestamps themselves."""
+    """Writes batches of rows; messages have their own timestamps."""
 
     def __init__(
         self, settings: SinkSettings, checkpoints: bool, schema: KafkaBatchSerializationSchema, subtask: int
@@ -190,7 +191,7 @@ class KafkaBatchWriter(KafkaWriter):
         self._schema.forget()
         super().begin(transaction)
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         self._send(self._schema.serialize(value, self._place))
 
     def prepare_commit(self, flush: bool) -> Transaction | None:
@@ -207,12 +208,12 @@ class KafkaBatchWriter(KafkaWriter):
             try:
                 self._produce(*about, **more)
             except BufferError:
-                self._produce_with_patience(*about, **more)
+                self._produce_blocking(*about, **more)
             except self._refused as e:
                 size = len(message.value or b"") + len(message.key or b"")
                 kind = RefusedRecordError if is_of_record(e.args[0]) else KafkaFailure
                 raise kind(
                     f"KafkaSink: a record of {size:,} bytes for topic {message.topic!r} cannot be written: "
-                    f"{reason(e)}. Where it is too large, set 'properties.message.max.bytes', and the topic's "
+                    f"{reason(e)}. If it is too large, set 'properties.message.max.bytes', and the topic's "
                     "max.message.bytes."
                 ) from e
