@@ -271,7 +271,7 @@ def test_a_user_who_is_not_let_in_and_a_server_of_another_kind() -> None:
     keyed = ElasticsearchEmitter.static_index("i", "id")
     with (
         answering((401, {"error": {"reason": "missing authentication"}})) as (host, _),
-        pytest.raises(Exception, match=r"does not let this user in \(401\): check set_connection_username"),
+        pytest.raises(Exception, match=r"rejects this user \(401\): check set_connection_username"),
     ):
         write([{"id": 1}], writing(host, keyed))
     with (

@@ -1,4 +1,4 @@
-"""Elasticsearch and OpenSearch: records as documents, by the bulk requests of their REST service."""
+"""Elasticsearch and OpenSearch: writes records as documents with bulk requests."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ __all__ = [
     "FlushBackoffType",
 ]
 
-# Answers that may be others the next time: too many requests, and servers that are busy or starting.
-PASSING = {429, 502, 503, 504}
-_REFUSED = {401, 403}
+# Transient status codes: too many requests, and servers that are busy or starting.
+TRANSIENT = {429, 502, 503, 504}
+_UNAUTHORIZED = {401, 403}
 _PORT = 9200
 
 
 @dataclass(frozen=True)
 class Access:
-    """Where the servers are, and how they are spoken to; times are in seconds."""
+    """Addresses, credentials and timeouts in seconds."""
 
     hosts: tuple[SplitResult, ...] = ()
     user: str | None = None
@@ -49,80 +49,80 @@ class Access:
     read_timeout: float = 30.0
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return ", ".join(host.netloc.rpartition("@")[2] for host in self.hosts)
 
     def headers(self) -> dict[str, str]:
         if self.user is None:
             return {"Content-Type": "application/x-ndjson"}
-        who = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        return {"Content-Type": "application/x-ndjson", "Authorization": f"Basic {who}"}
+        credentials = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return {"Content-Type": "application/x-ndjson", "Authorization": f"Basic {credentials}"}
 
 
 class Unavailable(Exception):
-    """No server answers, or it is too busy: what may be otherwise the next time."""
+    """A transient failure: no server answers, or it is too busy."""
 
 
 class Client:
-    """Speaks to one server at a time, to the next one when that is gone."""
+    """Connects to one server at a time, and to the next one after a failure."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._connection: HTTPConnection | None = None
-        self._at = 0
+        self._host_index = 0
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        """Return an answer; raise Unavailable where there is none for now."""
-        status, text = self._answer(method, path, body)
-        place = self._access.place
-        if status in PASSING:
+    def request(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        """Return a response; raise Unavailable after a transient failure."""
+        status, text = self._response(method, path, body)
+        address = self._access.address
+        if status in TRANSIENT:
             raise Unavailable(f"it says {status}: {reason(text)}")
-        if status in _REFUSED:
+        if status in _UNAUTHORIZED:
             raise MillstreamError(
-                f"ElasticsearchSink: {place} does not let this user in ({status}): check set_connection_username(...) "
+                f"ElasticsearchSink: {address} rejects this user ({status}): check set_connection_username(...) "
                 "and set_connection_password(...)."
             )
         if status >= 400:
-            raise MillstreamError(f"ElasticsearchSink: {place} refuses a request ({status}): {reason(text)}.")
+            raise MillstreamError(f"ElasticsearchSink: {address} refuses a request ({status}): {reason(text)}.")
         try:
             return dict(json.loads(text))
         except ValueError:
             raise MillstreamError(
-                f"ElasticsearchSink: {place} is no Elasticsearch, its answer begins with {text[:60]!r}: check "
+                f"ElasticsearchSink: {address} is no Elasticsearch, its answer begins with {text[:60]!r}: check "
                 "set_hosts(...)."
             ) from None
 
-    def _answer(self, method: str, path: str, body: bytes | None) -> tuple[int, str]:
-        # A connection that was not used for a while may have been given up at the other end.
+    def _response(self, method: str, path: str, body: bytes | None) -> tuple[int, str]:
+        # The server may have closed an idle connection.
         if self._connection is not None:
             try:
-                return self._sent(self._connection, method, path, body)
+                return self._send_once(self._connection, method, path, body)
             except (OSError, HTTPException):
                 self.close()
         try:
-            self._connection = self._connected()
-            return self._sent(self._connection, method, path, body)
+            self._connection = self._connect()
+            return self._send_once(self._connection, method, path, body)
         except (OSError, HTTPException) as e:
             self.close()
-            self._at += 1
+            self._host_index += 1
             raise Unavailable(str(e) or repr(e)) from e
 
-    def _connected(self) -> HTTPConnection:
+    def _connect(self) -> HTTPConnection:
         access = self._access
-        host = access.hosts[self._at % len(access.hosts)]
+        host = access.hosts[self._host_index % len(access.hosts)]
         make = HTTPSConnection if host.scheme == "https" else HTTPConnection
         connection = make(str(host.hostname), host.port or _PORT, timeout=access.connect_timeout)
         connection.connect()
         connection.sock.settimeout(access.read_timeout)
         return connection
 
-    def _sent(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> tuple[int, str]:
+    def _send_once(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> tuple[int, str]:
         connection.request(method, f"{self._access.prefix}{path}", body, self._access.headers())
         answer = connection.getresponse()
         return answer.status, answer.read().decode(errors="replace")
 
     def close(self) -> None:
-        """Hang up; the next question connects anew."""
+        """Disconnect; the next request reconnects."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -134,7 +134,7 @@ def bulk_body(actions: Sequence[tuple[str, ...]]) -> bytes:
 
 
 def reason(text: str) -> str:
-    """Return why, from an answer that says so, or the beginning of one that does not.
+    """Return the reason of an error response, or the beginning of another response.
 
     Example:
         >>> reason('{"error": {"type": "x", "reason": "no such index", "caused_by": {"reason": "it is closed"}}}')
@@ -151,19 +151,19 @@ def reason(text: str) -> str:
 
 
 class Action(NamedTuple):
-    """What a record asks for: the document it is about, None for a new one each time, and the lines that say it."""
+    """A bulk action: index and id of its document, None for a generated id, and its lines."""
 
-    about: tuple[str, str] | None
+    document: tuple[str, str] | None
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ElasticsearchEmitter:
-    """Says into which index a record goes, and what the id of its document is. Records are dicts, or Rows with names.
+    """Maps a record to an index and a document id. Records are dicts, or Rows with field names.
 
     Attributes:
-        index: the index, or the field that names it.
-        key_field: the field whose value is the document's id; without, the server makes one up for every record.
+        index: the index, or the field with its name.
+        key_field: the field with the document id; by default the server generates one per record.
         is_dynamic: whether `index` is a field.
     """
 
@@ -173,25 +173,25 @@ class ElasticsearchEmitter:
 
     @staticmethod
     def static_index(index: str, key_field: str | None = None, doc_type: str | None = None) -> ElasticsearchEmitter:
-        """Put all records into one index; types of documents are no more since Elasticsearch 7."""
+        """Write all records to one index; Elasticsearch 7 has no document types."""
         return ElasticsearchEmitter(index, key_field, False)
 
     @staticmethod
     def dynamic_index(
         index_field: str, key_field: str | None = None, doc_type: str | None = None
     ) -> ElasticsearchEmitter:
-        """Put each record into the index that one of its fields names."""
+        """Write each record to the index named by a field."""
         return ElasticsearchEmitter(index_field, key_field, True)
 
     def action(self, record: Any) -> Action:
-        """Return what a record asks for: a row that takes one back, that its document is deleted.
+        """Return the action of a record; a retraction deletes its document.
 
         Example:
             >>> ElasticsearchEmitter.static_index("users", "id").action({"id": 7, "name": "Ann"}).lines
             ('{"index": {"_index": "users", "_id": "7"}}', '{"id": 7, "name": "Ann"}')
         """
         document = _document(record)
-        # The row before a change, too: the one behind it may have another key, and if not it replaces this action.
+        # UPDATE_BEFORE too: UPDATE_AFTER may have another key; with the same key it replaces this action.
         deletes = isinstance(record, Row) and record.get_row_kind() in (RowKind.UPDATE_BEFORE, RowKind.DELETE)
         if deletes and self.key_field is None:
             raise MillstreamError(
@@ -219,15 +219,15 @@ def _document(record: Any) -> Mapping[Any, Any]:
 
 
 def _field(document: Mapping[Any, Any], name: str) -> Any:
-    found = document.get(name)
-    if found is None:
+    value = document.get(name)
+    if value is None:
         raise MillstreamError(f"ElasticsearchSink: the record {shorten(document)} has no value in field {name!r}.")
-    return found
+    return value
 
 
 def _written(document: Mapping[Any, Any]) -> str:
     try:
-        # What it calls NaN is not JSON.
+        # NaN is not JSON.
         return json.dumps(document, default=_as_json, allow_nan=False)
     except (TypeError, ValueError) as e:
         raise MillstreamError(
@@ -253,7 +253,7 @@ def _as_json(value: Any) -> Any:
 
 
 class FlushBackoffType(Enum):
-    """Whether, and how patiently, a bulk request that fails is sent again."""
+    """The back-off between retries of a bulk request."""
 
     CONSTANT = 0
     EXPONENTIAL = 1
@@ -264,8 +264,8 @@ class FlushBackoffType(Enum):
 class _Settings:
     access: Access = field(default_factory=Access)
     emitter: ElasticsearchEmitter | None = None
-    most_actions: int = 1000
-    most_bytes: int = -1
+    max_actions: int = 1000
+    max_bytes: int = -1
     backoff: FlushBackoffType = FlushBackoffType.NONE
     retries: int = 0
     delay: float = 0.0
@@ -275,7 +275,7 @@ class _Settings:
 
 
 class _Writer(SinkWriter):
-    """Writes bulk requests as they fill up; by the end of an epoch all of it is in its index."""
+    """Sends full bulk requests, and the rest at the end of an epoch."""
 
     keeps_values = False
 
@@ -284,31 +284,31 @@ class _Writer(SinkWriter):
         self._settings = settings
         self._action = settings.emitter.action
         self._client = Client(settings.access)
-        # Of each document the last action only: sent again, the one before would come after it.
-        self._waiting: dict[Any, Action] = {}
+        # Only the last action per document: a retried earlier one would overwrite it.
+        self._pending: dict[Any, Action] = {}
         self._bytes = 0
 
     def begin(self, transaction: str) -> None:
-        # Of an epoch that did not get to its end.
-        self._forget()
+        # Discards the actions of a failed epoch.
+        self._clear()
 
-    def _forget(self) -> None:
-        self._waiting, self._bytes = {}, 0
+    def _clear(self) -> None:
+        self._pending, self._bytes = {}, 0
 
     def write(self, value: Any) -> None:
         action = self._action(value)
-        waiting, settings = self._waiting, self._settings
-        waiting[len(waiting) if action.about is None else action.about] = action
+        waiting, settings = self._pending, self._settings
+        waiting[len(waiting) if action.document is None else action.document] = action
         self._bytes += sum(map(len, action.lines))
-        if 0 < settings.most_actions <= len(waiting) or 0 < settings.most_bytes <= self._bytes:
+        if 0 < settings.max_actions <= len(waiting) or 0 < settings.max_bytes <= self._bytes:
             self._flush()
 
     def prepare_commit(self, flush: bool) -> None:
         self._flush()
 
     def _flush(self) -> None:
-        """Send what waits, again what was not taken, as often as the strategy says."""
-        waiting, why = list(self._waiting.values()), ""
+        """Send pending actions, and retry failed ones as the back-off allows."""
+        waiting, why = list(self._pending.values()), ""
         for attempt in range(self._settings.retries + 1):
             if not waiting:
                 break
@@ -320,21 +320,21 @@ class _Writer(SinkWriter):
                 why = str(e)
         if waiting:
             raise MillstreamError(
-                f"ElasticsearchSink: {self._settings.access.place} does not take what is to be written: "
+                f"ElasticsearchSink: {self._settings.access.address} does not take what is to be written: "
                 f"{why.rstrip('.')}. How often to try again is said by set_bulk_flush_backoff_strategy(...)."
             )
-        self._forget()
+        self._clear()
 
     def _send(self, actions: Sequence[Action]) -> tuple[list[Action], str]:
-        """Send a bulk request; return what is to be sent again, and why."""
-        answer = self._client.ask("POST", "/_bulk", bulk_body([action.lines for action in actions]))
+        """Send a bulk request; return the actions to retry, and the reason."""
+        answer = self._client.request("POST", "/_bulk", bulk_body([action.lines for action in actions]))
         again: list[Action] = []
         why = ""
         if not answer["errors"]:
             return again, why
         for action, item in zip(actions, answer["items"], strict=True):
             ((what, result),) = item.items()
-            if result["status"] in PASSING:
+            if result["status"] in TRANSIENT:
                 again.append(action)
                 why = reason(json.dumps(result))
             elif result["status"] >= 400 and (what, result["status"]) != ("delete", 404):
@@ -349,9 +349,9 @@ class _Writer(SinkWriter):
 
 
 class ElasticsearchSink(Sink):
-    """Puts records into indexes of Elasticsearch 7 and later, or OpenSearch. At least once.
+    """Writes records to Elasticsearch 7 and later, or OpenSearch, at least once.
 
-    With a key field a record that comes again after a failure replaces its document; without, it is there twice.
+    With a key field a replayed record replaces its document; without, it is duplicated.
     """
 
     name = "Elasticsearch Sink"
@@ -363,18 +363,18 @@ class ElasticsearchSink(Sink):
         return _Writer(self._settings)
 
     def create_committer(self, context: CommitContext) -> Committer | None:
-        """Return None, once a server has answered."""
+        """Return None; check that a server answers."""
         access, why = self._settings.access, ""
         client = Client(access)
         for _ in access.hosts:
             try:
-                client.ask("GET", "/")
+                client.request("GET", "/")
                 return None
             except Unavailable as e:
                 why = str(e)
             finally:
                 client.close()
-        raise MillstreamError(f"ElasticsearchSink: {access.place} does not answer: {why}. Check set_hosts(...).")
+        raise MillstreamError(f"ElasticsearchSink: {access.address} does not answer: {why}. Check set_hosts(...).")
 
 
 class ElasticsearchSinkBuilderBase:
@@ -393,21 +393,21 @@ class ElasticsearchSinkBuilderBase:
         return self._with(access=replace(self._settings.access, **changes))
 
     def set_emitter(self, emitter: ElasticsearchEmitter) -> Self:
-        """Say into which index records go."""
+        """Set the emitter."""
         if not isinstance(emitter, ElasticsearchEmitter):
             raise InvalidProgramError(f"ElasticsearchSink takes an ElasticsearchEmitter, not {emitter!r}.")
         return self._with(emitter=emitter)
 
     def set_hosts(self, hosts: str | list[str]) -> Self:
-        """Say where servers are: `localhost:9200`, `https://host:9200`; the next one is taken when one is gone."""
-        given = hosts if isinstance(hosts, list) else [hosts]
-        found = tuple(urlsplit(host if "://" in host else f"http://{host}") for host in given)
+        """Set the servers, such as `localhost:9200` or `https://host:9200`; a failure switches to the next one."""
+        urls = hosts if isinstance(hosts, list) else [hosts]
+        found = tuple(urlsplit(host if "://" in host else f"http://{host}") for host in urls)
         if not found or not all(host.hostname and host.scheme in ("http", "https") for host in found):
             raise InvalidProgramError(f"ElasticsearchSink: {hosts!r} does not say where servers are: 'localhost:9200'.")
         return self._with_access(hosts=found)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """Say NONE, which is the default, or AT_LEAST_ONCE: here all is written by the end of an epoch in both."""
+        """Accept NONE, the default, or AT_LEAST_ONCE; both write all records by the end of an epoch."""
         if delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             raise InvalidProgramError(
                 "ElasticsearchSink: there is no EXACTLY_ONCE; say AT_LEAST_ONCE, and give documents ids by a key field."
@@ -415,52 +415,52 @@ class ElasticsearchSinkBuilderBase:
         return self
 
     def set_bulk_flush_max_actions(self, num_max_actions: int) -> Self:
-        """Say how many documents a request has at most: 1000; -1 for no limit."""
+        """Set the maximum documents per request; 1000 by default, -1 for no limit."""
         _check_limit("set_bulk_flush_max_actions", num_max_actions)
-        return self._with(most_actions=num_max_actions)
+        return self._with(max_actions=num_max_actions)
 
     def set_bulk_flush_max_size_mb(self, max_size_mb: int) -> Self:
-        """Say how large a request is at most, in MiB; -1, the default, for no limit."""
+        """Set the maximum size of a request in MiB; -1, the default, for no limit."""
         _check_limit("set_bulk_flush_max_size_mb", max_size_mb)
-        return self._with(most_bytes=max_size_mb << 20 if max_size_mb > 0 else -1)
+        return self._with(max_bytes=max_size_mb << 20 if max_size_mb > 0 else -1)
 
     def set_bulk_flush_interval(self, interval_millis: int) -> Self:
-        """Accepted for Flink's sake: nothing waits beyond the end of an epoch."""
+        """Accept Flink's setting, without effect: each epoch sends all records."""
         return self
 
     def set_bulk_flush_backoff_strategy(
         self, flush_backoff_type: FlushBackoffType, max_retries: int, delay_millis: int
     ) -> Self:
-        """Say how often what was not taken is sent again, and after which pause; by default, never."""
+        """Set the retries and the delay of failed actions; none by default."""
         retries = 0 if flush_backoff_type is FlushBackoffType.NONE else max_retries
         return self._with(backoff=flush_backoff_type, retries=retries, delay=delay_millis / 1000)
 
     def set_connection_username(self, username: str) -> Self:
-        """Say who asks."""
+        """Set the user."""
         return self._with_access(user=username)
 
     def set_connection_password(self, password: str) -> Self:
-        """Give the user's password."""
+        """Set the password."""
         return self._with_access(password=password)
 
     def set_connection_path_prefix(self, prefix: str) -> Self:
-        """Say what stands before the path of every request."""
+        """Set a prefix for the path of every request."""
         return self._with_access(prefix=f"/{prefix.strip('/')}" if prefix.strip("/") else "")
 
     def set_connection_request_timeout(self, timeout: int) -> Self:
-        """Accepted for Flink's sake: each subtask has a connection of its own."""
+        """Accept Flink's setting, without effect: each subtask has its own connection."""
         return self
 
     def set_connection_timeout(self, timeout: int) -> Self:
-        """Say how many milliseconds a server may take to be reached: 10,000."""
+        """Set the connection timeout in milliseconds; 10,000 by default."""
         return self._with_access(connect_timeout=timeout / 1000)
 
     def set_socket_timeout(self, timeout: int) -> Self:
-        """Say how many milliseconds a server may take to answer: 30,000."""
+        """Set the response timeout in milliseconds; 30,000 by default."""
         return self._with_access(read_timeout=timeout / 1000)
 
     def build(self) -> ElasticsearchSink:
-        """Return the sink; refuses what is not complete."""
+        """Return the sink; an incomplete configuration is an error."""
         if not self._settings.access.hosts:
             raise InvalidProgramError("ElasticsearchSink: say where servers are with set_hosts(...).")
         if self._settings.emitter is None:

@@ -1,4 +1,4 @@
-"""HttpSource: what others post, such as webhooks."""
+"""HttpSource: receives HTTP requests, such as webhooks."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _MANY = "application/x-ndjson"
 
 
 class HttpSource(ArrivalsSource):
-    """What is posted to an address of the driver: the body of a request is a record.
+    """Receives POST requests on the driver; the body of a request is a record.
 
-    With the content type `application/x-ndjson` every line of the body is one. The answer is 200 when the records are
-    taken: they are kept on the driver until they are processed for good, so that workers may fail. What the driver had
-    when it died is lost, unless the sender is answered only then and asks again: see `acknowledge_processed`.
+    With the content type `application/x-ndjson` each line of the body is a record. The response is 200 when the driver
+    has buffered the records, until a checkpoint contains them. They survive a failure of workers. A failure of the
+    driver loses them, unless `acknowledge_processed` delays the response and senders retry.
 
     Args:
-        port: where to listen; 0 for any that is free, which `address` tells when the job runs.
-        path: the path of the address.
-        schema: how a record is read from the bytes of the body; as text if not said.
-        host: which network to listen on; only this machine if not said.
-        token: what senders must give as `Authorization: Bearer ...`, None for nothing.
-        acknowledge_processed: whether to answer only when the checkpoint with the records is complete. A sender that
-            asks again when it had no answer makes that at least once.
-        capacity: how many records may wait; others are answered with 503.
-        max_body_bytes: how long a body may be; others are answered with 413.
+        port: the port; 0 for a free one, which `address` returns while the job runs.
+        path: the URL path.
+        schema: deserializes a record; text by default.
+        host: the interface to listen on; loopback by default.
+        token: the required `Authorization: Bearer ...` token, or None.
+        acknowledge_processed: whether to respond only when the checkpoint with the records is complete. With senders
+            that retry, this is at least once.
+        capacity: maximum buffered records; the response is 503 if exceeded.
+        max_body_bytes: maximum size of a body; the response is 413 if exceeded.
 
     Example:
         >>> HttpSource(8099, "/orders").name
@@ -68,7 +68,7 @@ class HttpSource(ArrivalsSource):
 
     @property
     def address(self) -> str:
-        """Where to post to, when the job runs."""
+        """The URL while the job runs."""
         inlet = self.inlet()
         assert isinstance(inlet, _Server)
         return inlet.address
@@ -78,7 +78,7 @@ class HttpSource(ArrivalsSource):
 
 
 class _Server(Inlet):
-    """Listens on a thread of its own."""
+    """An HTTP server on its own thread."""
 
     def __init__(
         self, where: tuple[str, int, str], token: str | None, waits: bool, capacity: int, max_body_bytes: int
@@ -90,7 +90,7 @@ class _Server(Inlet):
         self._limit = max_body_bytes
         self._server: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Who waits until all before a number is processed for good.
+        # Requests that wait for a checkpoint with all records before a number.
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._done = 0
         self.address = ""
@@ -110,15 +110,15 @@ class _Server(Inlet):
         serve.start()
 
     def _bound(self) -> socket.socket:
-        found = socket.socket()
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening = socket.socket()
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((self._host, self._port))
-            found.listen(128)
+            listening.bind((self._host, self._port))
+            listening.listen(128)
         except OSError as e:
-            found.close()
+            listening.close()
             raise InvalidProgramError(f"HttpSource: {self._host}:{self._port} cannot be listened on: {e}.") from None
-        return found
+        return listening
 
     def _serve(self, listening: socket.socket) -> None:
         with listening:
@@ -140,18 +140,18 @@ class _Server(Inlet):
         records = [bytes(body)]
         if request.headers.get("content-type", "").partition(";")[0].strip() == _MANY:
             records = [line for line in bytes(body).splitlines() if line]
-        behind = self.arrivals.put(records, wait=False)
-        if behind is None:
+        end = self.arrivals.put(records, wait=False)
+        if end is None:
             return _answer(503, "too many records wait to be processed: try again later")
         if self._waits:
-            await self._until_done(behind)
+            await self._until_done(end)
         return _answer(200, None, len(records))
 
-    async def _until_done(self, behind: int) -> None:
+    async def _until_done(self, end: int) -> None:
         self._loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((behind, future))
-        # It may have been processed meanwhile.
+        self._waiting.append((end, future))
+        # The checkpoint may be complete already.
         self._answer_waiting(self._done)
         await future
 
@@ -162,8 +162,8 @@ class _Server(Inlet):
             self._loop.call_soon_threadsafe(self._answer_waiting, before)
 
     def _answer_waiting(self, before: int) -> None:
-        """On the server's own thread: let those go whose records are processed."""
-        ready = [future for behind, future in self._waiting if behind <= before]
+        """Respond to requests whose records are in a checkpoint; runs on the server's thread."""
+        ready = [future for end, future in self._waiting if end <= before]
         self._waiting = [one for one in self._waiting if one[0] > before]
         for future in ready:
             if not future.done():
@@ -173,5 +173,5 @@ class _Server(Inlet):
 def _answer(status: int, error: str | None, accepted: int = 0) -> Response:
     from starlette.responses import Response
 
-    told = {"accepted": accepted} if error is None else {"error": error}
-    return Response(json.dumps(told), status, media_type="application/json")
+    content = {"accepted": accepted} if error is None else {"error": error}
+    return Response(json.dumps(content), status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Sources whose records come to the driver by themselves: they wait there until they are processed for good."""
+"""Push sources: the driver receives records and buffers them until a checkpoint contains them."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from millstream.connectors.base import (
     SplitEnumerator,
 )
 
-# How many records may wait until somebody has processed them for good.
+# Maximum buffered records.
 CAPACITY = 100_000
-# A job that starts again closes its sources and opens them at once: what comes in goes on coming in.
+# A restart closes and reopens sources immediately; the listener stays open for this time.
 _GRACE_SECONDS = 1.0
 
 
 class Arrivals:
-    """What has come and is not processed for good, by number. Any thread may use it."""
+    """A thread-safe buffer of received records, numbered in order."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._records: deque[Any] = deque()
-        # The number of the first of them.
+        # The number of the first buffered record.
         self._first = 0
         self._changed = threading.Condition()
-        self._wake: Callable[[], None] = _nobody_listens
+        self._wake: Callable[[], None] = _no_listener
         self._failure: str | None = None
         self.is_over = False
 
     def begin(self, at: int) -> None:
-        """Number what comes from here, where nothing has come yet."""
+        """Set the number of the first record, if the buffer was never used."""
         with self._changed:
             if not self._first and not self._records:
                 self._first = at
@@ -50,10 +50,9 @@ class Arrivals:
         self._wake = wake
 
     def put(self, records: list[Any], wait: bool) -> int | None:
-        """Take records; return the number behind the last.
+        """Add records; return the number after the last.
 
-        Where there is no room, wait for it, or take nothing and return None. A list that is longer than there could
-        ever be room for is taken when nothing else is there.
+        If the buffer is full, wait, or return None without adding. An empty buffer accepts a list of any length.
         """
         with self._changed:
             while self._records and len(self._records) + len(records) > self._capacity:
@@ -61,35 +60,35 @@ class Arrivals:
                     return None
                 self._changed.wait(0.1)
             self._records.extend(records)
-            behind = self._first + len(self._records)
+            end = self._first + len(self._records)
         self._wake()
-        return behind
+        return end
 
     def end(self, failure: str | None = None) -> None:
-        """Nothing more will come; because something is wrong, perhaps."""
+        """End the input, optionally with a failure."""
         with self._changed:
             self.is_over, self._failure = True, failure
             self._changed.notify_all()
         self._wake()
 
-    def read(self, at: int, most: int) -> list[Any]:
-        """Return what has come from a number on."""
+    def read(self, at: int, max_records: int) -> list[Any]:
+        """Return records from a number on."""
         with self._changed:
             if at < self._first:
                 raise JobExecutionError(f"records {at} to {self._first} are not there any more")
             start = at - self._first
-            found = list(islice(self._records, start, start + most))
+            found = list(islice(self._records, start, start + max_records))
             if not found and self._failure is not None:
                 raise JobExecutionError(self._failure)
             return found
 
     def waiting(self, at: int) -> int:
-        """Return how many have come from a number on."""
+        """Return the number of buffered records from a number on."""
         with self._changed:
             return self._first + len(self._records) - at
 
     def done(self, before: int) -> None:
-        """All before a number are processed for good."""
+        """Drop the records before a number: a checkpoint contains them."""
         with self._changed:
             while self._records and self._first < before:
                 self._records.popleft()
@@ -97,12 +96,12 @@ class Arrivals:
             self._changed.notify_all()
 
 
-def _nobody_listens() -> None:
+def _no_listener() -> None:
     pass
 
 
 class Inlet(ABC):
-    """What brings records to the driver, for as long as somebody reads them."""
+    """Receives records on the driver while a source is open."""
 
     def __init__(self, capacity: int) -> None:
         self.arrivals = Arrivals(capacity)
@@ -110,7 +109,7 @@ class Inlet(ABC):
         self._is_open = False
 
     def acquire(self, at: int) -> None:
-        """Somebody reads, from a number on."""
+        """Open the receiver for a reader that starts at a number."""
         if self._closing is not None:
             self._closing.cancel()
             self._closing = None
@@ -120,7 +119,7 @@ class Inlet(ABC):
             self.open()
 
     def release(self) -> None:
-        """Nobody reads, unless somebody comes soon."""
+        """Close the receiver unless a reader reopens it soon."""
         self._closing = threading.Timer(_GRACE_SECONDS, self._close)
         self._closing.daemon = True
         self._closing.start()
@@ -131,19 +130,19 @@ class Inlet(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Begin to bring records."""
+        """Start to receive records."""
 
     @abstractmethod
     def close(self) -> None:
-        """End."""
+        """Stop."""
 
     def done(self, before: int) -> None:
-        """All records before a number are processed for good."""
+        """Handle that a checkpoint contains all records before a number."""
         self.arrivals.done(before)
 
 
 class _Enumerator(SplitEnumerator):
-    """Deals out what has come, all to one subtask: in the order in which it came."""
+    """Assigns all records to one subtask, which preserves their order."""
 
     def __init__(self, inlet: Inlet, restored: int | None) -> None:
         self._inlet = inlet
@@ -177,7 +176,7 @@ class _Enumerator(SplitEnumerator):
 
 
 class ArrivalsReader(SourceReader):
-    """Reads what has come: the bytes are in the shares."""
+    """Deserializes records; split ranges contain their bytes."""
 
     def __init__(self, schema: DeserializationSchema, bad: BadRecords, name: str) -> None:
         self._deserialize = schema.deserialize
@@ -198,10 +197,10 @@ class ArrivalsReader(SourceReader):
 
 
 class ArrivalsSource(Source[Any]):
-    """A source of what comes to the driver.
+    """A source of records that the driver receives.
 
-    What has come is kept until it is processed for good, so that it is read again when workers fail; with the driver it
-    is lost. One subtask reads it.
+    The driver retains records until a checkpoint contains them, so they survive a failure of workers, but not of the
+    driver. One subtask reads them.
     """
 
     def __init__(self, schema: DeserializationSchema, capacity: int) -> None:
@@ -211,15 +210,15 @@ class ArrivalsSource(Source[Any]):
         self.produced_type = schema.get_produced_type()
 
     def __getstate__(self) -> dict[str, Any]:
-        # What brings records is on the driver.
+        # The receiver stays on the driver.
         return {**self.__dict__, "_inlet": None}
 
     @abstractmethod
     def make_inlet(self) -> Inlet:
-        """Return what brings records."""
+        """Return a new receiver."""
 
     def inlet(self) -> Inlet:
-        """Return what brings records, the same for as long as the program runs."""
+        """Return the receiver, which is the same for the whole program."""
         if self._inlet is None:
             self._inlet = self.make_inlet()
         return self._inlet

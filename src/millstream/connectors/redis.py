@@ -16,11 +16,11 @@ __all__ = ["RedisSink", "connect_async", "fetch_hash", "fetch_text", "library"]
 
 _BATCH = 1000
 _TIMEOUT = 10.0
-_PAUSE_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
 
 
 def library() -> Any:
-    """Return the client library, which is a package of its own."""
+    """Return the client library, an optional package."""
     try:
         import redis
     except ImportError:
@@ -31,16 +31,16 @@ def library() -> Any:
 
 
 class RedisSink(Sink):
-    """Sets a key for each record; a record that comes again after a failure sets the same again.
+    """Sets a key per record, at least once.
 
-    At least once, with the same end as exactly once: the last value of a key counts, in the order of its subtask.
+    Replayed records set the same values again, so the final value of a key is the same as with exactly once.
 
     Args:
-        url: where Redis is, as in `redis://host:6379/0`.
-        key: the key of a record.
-        value: what it is set to: text, bytes or a number, or a dict, whose fields a hash gets; None deletes the key.
-        ttl: after how many seconds Redis forgets the key; None for never.
-        max_retries: how often a batch is written again when the connection is lost.
+        url: the server, such as `redis://host:6379/0`.
+        key: returns the key of a record.
+        value: returns text, bytes, a number, or a dict for a hash; None deletes the key.
+        ttl: seconds until the key expires; None for never.
+        max_retries: retries of a batch after connection failures.
 
     Example:
         >>> sink = RedisSink("redis://localhost:6379/0", key=lambda w: f"count:{w[0]}", value=lambda w: w[1])
@@ -67,7 +67,7 @@ class RedisSink(Sink):
 
 
 class _Writer(SinkWriter):
-    """Writes batches as they fill up; by the end of an epoch all of it is in Redis."""
+    """Writes full batches, and the rest at the end of an epoch."""
 
     def __init__(
         self,
@@ -78,17 +78,17 @@ class _Writer(SinkWriter):
         max_retries: int,
     ) -> None:
         self._url, self._key, self._value, self._ttl, self._retries = url, key, value, ttl, max_retries
-        self._waiting: dict[Any, Any] = {}
+        self._pending: dict[Any, Any] = {}
         self._client: Any = None
 
     def begin(self, transaction: str) -> None:
-        # Of an epoch that did not get to its end.
-        self._waiting.clear()
+        # Discards the records of a failed epoch.
+        self._pending.clear()
 
     def write(self, value: Any) -> None:
-        # Only the last value of a key counts.
-        self._waiting[self._key(value)] = self._value(value)
-        if len(self._waiting) >= _BATCH:
+        # Only the last value of a key is written.
+        self._pending[self._key(value)] = self._value(value)
+        if len(self._pending) >= _BATCH:
             self._flush()
 
     def prepare_commit(self, flush: bool) -> None:
@@ -101,7 +101,7 @@ class _Writer(SinkWriter):
                 client.close()
 
     def _flush(self) -> None:
-        if not self._waiting:
+        if not self._pending:
             return
         errors = library().exceptions
         for attempt in range(self._retries + 1):
@@ -111,23 +111,23 @@ class _Writer(SinkWriter):
             except (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError) as e:
                 self.close()
                 if attempt == self._retries or isinstance(e, errors.AuthenticationError):
-                    raise MillstreamError(f"RedisSink: Redis at {_place(self._url)} does not answer: {e}.") from e
-                time.sleep(_PAUSE_SECONDS * 2**attempt)
+                    raise MillstreamError(f"RedisSink: Redis at {_address(self._url)} does not answer: {e}.") from e
+                time.sleep(_RETRY_SECONDS * 2**attempt)
             except errors.RedisError as e:
-                first = shorten(next(iter(self._waiting.items())))
+                first = shorten(next(iter(self._pending.items())))
                 raise MillstreamError(
-                    f"RedisSink: {len(self._waiting)} keys, the first of them {first}, could not be set: {e}."
+                    f"RedisSink: {len(self._pending)} keys, the first of them {first}, could not be set: {e}."
                 ) from e
-        self._waiting.clear()
+        self._pending.clear()
 
     def _write_batch(self) -> None:
         if self._client is None:
             self._client = library().Redis.from_url(self._url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT)
-        # All or nothing of a batch is seen by others.
+        # A transaction makes the batch atomic.
         with self._client.pipeline(transaction=True) as pipeline:
-            for key, value in self._waiting.items():
+            for key, value in self._pending.items():
                 if value is None or isinstance(value, Mapping):
-                    # What a hash had before counts no more.
+                    # Replaces the previous hash.
                     pipeline.delete(key)
                 if isinstance(value, Mapping):
                     pipeline.hset(key, mapping={k: v for k, v in value.items() if v is not None})
@@ -138,7 +138,7 @@ class _Writer(SinkWriter):
             pipeline.execute()
 
 
-def _place(url: str) -> str:
+def _address(url: str) -> str:
     """Return a URL without its password."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -1,4 +1,4 @@
-"""Finds connectors by their identifiers, and checks what is asked of them."""
+"""Finds table connectors by identifier, and checks their options."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ BUILT_IN = {
 }
 _registered: dict[str, type[Connector]] = {}
 
-_Made = TypeVar("_Made")
+_Created = TypeVar("_Created")
 _Class = TypeVar("_Class", bound=type[Connector])
 
 
 def register_connector(connector: _Class) -> _Class:
-    """Let a connector be found by its identifier in this program; also as a decorator.
+    """Register a connector in this program; usable as a decorator.
 
     Example:
         >>> from millstream.sql.connectors import Connector
@@ -50,14 +50,14 @@ def register_connector(connector: _Class) -> _Class:
 
 @cache
 def _installed() -> dict[str, str]:
-    # It brings a parser of mails along, which a query over tables of our own need not wait for.
+    # Deferred: importing it takes time that built-in connectors do not need.
     from importlib.metadata import entry_points
 
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
 
 
 def find_connector(identifier: str) -> Connector | None:
-    """Return the connector of an identifier, None if there is none."""
+    """Return the connector with an identifier, or None."""
     if identifier in _registered:
         return _registered[identifier]()
     if identifier in BUILT_IN:
@@ -70,8 +70,8 @@ def find_connector(identifier: str) -> Connector | None:
 
 
 def _loaded(module: str, name: str) -> type[Connector]:
-    found: type[Connector] = getattr(import_module(module), name)
-    return found
+    connector: type[Connector] = getattr(import_module(module), name)
+    return connector
 
 
 def identifiers() -> list[str]:
@@ -80,18 +80,18 @@ def identifiers() -> list[str]:
 
 
 class Connectors:
-    """Makes sources and sinks of tables; errors say which table and what of its options is wrong, in Flink's words."""
+    """Creates sources and sinks of tables; errors name the table and its options, in Flink's words."""
 
     def source(self, context: TableContext) -> TableSource:
-        """Return what reads a table."""
-        return _made(context, "source", "reading", lambda c: c.table_source(context))
+        """Return the source of a table."""
+        return _create(context, "source", "reading", lambda c: c.table_source(context))
 
     def sink(self, context: TableContext) -> TableSink:
-        """Return what writes a table."""
-        return _made(context, "sink", "writing", lambda c: c.table_sink(context))
+        """Return the sink of a table."""
+        return _create(context, "sink", "writing", lambda c: c.table_sink(context))
 
 
-def _made(context: TableContext, what: str, doing: str, make: Callable[[Connector], _Made]) -> _Made:
+def _create(context: TableContext, kind: str, purpose: str, make: Callable[[Connector], _Created]) -> _Created:
     try:
         connector = _connector_of(context)
         _check_options(connector, context.table.options)
@@ -99,15 +99,15 @@ def _made(context: TableContext, what: str, doing: str, make: Callable[[Connecto
             return make(connector)
         except NotImplementedError:
             raise ValidationException(
-                f"Connector '{connector.identifier}' can only be used as a {'sink' if what == 'source' else 'source'}. "
-                f"It cannot be used as a {what}."
+                f"Connector '{connector.identifier}' can only be used as a {'sink' if kind == 'source' else 'source'}. "
+                f"It cannot be used as a {kind}."
             ) from None
     except MillstreamError as e:
         name = ".".join(context.name)
         shown = {key: masked_text(value) for key, value in masked(context.table.options).items()}
         options = "\n".join(f"{quoted(k)}={quoted(v)}" for k, v in sorted(shown.items()))
         raise ValidationException(
-            f"Unable to create a {what} for {doing} table '{name}'.\n\nTable options are:\n\n{options}\n\n{e}"
+            f"Unable to create a {kind} for {purpose} table '{name}'.\n\nTable options are:\n\n{options}\n\n{e}"
         ) from e
 
 
@@ -140,7 +140,7 @@ def _check_options(connector: Connector, options: dict[str, str]) -> None:
 
 
 def unsupported_options(identifier: str, unknown: Sequence[str], known: Iterable[str]) -> ValidationException:
-    """Return the error of options that a connector does not have."""
+    """Return the error for options that a connector does not support."""
     matches = [f"'{match}'" for match in (closest(key, known) for key in unknown) if match is not None]
     hint = f"\n\nDid you mean {', '.join(matches)}?" if matches else ""
     return ValidationException(
@@ -153,13 +153,13 @@ def unsupported_options(identifier: str, unknown: Sequence[str], known: Iterable
 
 
 def _is_known(key: str, known: frozenset[str]) -> bool:
-    """Tell whether an option is one of those known: by its name, by a pattern with `#` for a name, by a prefix."""
+    """Return whether an option is known: by name, by a pattern with `#` for a name, or by a prefix."""
     if key in known:
         return True
-    return any(_fits(key, k) for k in known if "#" in k or k.endswith(".*"))
+    return any(_matches(key, k) for k in known if "#" in k or k.endswith(".*"))
 
 
-def _fits(key: str, pattern: str) -> bool:
+def _matches(key: str, pattern: str) -> bool:
     if pattern.endswith(".*"):
         return key.startswith(pattern[:-1])
     before, _, after = pattern.partition("#")

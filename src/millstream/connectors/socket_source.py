@@ -1,4 +1,4 @@
-"""SocketTextSource: the lines that a server sends."""
+"""SocketTextSource: reads lines from a socket."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from millstream.connectors.push_source import CAPACITY, ArrivalsSource, Inlet
 __all__ = ["SocketTextSource"]
 
 _CONNECT_SECONDS = 10.0
-# Between two attempts to connect, as in Flink.
+# Delay between connection attempts, as in Flink.
 _RETRY_SECONDS = 0.5
 _BLOCK = 1 << 16
 
 
 class SocketTextSource(ArrivalsSource):
-    """The lines that a server sends: Flink's `socketTextStream`. For trying things out: a socket cannot be read again.
+    """Reads lines from a server, as Flink's `socketTextStream`; for experiments, since a socket cannot be replayed.
 
-    What has come is kept on the driver until it is processed for good, so that a worker may fail; what the driver had
-    when it died is lost. The source ends when the server hangs up and all attempts to reach it again have failed.
+    The driver retains records until a checkpoint contains them, so they survive a failure of workers, but not of the
+    driver. The source ends when the server disconnects and all reconnection attempts have failed.
 
     Args:
-        hostname: of the server.
-        port: of the server.
-        delimiter: what parts records.
-        max_retries: how often to try to connect again, -1 for ever.
-        capacity: how many records may wait on the driver; the server waits when there are more.
+        hostname: the host of the server.
+        port: the port of the server.
+        delimiter: the record separator.
+        max_retries: reconnection attempts; -1 for unlimited.
+        capacity: maximum buffered records; more cause backpressure.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SocketTextSource(ArrivalsSource):
 
 
 class _Connection(Inlet):
-    """Reads a socket on a thread of its own."""
+    """Reads a socket on its own thread."""
 
     def __init__(self, address: tuple[str, int], delimiter: bytes, retries: int, capacity: int) -> None:
         super().__init__(capacity)
@@ -68,12 +68,12 @@ class _Connection(Inlet):
 
     def _run(self) -> None:
         left = self._retries
-        was_there = False
+        was_connected = False
         failure: str | None = None
         while not self._is_closed.is_set():
             try:
                 with socket.create_connection(self._address, _CONNECT_SECONDS) as connection:
-                    left, was_there = self._retries, True
+                    left, was_connected = self._retries, True
                     self._read(connection)
             except OSError as e:
                 host, port = self._address
@@ -82,8 +82,8 @@ class _Connection(Inlet):
                 break
             left -= 1
             self._is_closed.wait(_RETRY_SECONDS)
-        # A server that was there and is gone has said all it had to say.
-        self.arrivals.end(None if was_there else failure)
+        # A disconnect after a connection is the regular end of the input.
+        self.arrivals.end(None if was_connected else failure)
 
     def _read(self, connection: socket.socket) -> None:
         connection.settimeout(0.2)

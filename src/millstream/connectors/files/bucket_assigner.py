@@ -1,4 +1,4 @@
-"""BucketAssigner: which directory of a FileSink a record goes to."""
+"""BucketAssigner: assigns records to directories of a FileSink."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ __all__ = ["BucketAssigner", "BucketContext"]
 
 
 class BucketContext:
-    """What an assigner may ask about the time of a record."""
+    """The times that an assigner can use."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
 
     def current_processing_time(self) -> int:
-        """Return the time of the wall clock, in milliseconds."""
+        """Return the wall-clock time in milliseconds."""
         return self._clock()
 
     def current_watermark(self) -> int:
-        """Return the least there is: time is not known to a sink."""
-        # Sinks are not told about event time.
+        """Return the minimum: sinks do not receive watermarks."""
         return MIN_WATERMARK
 
     def timestamp(self) -> int | None:
@@ -36,7 +35,7 @@ class BucketContext:
 
 
 class BucketAssigner(ABC):
-    """Names the bucket of every record: a directory below the sink's base path, "" for the base path itself.
+    """Assigns a bucket to each record: a directory below the base path, "" for the base path itself.
 
     Example:
         >>> class ByFirstLetter(BucketAssigner):
@@ -44,21 +43,21 @@ class BucketAssigner(ABC):
         ...         return element[0]
     """
 
-    # Whether the bucket depends on the record. An assigner that only looks at the clock is asked once for many.
+    # Whether the bucket depends on the record. An assigner that uses only the clock is called once per batch.
     by_element = True
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """Return an assigner that puts all files into the base path."""
+        """Return an assigner that writes all files to the base path."""
         return _BasePath()
 
     @staticmethod
     def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
-        """Return an assigner by the time of day at which records are written.
+        """Return an assigner by the time of writing.
 
         Args:
-            format_str: a pattern as Java's DateTimeFormatter has it, of the letters y, M, d, H, m and s.
-            timezone_id: such as "Europe/Berlin" or "GMT-08:00"; None is the zone of the machine that writes.
+            format_str: a pattern of Java's DateTimeFormatter with the letters y, M, d, H, m and s.
+            timezone_id: such as "Europe/Berlin" or "GMT-08:00"; None for the local zone.
         """
         return _DateTime(format_str, timezone_id)
 
@@ -101,20 +100,20 @@ _FIELDS = {
     "ss": "{now.second:02d}",
     "s": "{now.second}",
 }
-# Two quotes; a quoted text; letters of one kind; any other character.
+# Two quotes; quoted text; a run of one letter; any other character.
 _PATTERN = re.compile(r"(?P<quote>'')|'(?P<quoted>(?:[^']|'')+)'|(?P<field>([A-Za-z])\4*)|(?P<other>.)", re.DOTALL)
 
 
 def python_template(pattern: str) -> str:
-    """Turn a pattern of Java's DateTimeFormatter into one for str.format.
+    """Convert a pattern of Java's DateTimeFormatter to a template for str.format.
 
     Example:
         >>> python_template("yyyy'y'M")
         '{now.year:04d}y{now.month}'
     """
     parts: list[str] = []
-    for found in _PATTERN.finditer(pattern):
-        field, other = found["field"], found["other"]
+    for match in _PATTERN.finditer(pattern):
+        field, other = match["field"], match["other"]
         if (field is not None and field not in _FIELDS) or (other is not None and other in "'[]{}#"):
             raise InvalidProgramError(
                 f"date_time_bucket_assigner: {field or other!r} in the pattern {pattern!r} is not supported; "
@@ -122,10 +121,10 @@ def python_template(pattern: str) -> str:
             )
         if field is not None:
             parts.append(_FIELDS[field])
-        elif found["quote"]:
+        elif match["quote"]:
             parts.append("'")
         else:
-            text = other or found["quoted"].replace("''", "'")
+            text = other or match["quoted"].replace("''", "'")
             parts.append(text.replace("{", "{{").replace("}", "}}"))
     return "".join(parts)
 
@@ -134,7 +133,7 @@ _OFFSET = re.compile(r"(?:GMT|UTC|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<m
 
 
 def time_zone(timezone_id: str) -> tzinfo:
-    """Return a time zone by its name or by its distance from UTC."""
+    """Return a time zone by name or offset."""
     offset = _OFFSET.fullmatch(timezone_id)
     if offset is not None:
         distance = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"] or 0))

@@ -1,4 +1,4 @@
-"""RollingPolicy: when a FileSink closes a part file and starts another; and how part files are called."""
+"""RollingPolicy and OutputFileConfig: when a FileSink closes part files, and their names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["DefaultRollingPolicy", "OnCheckpointRollingPolicy", "OutputFileConfi
 
 @dataclass(frozen=True)
 class RollingPolicy:
-    """When a part file is closed. A checkpoint and the end of the input close it in any case.
+    """When a part file is closed. Checkpoints and the end of the input always close it.
 
     Attributes:
-        part_size: at how many bytes.
-        rollover_interval: how many milliseconds after it was started.
-        inactivity_interval: how many milliseconds after it was last written to.
+        part_size: maximum bytes.
+        rollover_interval: maximum milliseconds since its creation.
+        inactivity_interval: maximum milliseconds since its last write.
     """
 
     part_size: int | None = None
@@ -44,11 +44,11 @@ class RollingPolicy:
         return OnCheckpointRollingPolicy()
 
     def is_full(self, size: int) -> bool:
-        """Tell whether a file of so many bytes is to be closed."""
+        """Return whether a file of this size must be closed."""
         return self.part_size is not None and size >= self.part_size
 
     def is_due(self, created: int, modified: int, now: int) -> bool:
-        """Tell whether a file is to be closed because of the time."""
+        """Return whether a file must be closed by age or inactivity."""
         old = self.rollover_interval is not None and now - created >= self.rollover_interval
         idle = self.inactivity_interval is not None and now - modified >= self.inactivity_interval
         return old or idle
@@ -63,7 +63,7 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 
 
 class OutputFileConfig:
-    """How part files are called: `{prefix}-{id}-{n}{suffix}`.
+    """The names of part files: `{prefix}-{id}-{n}{suffix}`.
 
     Example:
         >>> OutputFileConfig.builder().with_part_suffix(".csv").build().get_part_suffix()
@@ -81,39 +81,39 @@ class OutputFileConfig:
 
     @staticmethod
     def builder() -> OutputFileConfigBuilder:
-        """Begin with Flink's names, `part-...`."""
+        """Return a builder with Flink's default, `part-...`."""
         return OutputFileConfigBuilder()
 
     def get_part_prefix(self) -> str:
-        """Return what file names begin with."""
+        """Return the prefix of file names."""
         return self._prefix
 
     def get_part_suffix(self) -> str:
-        """Return what file names end with."""
+        """Return the suffix of file names."""
         return self._suffix
 
 
 class OutputFileConfigBuilder:
-    """Builds an OutputFileConfig; without more files are called `part-{id}-{n}`."""
+    """Builds an OutputFileConfig; by default files are named `part-{id}-{n}`."""
 
     def __init__(self) -> None:
         self._prefix = "part"
         self._suffix = ""
 
     def with_part_prefix(self, prefix: str) -> OutputFileConfigBuilder:
-        """Say what file names begin with."""
+        """Set the prefix of file names."""
         self._prefix = prefix
         return self
 
     def with_part_suffix(self, suffix: str) -> OutputFileConfigBuilder:
-        """Say what file names end with."""
+        """Set the suffix of file names."""
         self._suffix = suffix
         return self
 
     def build(self) -> OutputFileConfig:
-        """Return the names."""
+        """Return the configuration."""
         return OutputFileConfig(self._prefix, self._suffix)
 
 
-# PyFlink has it inside the class it builds.
+# PyFlink nests the builder in the class.
 OutputFileConfig.OutputFileConfigBuilder = OutputFileConfigBuilder  # type: ignore[attr-defined]

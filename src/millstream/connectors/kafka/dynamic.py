@@ -1,4 +1,4 @@
-"""DynamicKafkaSource: streams by name, of the cluster that a metadata service knows. PyFlink knows services of one."""
+"""DynamicKafkaSource: reads streams that a metadata service locates; PyFlink supports a single cluster."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = [
 
 
 class KafkaMetadataService:
-    """Says where streams are."""
+    """Locates streams."""
 
 
 @dataclass(frozen=True)
 class SingleClusterTopicMetadataService(KafkaMetadataService):
-    """One cluster, whose topics are the streams.
+    """A single cluster whose topics are the streams.
 
     Args:
-        kafka_cluster_id: the cluster's name, for people.
-        properties: of its client, such as `bootstrap.servers`.
+        kafka_cluster_id: the name of the cluster.
+        properties: client properties, such as `bootstrap.servers`.
     """
 
     kafka_cluster_id: str
@@ -41,25 +41,25 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
 
 
 class KafkaStreamSubscriber:
-    """Says which streams are read."""
+    """Selects streams."""
 
 
 @dataclass(frozen=True)
 class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
-    """These streams."""
+    """A fixed set of streams."""
 
     stream_ids: set[str]
 
 
 @dataclass(frozen=True)
 class StreamPatternSubscriber(KafkaStreamSubscriber):
-    """Streams whose whole names fit a regular expression, also those that come later."""
+    """Streams that match a regular expression, including later ones."""
 
     stream_pattern: str
 
 
 class DynamicKafkaSource(KafkaSource):
-    """Reads the streams of a cluster that a metadata service knows; in all else a KafkaSource.
+    """A KafkaSource whose cluster and streams come from a metadata service.
 
     Example:
         >>> from millstream.common.serialization import SimpleStringSchema
@@ -71,7 +71,7 @@ class DynamicKafkaSource(KafkaSource):
 
     @staticmethod
     def builder() -> DynamicKafkaSourceBuilder:  # type: ignore[override]
-        """Begin a source."""
+        """Return a builder."""
         return DynamicKafkaSourceBuilder()
 
 
@@ -83,7 +83,7 @@ class DynamicKafkaSourceBuilder:
         self._service: SingleClusterTopicMetadataService | None = None
 
     def build(self) -> DynamicKafkaSource:
-        """Return the source; refuses what cannot be read."""
+        """Return the source; an incomplete configuration is an error."""
         if self._service is None:
             raise InvalidProgramError(
                 "DynamicKafkaSource: say where the streams are with set_kafka_metadata_service(...)."
@@ -95,11 +95,11 @@ class DynamicKafkaSourceBuilder:
         return self.set_kafka_stream_subscriber(KafkaStreamSetSubscriber(stream_ids))
 
     def set_stream_pattern(self, stream_pattern: str) -> DynamicKafkaSourceBuilder:
-        """Read the streams whose names fit a regular expression."""
+        """Read the streams that match a regular expression."""
         return self.set_kafka_stream_subscriber(StreamPatternSubscriber(stream_pattern))
 
     def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> DynamicKafkaSourceBuilder:
-        """Say which streams are read."""
+        """Set the stream subscriber."""
         if isinstance(kafka_stream_subscriber, KafkaStreamSetSubscriber):
             self._inner.set_topics(*sorted(kafka_stream_subscriber.stream_ids))
         elif isinstance(kafka_stream_subscriber, StreamPatternSubscriber):
@@ -112,7 +112,7 @@ class DynamicKafkaSourceBuilder:
         return self
 
     def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> DynamicKafkaSourceBuilder:
-        """Say where the streams are."""
+        """Set the metadata service."""
         if not isinstance(kafka_metadata_service, SingleClusterTopicMetadataService):
             raise InvalidProgramError(
                 f"DynamicKafkaSource takes a SingleClusterTopicMetadataService, not {kafka_metadata_service!r}."
@@ -121,22 +121,22 @@ class DynamicKafkaSourceBuilder:
         return self
 
     def set_deserializer(self, deserializer: KafkaRecordDeserializationSchema) -> DynamicKafkaSourceBuilder:
-        """Say how whole records are read."""
+        """Set the schema of whole records."""
         self._inner.set_deserializer(deserializer)
         return self
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> DynamicKafkaSourceBuilder:
-        """Say how values are read."""
+        """Set the schema of values."""
         self._inner.set_value_only_deserializer(deserialization_schema)
         return self
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> DynamicKafkaSourceBuilder:
-        """Say where reading begins."""
+        """Set the starting offsets."""
         self._inner.set_starting_offsets(starting_offsets_initializer)
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> DynamicKafkaSourceBuilder:
-        """End at some offsets."""
+        """Run as a bounded source up to offsets."""
         self._inner.set_bounded(stopping_offsets_initializer)
         return self
 
@@ -151,11 +151,11 @@ class DynamicKafkaSourceBuilder:
         return self
 
     def set_group_id(self, group_id: str) -> DynamicKafkaSourceBuilder:
-        """Name the group whose offsets are committed with checkpoints."""
+        """Set the group whose offsets are committed with checkpoints."""
         self._inner.set_group_id(group_id)
         return self
 
     def set_client_id_prefix(self, prefix: str) -> DynamicKafkaSourceBuilder:
-        """Say how the names of clients begin."""
+        """Set the prefix of client ids."""
         self._inner.set_client_id_prefix(prefix)
         return self

@@ -1,4 +1,4 @@
-"""Kafka's names of Flink 1.x, which many programs still have; KafkaSource and KafkaSink stand behind them."""
+"""The Kafka connectors of Flink 1.x, based on KafkaSource and KafkaSink."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ __all__ = ["FlinkKafkaConsumer", "FlinkKafkaConsumerBase", "FlinkKafkaProducer",
 
 
 class FlinkKafkaConsumerBase(KafkaSource):
-    """Reads topics of Kafka, from where its group has come to unless it is told otherwise."""
+    """Reads Kafka topics, by default from the committed offsets of the group."""
 
     def _start(self, start: KafkaOffsetsInitializer) -> FlinkKafkaConsumerBase:
         self._settings = replace(self._settings, start=start)
         return self
 
     def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> FlinkKafkaConsumerBase:
-        """Say whether the group's offsets are committed with checkpoints."""
-        said = {**self._settings.properties, "commit.offsets.on.checkpoint": str(commit_on_checkpoints).lower()}
-        self._settings = replace(self._settings, properties=said)
+        """Set whether checkpoints commit the group's offsets."""
+        properties = {**self._settings.properties, "commit.offsets.on.checkpoint": str(commit_on_checkpoints).lower()}
+        self._settings = replace(self._settings, properties=properties)
         return self
 
     def set_start_from_earliest(self) -> FlinkKafkaConsumerBase:
-        """Begin with the oldest record."""
+        """Begin at the oldest record."""
         return self._start(KafkaOffsetsInitializer.earliest())
 
     def set_start_from_latest(self) -> FlinkKafkaConsumerBase:
-        """Begin behind the newest record."""
+        """Begin after the newest record."""
         return self._start(KafkaOffsetsInitializer.latest())
 
     def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumerBase:
-        """Begin with the first record that is not older, by Kafka's timestamps."""
+        """Begin at the first record with this timestamp or a later one."""
         return self._start(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
-        """Begin where the group has come to, else as auto.offset.reset says."""
+        """Begin at the committed offsets of the group, or as auto.offset.reset says."""
         return self._start(_committed(dict(self._settings.properties)))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
-        """Accepted for Flink's sake: partitions of a checkpoint are always read on."""
+        """Accept Flink's setting, without effect: restored partitions are always read."""
         return self
 
     def get_produced_type(self) -> TypeInformation | None:
@@ -62,20 +62,20 @@ def _committed(properties: dict[str, str]) -> KafkaOffsetsInitializer:
 
 
 class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
-    """Reads topics of Kafka; `env.add_source` takes it."""
+    """Reads Kafka topics; `env.add_source` takes it."""
 
     def __init__(
         self, topics: str | list[str], deserialization_schema: DeserializationSchema, properties: dict[str, Any]
     ) -> None:
         names = [topics] if isinstance(topics, str) else topics
-        said = {"group.id": "millstream", **{key: str(value) for key, value in properties.items()}}
-        builder = KafkaSource.builder().set_topics(*names).set_properties(said)
-        builder.set_value_only_deserializer(deserialization_schema).set_starting_offsets(_committed(said))
+        settings = {"group.id": "millstream", **{key: str(value) for key, value in properties.items()}}
+        builder = KafkaSource.builder().set_topics(*names).set_properties(settings)
+        builder.set_value_only_deserializer(deserialization_schema).set_starting_offsets(_committed(settings))
         super().__init__(builder.build()._settings)
 
 
 class Semantic(Enum):
-    """How often a record is there after a failure."""
+    """The delivery guarantee."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -86,19 +86,19 @@ class FlinkKafkaProducerBase(KafkaSink):
     """Writes records to Kafka."""
 
     def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
-        """Say whether records that Kafka does not take are only logged: then nothing is guaranteed."""
+        """Set whether rejected records are only logged, which removes the delivery guarantee."""
         if log_failures_only:
             self._settings = replace(self._settings, guarantee=DeliveryGuarantee.NONE)
         return self
 
     def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
-        """Say whether a checkpoint waits until all is written; without, nothing is guaranteed."""
+        """Set whether a checkpoint flushes records; otherwise there is no delivery guarantee."""
         if not flush_on_checkpoint:
             self._settings = replace(self._settings, guarantee=DeliveryGuarantee.NONE)
         return self
 
     def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> FlinkKafkaProducerBase:
-        """Say whether messages have the timestamps of records; without, the time at which they are written."""
+        """Set whether messages get the timestamps of records instead of the time of writing."""
         self._settings = replace(self._settings, stamps=write_timestamp_to_kafka)
         return self
 
@@ -123,5 +123,5 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         super().__init__(replace(builder.build()._settings, owns_prefix=False, stamps=False))
 
     def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
-        """Accepted for Flink's sake: a transaction that is gone is an error, since its records are lost."""
+        """Accept Flink's setting, without effect: an expired transaction is an error, because its records are lost."""
         return self

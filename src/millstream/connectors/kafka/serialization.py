@@ -1,4 +1,4 @@
-"""How records become Kafka's: topic, key and value; many at once where one record is many rows."""
+"""Serialization schemas of KafkaSource and KafkaSink."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class KafkaRecord:
-    """A record as Kafka has it.
+    """A Kafka record with its metadata.
 
     Attributes:
         headers: names and values, in order.
@@ -43,11 +43,11 @@ class KafkaRecord:
 
 
 class KafkaRecordDeserializationSchema(ABC):
-    """Makes a value of a whole record: its key, its headers, where it stands."""
+    """Deserializes a record with its key, headers and position."""
 
     @abstractmethod
     def deserialize(self, record: KafkaRecord) -> Any:
-        """Return the value; None leaves the record out."""
+        """Return the value, or None to skip the record."""
 
     def get_produced_type(self) -> TypeInformation | None:
         """Return the type of the values, None for any."""
@@ -55,16 +55,16 @@ class KafkaRecordDeserializationSchema(ABC):
 
     @staticmethod
     def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
-        """Return what reads values and leaves the rest of records alone."""
+        """Return a schema that reads only values."""
         return _ValueOnly(deserialization_schema)
 
 
 class KafkaBatchDeserializationSchema(ABC):
-    """Makes one record of many messages: what SQL reads."""
+    """Deserializes messages to one batch, for SQL."""
 
     @abstractmethod
     def deserialize(self, messages: Sequence[Any]) -> Any:
-        """Return the record of messages of the client library; of one that was made for the same offsets, the same."""
+        """Return the batch of messages; equal messages give equal batches."""
 
 
 class _ValueOnly(KafkaRecordDeserializationSchema):
@@ -79,7 +79,7 @@ class _ValueOnly(KafkaRecordDeserializationSchema):
 
 
 class KafkaTopicSelector(ABC):
-    """Chooses the topic of a record."""
+    """Selects the topic of a record."""
 
     @abstractmethod
     def apply(self, data: Any) -> str:
@@ -88,7 +88,7 @@ class KafkaTopicSelector(ABC):
 
 @dataclass(frozen=True)
 class KafkaRecordSerializationSchema:
-    """How a record becomes Kafka's: its topic, its key and its value."""
+    """Serializes a record: its topic, key and value."""
 
     topic: str | None
     selector: Callable[[Any], str] | None
@@ -97,7 +97,7 @@ class KafkaRecordSerializationSchema:
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
-        """Begin a schema."""
+        """Return a builder."""
         return KafkaRecordSerializationSchemaBuilder()
 
 
@@ -111,7 +111,7 @@ class KafkaRecordSerializationSchemaBuilder:
         self._value: SerializationSchema | None = None
 
     def build(self) -> KafkaRecordSerializationSchema:
-        """Return the schema; refuses one without topic or value."""
+        """Return the schema, which needs a topic and a value."""
         if self._topic is None and self._selector is None:
             raise InvalidProgramError(
                 "KafkaRecordSerializationSchema: say which topic with set_topic(...) or set_topic_selector(...)."
@@ -132,7 +132,7 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_topic_selector(
         self, topic_selector: Callable[[Any], str] | KafkaTopicSelector
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Choose the topic of each record."""
+        """Select the topic per record."""
         if self._topic is not None:
             raise InvalidProgramError("KafkaRecordSerializationSchema: give a topic or a selector, not both.")
         is_object = isinstance(topic_selector, KafkaTopicSelector)
@@ -142,20 +142,20 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_key_serialization_schema(
         self, key_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Say how keys are written; without it there are none."""
+        """Set the schema of keys; none by default."""
         self._key = key_serialization_schema
         return self
 
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Say how values are written."""
+        """Set the schema of values."""
         self._value = value_serialization_schema
         return self
 
 
 class Produced(NamedTuple):
-    """A message to be written; a partition of -1 is the client's to choose, without a timestamp it is now."""
+    """A message to write; the client selects partition -1, and None as timestamp is now."""
 
     topic: str
     value: bytes | None
@@ -167,11 +167,11 @@ class Produced(NamedTuple):
 
 @dataclass(frozen=True)
 class SinkPlace:
-    """Where a writer is.
+    """The location of a writer.
 
     Attributes:
-        subtask: its number.
-        partitions: returns the partitions of a topic, which the cluster is asked for once.
+        subtask: the index of the subtask.
+        partitions: returns the cached partitions of a topic.
     """
 
     subtask: int
@@ -179,18 +179,18 @@ class SinkPlace:
 
 
 class KafkaBatchSerializationSchema(ABC):
-    """Makes many messages of one record: what SQL writes."""
+    """Serializes a batch to messages, for SQL."""
 
-    # The topic that is written to, None where rows say it.
+    # The topic, or None if rows determine it.
     topic: str | None = None
 
     @abstractmethod
     def serialize(self, batch: Any, place: SinkPlace) -> Iterable[Produced]:
-        """Return the messages of a record, in order."""
+        """Return the messages of a batch, in order."""
 
     def flush(self, place: SinkPlace) -> Iterable[Produced]:
-        """Return what was held back; asked at the end of each epoch."""
+        """Return the buffered messages, at the end of each epoch."""
         return ()
 
     def forget(self) -> None:
-        """Forget what is held back: the epoch did not get to its end."""
+        """Discard the buffered messages of a failed epoch."""

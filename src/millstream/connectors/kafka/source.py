@@ -1,4 +1,4 @@
-"""KafkaSource: the records of Kafka's topics."""
+"""KafkaSource: reads topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["KafkaSource", "KafkaSourceBuilder"]
 
 
 class KafkaSource(Source[Any]):
-    """Reads topics of Kafka, each partition with watermarks of its own; records have Kafka's timestamps.
+    """Reads Kafka topics with per-partition watermarks; records have Kafka's timestamps.
 
     Example:
         >>> from millstream.common.serialization import SimpleStringSchema
@@ -52,7 +52,7 @@ class KafkaSource(Source[Any]):
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
-        """Begin a source."""
+        """Return a builder."""
         return KafkaSourceBuilder()
 
     @property
@@ -86,11 +86,11 @@ class KafkaSourceBuilder:
         return self
 
     def build(self) -> KafkaSource:
-        """Return the source; refuses what cannot be read."""
+        """Return the source; an incomplete configuration is an error."""
         return KafkaSource(self.settle())
 
     def settle(self) -> SourceSettings:
-        """Return what was said; refuses what cannot be read."""
+        """Return the checked settings."""
         settings = self._settings
         if "bootstrap.servers" not in settings.properties:
             raise InvalidProgramError("KafkaSource: say where Kafka is with set_bootstrap_servers(...).")
@@ -111,59 +111,59 @@ class KafkaSourceBuilder:
         return settings
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
-        """Say where Kafka is: `host:port`, several with commas."""
+        """Set the brokers: `host:port`, separated by commas."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
-        """Name the group whose offsets are committed with checkpoints."""
+        """Set the group whose offsets are committed with checkpoints."""
         return self.set_property("group.id", group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
         """Read these topics."""
-        self._check_nothing_said("topics")
+        self._check_unset("topics")
         return self._with(topics=tuple(topics))
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
-        """Read all topics whose whole names fit a regular expression, also those that come later."""
-        self._check_nothing_said("topic pattern")
+        """Read all topics that match a regular expression, including later ones."""
+        self._check_unset("topic pattern")
         return self._with(pattern=topic_pattern)
 
     def set_partitions(self, partitions: set[KafkaTopicPartition]) -> KafkaSourceBuilder:
-        """Read just these partitions."""
-        self._check_nothing_said("partitions")
+        """Read only these partitions."""
+        self._check_unset("partitions")
         return self._with(partitions=tuple(sorted((p.topic, p.partition) for p in partitions)))
 
-    def _check_nothing_said(self, what: str) -> None:
+    def _check_unset(self, what: str) -> None:
         settings = self._settings
         if settings.topics or settings.pattern is not None or settings.partitions:
             raise InvalidProgramError(f"KafkaSource: what to read is said already, and the {what} would replace it.")
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Say where reading begins; without it, with the oldest record."""
+        """Set the starting offsets; earliest by default."""
         return self._with(start=starting_offsets_initializer)
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Stop reading at some offsets, in a source that counts as one without end."""
+        """Stop at offsets, but run as an unbounded source."""
         return self._with(stop=stopping_offsets_initializer, bounded=False)
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """End at some offsets, which are looked up when the job starts."""
+        """Run as a bounded source up to offsets, which are resolved when the job starts."""
         return self._with(stop=stopping_offsets_initializer, bounded=True)
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
-        """Say how values are read; keys and headers are not."""
+        """Set the schema of values; keys and headers are not read."""
         return self._with(values=deserialization_schema, records=None)
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
-        """Say how whole records are read: key, value, headers, where they stand."""
+        """Set the schema of whole records: key, value, headers and position."""
         return self._with(records=record_deserializer, values=None)
 
     def set_batch_deserializer(self, batch_deserializer: KafkaBatchDeserializationSchema) -> KafkaSourceBuilder:
-        """Say how many messages become one record, as tables of SQL read them."""
+        """Set a schema that reads messages as a batch, for SQL tables."""
         return self._with(batches=batch_deserializer, records=None, values=None)
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
-        """Say how the names of clients begin."""
+        """Set the prefix of client ids."""
         return self.set_property("client.id.prefix", prefix)
 
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
