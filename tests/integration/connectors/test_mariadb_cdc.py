@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(shop: MariaDbShop) -> None:
         refused(shop.source(), "binlog_row_metadata is MINIMAL.*set binlog-row-metadata to FULL")
     finally:
         shop.run("SET GLOBAL binlog_row_metadata = FULL")
-    with pytest.raises(InvalidProgramError, match=r"say username\(\.\.\.\)"):
+    with pytest.raises(InvalidProgramError, match=r"call username\(\.\.\.\)"):
         MySqlSource.builder().table_list("a.b").build()
 
 

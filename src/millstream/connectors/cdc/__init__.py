@@ -1,4 +1,4 @@
-"""Change data capture: the tables of a database, and every change to them."""
+"""Change data capture: the rows of database tables and every change to them."""
 
 from millstream.connectors.cdc.changes import (
     Change,

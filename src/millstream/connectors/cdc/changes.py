@@ -1,4 +1,4 @@
-"""A change of a row in a database, whichever it came from, and what becomes of it in a stream."""
+"""Row changes of any database, and the schemas that turn them into records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "RowDeserializationSchema",
 ]
 
-# What stands for a large value that an UPDATE left as it was, if the log does not have it: as in Debezium.
+# Placeholder for a large value that an UPDATE left unchanged and the log omits, as in Debezium.
 UNAVAILABLE = "__debezium_unavailable_value"
 
 READ, CREATE, UPDATE, DELETE, TRUNCATE = "r", "c", "u", "d", "t"
@@ -37,16 +37,16 @@ class Change(NamedTuple):
     """A change of one row.
 
     Attributes:
-        op: `r` (read by the snapshot), `c` (inserted), `u` (updated), `d` (deleted), `t` (the table was truncated).
-        table: with what it is in, `schema.table` or `database.table`.
-        columns: the names of the columns, at the time of the change.
-        keys: which of them are the key, by place.
-        before: the row as it was, None where there was none, or where the log does not tell.
-        after: the row as it is now, None where there is none.
-        whole: whether `before` has all columns; else only the key's, the others are None.
-        ms: when its transaction was committed, or the snapshot taken, in milliseconds.
-        source: where it is in the database's log: for PostgreSQL `lsn` and `txId`, for MySQL `file`, `pos` and `gtid`.
-        schema: what the table is in, for names that have dots.
+        op: `r` (read by the snapshot), `c` (inserted), `u` (updated), `d` (deleted), `t` (table truncated).
+        table: the qualified name, `schema.table` or `database.table`.
+        columns: the column names at the time of the change.
+        keys: indexes of the key columns.
+        before: the row before the change, or None if there was none or the log omits it.
+        after: the row after the change, or None if it was deleted.
+        whole: whether `before` has all columns; otherwise only key columns are set.
+        ms: commit time of the transaction, or time of the snapshot, in milliseconds.
+        source: the log offset: `lsn` and `txId` for PostgreSQL; `file`, `pos` and `gtid` for MySQL.
+        schema: the schema or database, for names that contain dots.
     """
 
     op: str
@@ -62,13 +62,13 @@ class Change(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """The schema, or database, and the table's name in it."""
+        """The schema or database, and the table name without it."""
         schema = self.schema or self.table.partition(".")[0]
         return schema, self.table[len(schema) + 1 :]
 
 
 class DebeziumDeserializationSchema(ABC):
-    """Makes the stream's records of changes.
+    """Converts changes into records of the stream.
 
     Example:
         >>> class Tables(DebeziumDeserializationSchema):
@@ -78,32 +78,32 @@ class DebeziumDeserializationSchema(ABC):
 
     @abstractmethod
     def deserialize(self, change: Change) -> Iterable[Any]:
-        """Return the records of a change: none, one or more."""
+        """Return the records of a change: zero, one or more."""
 
     def check(self, table: str, is_full: bool) -> None:
-        """Raise InvalidProgramError if a table's changes cannot be told; full: the log has rows as they were before."""
+        """Raise InvalidProgramError if changes of a table cannot be converted; `is_full`: the log has old rows."""
 
 
 class BatchDeserializationSchema(DebeziumDeserializationSchema):
-    """Makes one record of many changes: what SQL reads."""
+    """Converts many changes into one record, for SQL."""
 
     @abstractmethod
     def deserialize_all(self, changes: Sequence[Change]) -> Any:
-        """Return the record of changes, in their order."""
+        """Return one record with the changes in order."""
 
     def deserialize(self, change: Change) -> list[Any]:
         return [self.deserialize_all([change])]
 
 
 class RowDeserializationSchema(DebeziumDeserializationSchema):
-    """Changes as Rows with the kind of change: +I, -U and +U, -D.
+    """Converts changes into Rows with a row kind: +I, -U and +U, -D.
 
     Args:
-        changelog_mode: `all` has the whole row in -U and -D, which the database must have been told to log.
-            `upsert` leaves out -U, and of a deleted row only the key is there; a large value that did not change is
+        changelog_mode: `all` emits complete rows in -U and -D; the database must log old rows.
+            `upsert` omits -U and emits only the key of a deleted row; a large unchanged value is
             `__debezium_unavailable_value`.
-        with_table: records are pairs of the table's name and the Row; for more than one table.
-        skip_truncate: leave out that a table was truncated, of which no Row can tell; else the job fails.
+        with_table: emit pairs of table name and Row, for more than one table.
+        skip_truncate: ignore TRUNCATE, which no Row can express; otherwise the job fails.
 
     Example:
         >>> change = Change("d", "public.t", ("id", "name"), (0,), [1, "a"], None, True, 0, {})
@@ -154,16 +154,16 @@ class RowDeserializationSchema(DebeziumDeserializationSchema):
 
     def _whole(self, change: Change) -> list[Any]:
         if not change.whole or change.before is None:
-            # It was when the job began.
+            # The check ran at the start of the job; the replica identity changed since.
             self.check(change.table, False)
         assert change.before is not None
         return change.before
 
 
 class JsonDebeziumDeserializationSchema(DebeziumDeserializationSchema):
-    """Changes as JSON in Debezium's format: `before`, `after`, `op`, `ts_ms`, `source`.
+    """Converts changes into JSON in Debezium's format: `before`, `after`, `op`, `ts_ms`, `source`.
 
-    Numbers with a fixed point are written as text, dates and times in ISO 8601, bytes in base64.
+    Decimals are written as strings, dates and times in ISO 8601, bytes in base64.
 
     Example:
         >>> change = Change("c", "public.t", ("id",), (0,), None, [1], False, 5, {"lsn": 7})
@@ -204,7 +204,7 @@ def _plain(value: Any) -> Any:
 
 
 def _time_text(value: timedelta) -> str:
-    """Write MySQL's TIME, which may be negative and longer than a day, as MySQL does."""
+    """Format MySQL's TIME, which may be negative or longer than a day, as MySQL does."""
     seconds, fraction = divmod(abs(value), timedelta(seconds=1))
     sign = "-" if value < timedelta(0) else ""
     text = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -212,7 +212,7 @@ def _time_text(value: timedelta) -> str:
 
 
 class _Encoder(json.JSONEncoder):
-    """JSON has no word for what is not a number: it is null."""
+    """Writes NaN and infinity, which JSON lacks, as null."""
 
     def encode(self, o: Any) -> str:
         try:

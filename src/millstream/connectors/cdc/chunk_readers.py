@@ -1,4 +1,4 @@
-"""Reads the chunks of tables, in threads of the driver, each with a connection of its own."""
+"""Driver threads that read chunks of tables, each over its own connection."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["CHUNK_BYTES", "ChunkReaders", "Desk", "SnapshotNote"]
 
 log = logging.getLogger("millstream")
 
-# A chunk has so many bytes at most; what is left is a chunk of its own.
+# Maximum bytes per chunk; the rest becomes another chunk.
 CHUNK_BYTES = 8 << 20
 _PAUSE = 0.02
-# A table whose columns change while it is read is read again, so often.
+# Maximum number of times that a table is read again because its columns changed.
 _TRIES = 3
 _WARN_SECONDS = 10
 
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 class SnapshotNote(NamedTuple):
-    """A snapshot of the database.
+    """A database snapshot.
 
     Attributes:
-        until: the place in the log where nothing is left that it sees.
-        ms: when it was taken.
+        until: the log offset behind everything that the snapshot sees.
+        ms: when the snapshot was taken.
     """
 
     seen: Seen
@@ -42,12 +42,12 @@ class SnapshotNote(NamedTuple):
 
 @dataclass(frozen=True)
 class Desk(Generic[T]):
-    """Where threads that read chunks find work, and leave it.
+    """Hands chunks to reader threads and collects their results.
 
     Attributes:
-        machine: what decides; only used under `lock`.
-        tables: by name.
-        wake: called when a chunk can be dealt out, or when something has gone wrong.
+        machine: the snapshot's state machine, guarded by `lock`.
+        tables: captured tables by name.
+        wake: called when a chunk can be assigned or a thread failed.
     """
 
     machine: Snapshotting
@@ -57,10 +57,10 @@ class Desk(Generic[T]):
 
 
 class ChunkReaders(ABC, Generic[T]):
-    """Threads that plan chunks and read them, until there is none left.
+    """Threads that plan and read chunks until none are left.
 
     Args:
-        rows: how many rows a chunk has at most.
+        rows: maximum rows per chunk.
     """
 
     def __init__(self, desk: Desk[T], rows: int, threads: int) -> None:
@@ -76,42 +76,42 @@ class ChunkReaders(ABC, Generic[T]):
         for thread in self._threads:
             thread.start()
 
-    # --- what each database does in its own way
+    # --- implemented per database
 
     @abstractmethod
     def _connect(self) -> Any:
-        """Return a connection; it is closed when it is left."""
+        """Return a connection; it closes on exit."""
 
     @abstractmethod
     def _find_end(self, connection: Any, table: T, low: Key | None) -> Key | None:
-        """Return the last key of the chunk that begins above a key; None: it is the last chunk."""
+        """Return the last key of the chunk that starts above `low`, or None for the last chunk."""
 
     @abstractmethod
     def _take_snapshot(self, connection: Any, table: T) -> SnapshotNote:
-        """Begin a transaction that sees the database as it is now."""
+        """Begin a transaction with a snapshot of the database."""
 
     @abstractmethod
     def _read_rows(
         self, connection: Any, table: T, chunk: Chunk, snapshot: SnapshotNote
     ) -> tuple[Any, Key | None] | None:
-        """Return the rows of a chunk and up to which key they go; None if the table is gone."""
+        """Return the rows of a chunk and their last key, or None if the table was dropped."""
 
     @abstractmethod
     def _is_gone(self, error: Exception) -> bool:
-        """Tell whether an error means that the table is not there."""
+        """Return whether an error means that the table does not exist."""
 
     @abstractmethod
     def _has_changed(self, error: Exception) -> bool:
-        """Tell whether an error means that the table's columns are others now."""
+        """Return whether an error means that the table's columns changed."""
 
     @abstractmethod
     def _failed(self, error: Exception) -> MillstreamError:
-        """Return in a sentence what has gone wrong."""
+        """Return the error to raise in the job."""
 
-    # --- for the job
+    # --- called by the job
 
     def check(self) -> None:
-        """Raise what has gone wrong in a thread."""
+        """Raise the error of a failed thread."""
         if self._failure is not None:
             raise self._failure
 
@@ -122,7 +122,7 @@ class ChunkReaders(ABC, Generic[T]):
         for thread in self._threads:
             thread.join(timeout=10)
 
-    # --- the threads
+    # --- run by the threads
 
     def _run(self) -> None:
         try:
@@ -142,7 +142,7 @@ class ChunkReaders(ABC, Generic[T]):
             self._desk.wake()
 
     def _plan(self, connection: Any) -> bool:
-        """Find where the next chunk of some table ends; tell whether there was one to plan."""
+        """Find the end of the next chunk of some table; return whether there was one to plan."""
         if not self._planning.acquire(blocking=False):
             return False
         try:
@@ -206,7 +206,7 @@ class ChunkReaders(ABC, Generic[T]):
         self._desk.wake()
 
     def _begin(self, connection: Any, table: T, chunk: Chunk) -> SnapshotNote | None:
-        """Begin a snapshot that a chunk may be read in; None if there is no time left."""
+        """Begin a snapshot in which a chunk may be read, or return None if the readers are closing."""
         since: float | None = time.monotonic()
         while not self._closed:
             snapshot = self._take_snapshot(connection, table)

@@ -1,4 +1,4 @@
-"""Deals out a database's tables and log, from the driver: subtasks only make records of what they get."""
+"""Assigns chunks of tables and ranges of the log; subtasks only convert them into records."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from millstream.connectors.cdc.source import CaptureShare
 
 __all__ = ["CaptureEnumerator", "CapturedTable", "check_keys"]
 
-# So many bytes of the log are dealt out at once.
+# Maximum bytes of the log per assignment.
 _SHARE_BYTES = 2 << 20
 _SOON, _SOMETIME = 0.1, 1.0
-# So often the server is asked how far its log is.
+# How often the server is asked for the end of its log.
 _LAG_SECONDS = 1.0
 
 
 class CapturedTable(Protocol):
-    """A table that is read."""
+    """A captured table."""
 
     @property
     def table(self) -> str:
-        """Its name, with what it is in."""
+        """The qualified name."""
         ...
 
     @property
     def keys(self) -> Sequence[Any]:
-        """The columns of its primary key."""
+        """The primary key columns."""
         ...
 
 
 def check_keys(tables: Sequence[CapturedTable]) -> None:
-    """Refuse a table that has no primary key."""
+    """Refuse tables without a primary key."""
     for table in tables:
         if not table.keys:
             raise InvalidProgramError(
-                f"Table {table.table} has no primary key, by which its rows are told apart: add one, or leave it out "
+                f"Table {table.table} has no primary key, which identifies its rows: add one, or leave it out "
                 "of table_list."
             )
 
@@ -54,12 +54,12 @@ def check_keys(tables: Sequence[CapturedTable]) -> None:
 S = TypeVar("S", bound=CaptureSettings)
 T = TypeVar("T", bound=CapturedTable)
 P = TypeVar("P", bound=LogPiece)
-# What a change of rows is while tables are read.
+# A change of rows while tables are read.
 C = TypeVar("C")
 
 
 class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
-    """Deals out chunks of tables or a stretch of the log, never both: between subtasks an epoch has no order."""
+    """Assigns either chunks of tables or a range of the log per epoch: subtasks of an epoch have no common order."""
 
     def __init__(self, settings: S, parallelism: int, restored: Any) -> None:
         self._settings, self._parallelism = settings, parallelism
@@ -102,7 +102,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
             self._place = self._go_on(restored)
             self._machine = Snapshotting(restored["snapshot"])
             self._known, self._target = set(restored["tables"]), restored["target"]
-            # One that is gone has nothing left to read.
+            # A dropped table has nothing left to read.
             for table in [t for t in self._machine.tables if t not in self._tables]:
                 self._machine.skip(table)
         self._add_tables()
@@ -114,92 +114,92 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._log = self._open_log()
         self._read_chunks()
 
-    # --- what each database does in its own way
+    # --- implemented per database
 
     @abstractmethod
     def _failure(self, error: Exception) -> MillstreamError | None:
-        """Return in a sentence what the server would not do; None if an error is none of the server's."""
+        """Return the error to raise for a server's refusal, or None for other errors."""
 
     @abstractmethod
     def _find_tables(self) -> list[T]:
-        """Return the tables to read; fails where they cannot be."""
+        """Return the tables to capture, or fail if they cannot be captured."""
 
     def _check_known(self, tables: list[T]) -> None:
-        """Fail if tables that are being read are no longer logged, or are others under the same names."""
+        """Fail if captured tables are no longer logged, or were replaced by others of the same name."""
 
     def _make_ready(self, tables: list[T]) -> None:
-        """Have the server log tables that are read for the first time."""
+        """Make the server log newly captured tables."""
 
     @abstractmethod
     def _start(self) -> Any:
-        """Return where the log is read from by a job that has no state."""
+        """Return the log offset where a job without state starts."""
 
     @abstractmethod
     def _go_on(self, restored: Any) -> Any:
-        """Return where the log is read from by a job that has; fails if it is no longer there."""
+        """Return the log offset where a restored job resumes; fail if the log no longer has it."""
 
     @abstractmethod
     def _horizon(self) -> Any:
-        """Return what the snapshot of a table that is new must be past of: the log may not have all of it."""
+        """Return the offset that a new table's snapshot must be past: earlier log may be incomplete."""
 
     @abstractmethod
     def _open_log(self) -> LogThread[P]:
-        """Begin to read the log."""
+        """Start reading the log."""
 
     @abstractmethod
     def _open_chunks(self, desk: Desk[T]) -> ChunkReaders[T]:
-        """Begin to read tables."""
+        """Start reading tables."""
 
     @abstractmethod
     def _empty_share(self) -> CaptureShare:
-        """Return a stretch of the log in which nothing happens."""
+        """Return an empty range of the log."""
 
     @abstractmethod
     def _add_piece(self, shares: list[Any], piece: P) -> None:
-        """Add what is to be read of a piece of the log to the last share, or to new ones."""
+        """Append a piece of the log to the last split range, or to new ones."""
 
     @abstractmethod
     def _point(self) -> Any:
-        """Return the place in the log as snapshots know it."""
+        """Return the current log offset as snapshots express it."""
 
     @abstractmethod
     def _end_of_log(self) -> Any:
-        """Return where the log ends now."""
+        """Return the end of the log."""
 
     @abstractmethod
     def _has_reached(self, target: Any) -> bool:
-        """Tell whether the log has been dealt out up to where it ended."""
+        """Return whether the log is assigned up to `target`."""
 
     @abstractmethod
     def _bytes_behind(self) -> int:
-        """Return how many bytes of the log have not been dealt out."""
+        """Return how many bytes of the log are not assigned."""
 
     def _hurry(self) -> None:
-        """Have the server tell how far it is."""
+        """Make the server report its progress."""
 
     @abstractmethod
     def _truncates(self, change: C) -> Sequence[str] | None:
-        """Return the tables of which a change takes all rows; None for a change of a row."""
+        """Return the tables that a change truncates, or None for a row change."""
 
     @abstractmethod
     def _keys_of(self, change: C) -> tuple[str, list[Key]]:
-        """Return the table of a change, and the keys of the rows it is about."""
+        """Return the table of a change and the keys of its rows."""
 
     @abstractmethod
     def _left_of(self, change: C, passes: dict[Key, bool]) -> list[C]:
-        """Return what is left of a change when rows of some keys are left out."""
+        """Return the parts of a change that remain when rows of some keys are filtered out."""
 
     @abstractmethod
     def _compare(self, table: T, keys: list[Key], bounds: list[Key]) -> list[int]:
-        """Return how many bounds each key is above, by the order of the database."""
+        """Return for each key how many bounds it exceeds, in the database's order."""
 
     def _closing(self) -> None:
-        """All has been read, or the job has ended otherwise."""
+        """Clean up when the source is finished or the job ended."""
 
     # --- tables
 
     def _add_tables(self) -> None:
-        """Begin with tables that are new."""
+        """Start capturing new tables."""
         new = [t for t in self._tables if t not in self._known]
         if not new:
             return
@@ -210,7 +210,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._known |= set(new)
 
     def _read_chunks(self) -> None:
-        """Have tables read that are not complete."""
+        """Start readers for incomplete tables."""
         if self._chunks is None and not self._machine.is_complete:
             self._chunks = self._open_chunks(Desk(self._machine, self._lock, self._tables, self._woken))
 
@@ -231,14 +231,14 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
             self._add_tables()
             self._read_chunks()
 
-    # --- dealing out
+    # --- assignment
 
     def _woken(self) -> None:
         self._wake()
 
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        # What came before is not forgotten.
+        # Earlier failures still count.
         wake()
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
@@ -268,7 +268,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._end_snapshot()
         is_time = now >= self._last_beat + self._settings.heartbeat_seconds
         if not shares and is_time and self._place > self._beat_place:
-            # Nothing happens in these tables: a checkpoint shall know all the same how far the log is.
+            # These tables have no changes, but checkpoints record the log's progress.
             shares = [self._empty_share()]
         if not shares:
             return SplitAssignment({})
@@ -300,7 +300,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         return [s for s in shares if not s.is_empty]
 
     def _end_snapshot(self) -> None:
-        """Once all tables are read, the log must pass what they have seen; it may need a push."""
+        """Wait until the log passes all snapshots, and make the server advance it if needed."""
         if self._machine.is_complete and self._chunks is not None:
             self._chunks.close()
             self._chunks = None
@@ -314,7 +314,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
     # --- while tables are read
 
     def _passing(self, transaction: Any, changes: list[C]) -> list[C]:
-        """Leave out changes to rows that a chunk brings, or has brought."""
+        """Filter out changes to rows that a chunk contains or will contain."""
         passing: list[C] = []
         run: list[C] = []
         for change in changes:
@@ -346,23 +346,23 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         return passing
 
     def _verdicts(self, table: str, keys: list[Key], transaction: Any) -> dict[Key, bool]:
-        """Tell which keys a transaction's changes pass to; the database knows their order."""
+        """Return for which keys a transaction's changes pass; the database knows the key order."""
         different = list(dict.fromkeys(keys))
         with self._lock:
             if self._machine.all_pass(table, transaction):
-                # Nothing to compare: the table may have another key by now.
+                # Nothing to compare: the primary key may have changed.
                 return dict.fromkeys(different, True)
             bounds = list(self._machine.bounds(table))
         if any(len(key) != len(bound) for key in different for bound in bounds[:1]):
             raise IncurableError(
-                f"The primary key of table {table} is another one than when the job began to read it: start the job "
+                f"The primary key of table {table} changed since the job began to read it: start the job "
                 "without its state."
             )
         above = [0] * len(different) if not bounds else self._compare(self._tables[table], different, bounds)
         with self._lock:
             return {k: self._machine.passes(table, n, transaction) for k, n in zip(different, above, strict=True)}
 
-    # --- the rest of the contract
+    # --- SplitEnumerator
 
     def is_finished(self) -> bool:
         return self._target is not None and self._machine.is_complete and self._has_reached(self._target)

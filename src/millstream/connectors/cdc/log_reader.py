@@ -16,13 +16,13 @@ __all__ = ["LogPiece", "LogThread"]
 
 @dataclass(kw_only=True)
 class LogPiece:
-    """Changes of one transaction, or a note that there are none up to a place.
+    """Changes of one transaction, or a log offset without changes.
 
     Attributes:
-        transaction: what names it; None where nothing of interest happened.
-        count: how many changes there are.
-        size: how many bytes, about.
-        after: how far the log is dealt out behind it.
+        transaction: its id, or None if no captured table changed.
+        count: number of changes.
+        size: approximate bytes.
+        after: the log offset behind it.
     """
 
     transaction: Any = None
@@ -35,14 +35,14 @@ P = TypeVar("P", bound=LogPiece)
 
 
 class LogThread(ABC, Generic[P]):
-    """Reads pieces of the log until it is closed; the job takes them.
+    """Reads pieces of the log until closed; the job consumes them.
 
     Args:
-        name: of the thread.
-        wake: called, in that thread, when there is something to take, or when something has gone wrong.
+        name: the thread's name.
+        wake: called in the thread when a piece is available or reading failed.
     """
 
-    # So many changes, and bytes, are read ahead of the job, about.
+    # Approximate limits of changes and bytes read ahead of the job.
     ahead_changes = 1 << 62
     ahead_bytes = 16 << 20
 
@@ -55,15 +55,15 @@ class LogThread(ABC, Generic[P]):
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    # --- for the job
+    # --- called by the job
 
     def peek(self) -> P | None:
-        """Return what is to be dealt out next, None for nothing."""
+        """Return the next piece to assign, or None."""
         with self._lock:
             return self._pieces[0] if self._pieces else None
 
     def pop(self) -> None:
-        """Take away what is to be dealt out next."""
+        """Remove the next piece."""
         with self._lock:
             piece = self._pieces.popleft()
             self._ahead -= piece.count
@@ -76,11 +76,11 @@ class LogThread(ABC, Generic[P]):
 
     @property
     def waiting(self) -> int:
-        """How many changes have been read and not taken."""
+        """Number of changes read but not consumed."""
         return self._ahead
 
     def check(self) -> None:
-        """Raise what has gone wrong in the thread."""
+        """Raise the error of the thread."""
         if self._failure is not None:
             raise self._failure
 
@@ -91,15 +91,15 @@ class LogThread(ABC, Generic[P]):
         self._thread.join(timeout=10)
         self._disconnect()
 
-    # --- the thread
+    # --- run by the thread
 
     @abstractmethod
     def _read(self) -> None:
-        """Read, and put what is read, until it is closed."""
+        """Read the log and queue its pieces until closed."""
 
     @abstractmethod
     def _failed(self, error: Exception) -> MillstreamError:
-        """Return in a sentence what has gone wrong."""
+        """Return the error to raise in the job."""
 
     @abstractmethod
     def _disconnect(self) -> None: ...
@@ -126,7 +126,7 @@ class LogThread(ABC, Generic[P]):
                 last = self._pieces[-1] if self._pieces else None
                 is_idle = piece.transaction is None and last is not None and last.transaction is None
                 if is_idle and len(self._pieces) > 1:
-                    # Of places where nothing happens the last one tells all; but the first may just be looked at.
+                    # Of consecutive empty pieces only the last matters, but the job may hold the first.
                     self._pieces.pop()
                 self._pieces.append(piece)
                 self._ahead += piece.count

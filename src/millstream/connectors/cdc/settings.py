@@ -1,4 +1,4 @@
-"""What a source of changes reads, and how; and what says so."""
+"""Settings of change data capture sources, their builder and startup options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INITIAL, LATEST, OFFSET, COMMITTED, SNAPSHOT = (
 
 @dataclass(frozen=True)
 class StartupOptions:
-    """Where to begin when there is no checkpoint to go on from.
+    """Where a job without a checkpoint starts.
 
     Example:
         >>> StartupOptions.specific_offset("0/1528C90").offset
@@ -36,47 +36,45 @@ class StartupOptions:
 
     @staticmethod
     def initial() -> StartupOptions:
-        """Read the tables as they are, then the log from exactly there."""
+        """Read a snapshot of the tables, then the log from that point."""
         return StartupOptions(INITIAL)
 
     @staticmethod
     def latest() -> StartupOptions:
-        """Read only what is committed from now on."""
+        """Read only changes committed from now on."""
         return StartupOptions(LATEST)
 
     @staticmethod
     def snapshot() -> StartupOptions:
-        """Read the tables as they are, and end."""
+        """Read a snapshot of the tables, and finish."""
         return StartupOptions(SNAPSHOT)
 
     @staticmethod
     def committed_offset() -> StartupOptions:
-        """Read the log from where its slot was confirmed: PostgreSQL only."""
+        """Read the log from the confirmed offset of the slot: PostgreSQL only."""
         return StartupOptions(COMMITTED)
 
     @staticmethod
     def specific_offset(offset: str, position: int | None = None) -> StartupOptions:
-        """Read the log from a place on.
+        """Read the log from an offset.
 
         Args:
-            offset: PostgreSQL's LSN as in `0/1528C90`; for MariaDB and MySQL the binlog's file, or the GTIDs of what is
-                done, as in `0-1-270`.
-            position: for MariaDB and MySQL, the place in that file.
+            offset: PostgreSQL's LSN as in `0/1528C90`; for MariaDB and MySQL the binlog file, or the executed GTIDs
+                as in `0-1-270`.
+            position: for MariaDB and MySQL, the position in that file.
         """
         if not offset:
-            raise InvalidProgramError(
-                "StartupOptions.specific_offset takes a place in the log, for example '0/1528C90'."
-            )
+            raise InvalidProgramError("StartupOptions.specific_offset takes a log offset, for example '0/1528C90'.")
         return StartupOptions(OFFSET, offset if position is None else (offset, position))
 
     @property
     def reads_tables(self) -> bool:
-        """Whether tables are read as they are."""
+        """Whether a snapshot of the tables is read."""
         return self.mode in (INITIAL, SNAPSHOT)
 
 
 def is_wanted(table: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a table is one of those that a list names, in full or by a pattern."""
+    """Return whether a list of names and patterns contains a table."""
     return any(table == p or _matches(p, table) for p in patterns)
 
 
@@ -84,12 +82,12 @@ def _matches(pattern: str, table: str) -> bool:
     try:
         return re.fullmatch(pattern, table) is not None
     except re.error:
-        # It is a name, then.
+        # An invalid pattern is a name.
         return False
 
 
 def _is_name(pattern: str) -> bool:
-    """Tell whether a pattern can only be a name: without anything that patterns have, or no pattern at all."""
+    """Return whether a pattern can only be a name: it has no special characters, or is no valid pattern."""
     try:
         re.compile(pattern)
     except re.error:
@@ -98,11 +96,11 @@ def _is_name(pattern: str) -> bool:
 
 
 def check_named(patterns: Iterable[str], found: Collection[str], server: str, inside: str) -> None:
-    """Refuse a list that names a table in full that is not there.
+    """Refuse a list that names a table that does not exist.
 
     Args:
-        server: what is asked, for the sentence.
-        inside: what a table is in, and an example.
+        server: the server's name for the error.
+        inside: the qualifier of a table and an example.
     """
     for pattern in patterns:
         if not any(is_wanted(table, (pattern,)) for table in found) and _is_name(pattern):
@@ -113,12 +111,12 @@ def check_named(patterns: Iterable[str], found: Collection[str], server: str, in
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureSettings:
-    """What a source reads, and how.
+    """What a source captures, and how.
 
     Attributes:
-        database: where, and who asks.
-        chunk_rows: so many rows of a table are read at once, at most.
-        threads: so many chunks are read at once.
+        database: address and credentials.
+        chunk_rows: maximum rows per chunk.
+        threads: number of chunks read concurrently.
     """
 
     database: Any
@@ -135,9 +133,9 @@ S = TypeVar("S", bound=CaptureSettings)
 
 
 class CaptureBuilder(Generic[S]):
-    """What the builders of all sources of changes have."""
+    """Options that the builders of all change data capture sources share."""
 
-    # The source's name, and a table as one names it there.
+    # The source's name, and an example of a table name.
     _source: ClassVar[str]
     _example: ClassVar[str]
 
@@ -152,61 +150,61 @@ class CaptureBuilder(Generic[S]):
         return self._with(database=replace(self._settings.database, **changes))
 
     def hostname(self, hostname: str) -> Self:
-        """Say on which machine the server is; of a Unix socket the path. Default: localhost."""
+        """Set the server's host name, or the path of a Unix socket. Default: localhost."""
         return self._at(host=hostname)
 
     def port(self, port: int) -> Self:
-        """Say at which port. Default: 5432 for PostgreSQL, 3306 for MariaDB and MySQL."""
+        """Set the port. Default: 5432 for PostgreSQL, 3306 for MariaDB and MySQL."""
         return self._at(port=port)
 
     def username(self, username: str) -> Self:
-        """Say who asks: a user who may read the tables and the log."""
+        """Set the user, who must be allowed to read the tables and the log."""
         return self._at(user=username)
 
     def password(self, password: str) -> Self:
-        """Give the password."""
+        """Set the password."""
         return self._at(password=password)
 
     def connect_timeout(self, seconds: int) -> Self:
-        """Say how long a connection may take. Default: 10 s."""
+        """Set the connection timeout. Default: 10 s."""
         return self._at(timeout=seconds)
 
     def table_list(self, *tables: str) -> Self:
-        """Name tables with what they are in, in full or by a regular expression that later ones may match, too."""
+        """Set the tables by qualified names or regular expressions, which later tables may match too."""
         return self._with(tables=tables)
 
     def deserializer(self, schema: DebeziumDeserializationSchema) -> Self:
-        """Say what becomes of changes. Default: RowDeserializationSchema()."""
+        """Set how changes become records. Default: RowDeserializationSchema()."""
         return self._with(schema=schema)
 
     def startup_options(self, options: StartupOptions) -> Self:
-        """Say where to begin. Default: StartupOptions.initial()."""
+        """Set where a job without a checkpoint starts. Default: StartupOptions.initial()."""
         return self._with(startup=options)
 
     def split_size(self, rows: int) -> Self:
-        """Say how many rows a chunk of a table has at most. Default: 8096."""
+        """Set the maximum rows per chunk. Default: 8096."""
         return self._with(chunk_rows=rows)
 
     def snapshot_parallelism(self, connections: int) -> Self:
-        """Say how many chunks are read at once. Default: 2."""
+        """Set how many chunks are read concurrently. Default: 2."""
         return self._with(threads=connections)
 
     def heartbeat_interval(self, seconds: float) -> Self:
-        """Say how often a checkpoint learns how far the log is while nothing happens in the tables. Default: 30 s."""
+        """Set how often checkpoints record the log's progress while tables have no changes. Default: 30 s."""
         return self._with(heartbeat_seconds=seconds)
 
     def discovery_interval(self, seconds: float) -> Self:
-        """Say how often to look for new tables. Default: 30 s."""
+        """Set how often to look for new tables. Default: 30 s."""
         return self._with(discovery_seconds=seconds)
 
     def _checked(self, **needed: str) -> S:
-        """Return the settings; refuses those that lack what is needed."""
+        """Return the settings; refuse them if a required one is missing."""
         settings = self._settings
         for what, value in {**needed, "username": settings.database.user}.items():
             if not value:
-                raise InvalidProgramError(f"{self._source}: say {what}(...).")
+                raise InvalidProgramError(f"{self._source}: call {what}(...).")
         if not settings.tables:
-            raise InvalidProgramError(f"{self._source}: say what to read with table_list('{self._example}', ...).")
+            raise InvalidProgramError(f"{self._source}: name the tables with table_list('{self._example}', ...).")
         if settings.chunk_rows < 1 or settings.threads < 1:
-            raise InvalidProgramError(f"{self._source}: split_size and snapshot_parallelism are at least 1.")
+            raise InvalidProgramError(f"{self._source}: split_size and snapshot_parallelism must be at least 1.")
         return settings

@@ -1,4 +1,4 @@
-"""What the sources of changes are to the engine, whichever database they read."""
+"""The Source that all databases share."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _LOG, _TABLES = "log", "tables"
 
 
 class CaptureShare(Protocol):
-    """A stretch of the log or a chunk of a table, as it is dealt out."""
+    """A chunk of a table or a range of the log, assigned to a subtask."""
 
     @property
     def of_table(self) -> bool:
-        """Whether it is a chunk of a table."""
+        """Whether this is a chunk of a table."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is in it."""
+        """Whether it has no changes."""
         ...
 
     def changes(self) -> Iterator[Change]:
-        """Yield what is in it, in order."""
+        """Yield the changes in order."""
         ...
 
 
@@ -45,7 +45,7 @@ class _Reader(SourceReader):
 
     def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
         deserialize, changes = self._deserialize, share.changes()
-        # Rows of tables have no time of their own: they must not make what the log brings late.
+        # Snapshot rows have no timestamp: they must not make changes of the log late.
         of_table = share.of_table
         while batch := list(islice(changes, _BATCH)):
             yield [(record, 0 if of_table else change.ms) for change in batch for record in deserialize(change)]
@@ -58,7 +58,7 @@ class _Reader(SourceReader):
 
 
 class _BatchReader(_Reader):
-    """Makes a record of so many changes at once."""
+    """Converts batches of changes into one record each."""
 
     def __init__(self, schema: BatchDeserializationSchema) -> None:
         self._deserialize_all = schema.deserialize_all
@@ -70,7 +70,7 @@ class _BatchReader(_Reader):
 
 
 class CaptureSource(Source[Any]):
-    """Reads tables and then their changes."""
+    """Reads tables, then their changes."""
 
     timestamped = True
 
@@ -89,7 +89,7 @@ class CaptureSource(Source[Any]):
 
     @abstractmethod
     def _prepare(self, connection: Any) -> None:
-        """Fail where tables cannot be read."""
+        """Fail if tables cannot be captured."""
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         schema = self._settings.schema

@@ -1,4 +1,4 @@
-"""The connectors `postgres-cdc` and `mysql-cdc`: tables of databases as they are, and every change from then on."""
+"""The connectors `postgres-cdc` and `mysql-cdc`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ METADATA: Mapping[str, DataType] = {
 }
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 _KINDS = ("+I", "-U", "+U", "-D")
-# What both connectors take; the last line says what has no meaning here, since it is done in another way.
+# Options of both connectors; those in the last line are accepted without effect.
 _COMMON = frozenset(
     [
         "port",
@@ -72,16 +72,16 @@ B = TypeVar("B", bound=CaptureBuilder[Any])
 
 
 class TableChanges(BatchDeserializationSchema):
-    """Changes as rows of a table.
+    """Converts changes into rows of a table.
 
     Args:
         fields: the physical columns.
-        columns: which are wanted: physical ones, or keys of metadata.
-        database: its name, where tables do not have it in theirs.
+        columns: the projected columns: physical ones, or metadata keys.
+        database: its name, if table names do not contain it.
         zone: the session's time zone.
-        upserts: whether an update has its new half alone, and a row that goes its key alone.
-        appends: whether every change is a row that is added.
-        skips_truncate: whether it is left out that a table was truncated.
+        upserts: whether updates have no -U, and deletes only the key.
+        appends: whether every change is an inserted row.
+        skips_truncate: whether TRUNCATE is ignored.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class TableChanges(BatchDeserializationSchema):
             )
 
     def deserialize_all(self, changes: Sequence[Change]) -> Batch:
-        told = [one for change in changes for one in self._told(change)]
+        told = [one for change in changes for one in self._rows_of(change)]
         columns = [self._column(name, told) for name in self._columns]
         kinds = None if self._appends else np.array([kind for kind, _, _ in told], np.int8)
         return Batch(columns, kinds, len(told))
 
-    def _told(self, change: Change) -> list[tuple[int, Change, list[Any]]]:
-        """Return the kinds and values of a change's rows."""
+    def _rows_of(self, change: Change) -> list[tuple[int, Change, list[Any]]]:
+        """Return the row kinds and values of a change."""
         if change.op in (READ, CREATE):
             assert change.after is not None
             return [(kinds.INSERT, change, change.after)]
@@ -157,7 +157,7 @@ class TableChanges(BatchDeserializationSchema):
     def _metadata(self, key: str, kind: int, change: Change) -> Any:
         schema, table = change.names
         if key == "op_ts":
-            # As in Flink CDC, rows of the table as it was have no time.
+            # As in Flink CDC, snapshot rows have no timestamp.
             return _EPOCH if change.op == READ else _EPOCH + dt.timedelta(milliseconds=change.ms)
         found = {"table_name": table, "schema_name": schema, "row_kind": _KINDS[kind]}
         return (self._database or schema) if key == "database_name" else found[key]
