@@ -1,4 +1,4 @@
-"""The operator: one step of a chain, living in one subtask."""
+"""The operator interface: one step of a chain in one subtask."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from millstream.state.keyed import KeyedState
 from millstream.state.timers import Timer
 
 Downstream = Callable[[Var], None]
-# Takes records and, where they have one, their timestamp.
+# Emits records and, if they have one, their timestamp.
 Emit = Callable[..., None]
-# Sends a watermark (None: nothing is to be expected for now) down the chain behind an operator.
+# Emits a watermark (None: idle) after an operator.
 Advance = Callable[[int | None], None]
 
 
@@ -37,14 +37,14 @@ def _nobody_knows() -> int:
 
 @record
 class RuntimeServices:
-    """What an operator may know of the real world.
+    """The services that operators get from the runtime.
 
     Attributes:
-        clock: the wall clock, in milliseconds.
-        requests: makes a runner of asynchronous requests, so many at once.
-        stopwatch: tells how many seconds have passed, from whenever on.
-        timer_lag: how many milliseconds after their time timers fire that follow the clock.
-        resident: how many bytes of memory this process has for itself; 0 where others share it.
+        clock: the wall clock in milliseconds.
+        requests: creates a runner of asynchronous requests with a capacity.
+        stopwatch: returns elapsed seconds.
+        timer_lag: the delay of processing-time timers in milliseconds.
+        resident: returns the memory of this process in bytes; 0 if the process is shared.
     """
 
     clock: Callable[[], int]
@@ -56,16 +56,16 @@ class RuntimeServices:
 
 @dataclass
 class OperatorSetup:
-    """What an operator is handed when its subtask is built."""
+    """The context that an operator receives when its subtask is built."""
 
     context: RuntimeContext
     state: KeyedState | None
     emit: Emit
     batch: bool
     services: RuntimeServices
-    # State of the subtask rather than of a key, for operators that have it.
+    # State of the subtask rather than of a key, for operators with operator state.
     operator_state: KeyedState | None = None
-    # How much the operators of the slot may keep in memory, of those that can put it on disk, and where on disk.
+    # The memory budget of operators that can spill to disk.
     budget: Budget = field(default_factory=Budget)
     spill_directory: str | None = None
 
@@ -81,84 +81,84 @@ class OperatorSetup:
 class Operator:
     """One step of a chain.
 
-    An operator writes its lines into the chain's loop (`code`). What it emits outside that loop (at a
-    watermark, at the end of input) goes through `self.setup.emit`.
+    An operator writes its lines into the chain's loop (`code`). Output outside of the loop (at a watermark, at the end
+    of input) goes through `self.setup.emit`.
     """
 
-    # Whether the operator's input is partitioned by key, so that it can have keyed state.
+    # Whether its input is partitioned by key, so that it can have keyed state.
     keyed = False
-    # How many inputs it has: more than one means it always heads its chain.
+    # The number of inputs: an operator with several always heads its chain.
     inputs = 1
-    # Whether it emits outside the loop.
+    # Whether it emits outside of the loop.
     emits_later = False
-    # Whether it holds back what it could emit, until `flush` at the latest.
+    # Whether it buffers output until `flush`.
     holds_back = False
-    # Whether what it emits may be an (OutputTag, value) pair for a side output.
+    # Whether its output may contain (OutputTag, value) pairs for side outputs.
     tags_outputs = False
-    # The type that all it emits fits already, if there is one.
+    # The type that all its output already conforms to, if any.
     produced_type: TypeInformation | None = None
-    # The type that all it emits is made to fit, as the program declares it; set before the loop is written.
+    # The declared type that its output is coerced to; set before the loop is written.
     declared_type: TypeInformation | None = None
 
     @property
     def has_operator_state(self) -> bool:
-        """Whether it has state that belongs to the subtask rather than to a key."""
+        """Whether it has operator state."""
         return any(f.is_checkpointed for f in self.functions())
 
-    # Whether what it emits in the loop is also its state, which an operator behind it must not change.
+    # Whether the values it emits in the loop are also its state, which downstream operators must not modify.
     emits_state = False
 
-    # Whether a record that it takes must fit the type that was declared for it, even from within the chain.
+    # Whether its input must conform to the declared type, even within the chain.
     encodes_input = False
 
-    # Whether the records it emits have timestamps even if those it takes have none.
+    # Whether its output has timestamps even if its input has none.
     assigns_timestamps = False
-    # Whether the records it emits have none even if those it takes have some.
+    # Whether its output has no timestamps even if its input has some.
     drops_timestamps = False
 
-    # Whether a record that it takes, or emits, is a batch of rows, as all are between operators of SQL. They are never
-    # changed, few of them are much work, and those who count them count their rows.
+    # Whether its input, or output, consists of batches of rows, as between all SQL operators. Batches are immutable,
+    # few of them are much work, and metrics count their rows.
     takes_batches = False
     emits_batches = False
 
-    # Whether it says how far event time has come, by `self.advance`.
+    # Whether it generates watermarks, through `self.advance`.
     makes_watermarks = False
 
-    # The kind of operator, on disk: ids of operators without a uid are hashes of it. It never changes.
+    # The stable kind of operator: generated operator ids hash it. It never changes.
     identity: ClassVar[str]
 
-    # Set before the first record comes, of those that make watermarks.
+    # Set before the first record, for operators that generate watermarks.
     advance: Advance
 
     setup: OperatorSetup
-    # How far event time has come.
+    # The current watermark.
     watermark = MIN_WATERMARK
-    # Set where the operator has timers.
+    # Set for operators with timers.
     timers: Timers | None = None
-    # What its timers are to people.
+    # The label of its timers in diagnostics.
     waits_as = "timers"
-    # The last records that came too late and were dropped: value, timestamp, and how far time had come.
+    # The last late records that were dropped: value, timestamp, and the watermark at that time.
     late_records: Sequence[tuple[Any, int, int]] = ()
-    # What is being fired: the method that does it and what that is given, of which the second is the key. It stays
-    # when that fails, so that it can be fired again alone.
+    # The method that is firing and its arguments, of which the second is the key. It stays set after a failure, so that
+    # a replay can fire it again alone.
     firing: tuple[str, tuple[Any, ...]] | None = None
 
     @property
     def uses_key(self) -> bool:
-        """Whether the loop must know the key of a record."""
+        """Whether the loop must extract the key of a record."""
         return self.keyed and self._has_life
 
     @property
     def _has_life(self) -> bool:
-        # Only a function that is opened can ask for state.
+        # Only a function with open() can use state.
         return any(f.has_life for f in self.functions())
 
     def functions(self) -> list[UserFunction]:
-        """Return the user's functions, to be opened and closed."""
+        """Return the user functions to open and close."""
         return []
 
     def prepare(self, setup: OperatorSetup) -> None:
-        """Take what the subtask hands over; called once, before the loop is written."""
+        """Set the context; called once, before the loop is written."""
         self.setup = setup
 
     def open(self) -> None:
@@ -170,27 +170,27 @@ class Operator:
             function.open(self.setup.context)
 
     def flush(self) -> None:
-        """The epoch's records have all been there: emit what is held back; asked of those that hold something back."""
+        """Emit buffered output at the end of an epoch; called if `holds_back`."""
 
     def settle(self) -> None:
-        """The records of the epoch have all been there: put into the state what is kept elsewhere while they come."""
+        """Write values that are cached during the epoch to the state."""
 
     def snapshot(self, epoch: int) -> None:
-        """The epoch ends: let functions put their operator state away."""
+        """Snapshot the operator state of functions at the end of an epoch."""
         for function in self.functions():
             if function.is_checkpointed:
                 function.function.snapshot_state(FunctionSnapshotContext(epoch, self.setup.clock()))
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        """Write what happens to one record."""
+        """Write the lines that process one record."""
         raise NotImplementedError(f"{type(self).__name__} writes no code")
 
     def column_code(self, columns: Columns) -> bool:
-        """Write what happens to columns of numbers before the loop; tell whether it can be written so."""
+        """Write the vectorized form for number columns; return whether there is one."""
         return False
 
     def on_watermark(self, watermark: int) -> int | None:
-        """Event time has come this far: fire timers; return the watermark to pass on, None for none."""
+        """Advance event time: fire timers; return the watermark to emit, or None."""
         self.watermark = watermark
         if self.timers is not None:
             self._fire_event_timers(watermark)
@@ -212,48 +212,48 @@ class Operator:
 
     @property
     def sent(self) -> int:
-        """How far time has come behind this operator, of those that make watermarks."""
+        """The last watermark emitted, for operators that generate watermarks."""
         return MIN_WATERMARK
 
     def splits(self) -> Iterable[tuple[Any, int, bool, int]]:
-        """Return, of those that make watermarks, how far each split has come.
+        """Return the progress of each split, for operators that generate watermarks.
 
-        That is its name, None where there are no splits, its watermark, whether it is idle, and when its last record
-        came.
+        Each row is the split's name (None without splits), its watermark, whether it is idle, and the time of its last
+        record.
         """
         return ()
 
     def waiting(self) -> Iterable[tuple[str, int, int]]:
-        """Return what waits for event time: windows or timers, how many, and for which time the first of them."""
+        """Return what waits for event time: kind (windows, timers), count, and earliest time."""
         if self.timers is not None and (first := self.timers.event.next_time()) is not None:
             yield self.waits_as, len(self.timers.event), first
 
     def starved(self) -> Iterable[tuple[int, int]]:
-        """Return each input of which nothing has come while rows of the other wait for it: its place, and how many."""
+        """Return each input without records for which rows of the other input wait: its index, and their number."""
         return ()
 
-    # How to have event time go on without a split that nothing comes from.
+    # How to exclude a silent split from the watermark.
     idle_advice = "Use with_idleness(...) in the WatermarkStrategy"
 
     def announce(self) -> None:
-        """Say again how far time has come, to those that have not heard it; asked of those that make watermarks."""
+        """Emit the current watermark again, for new channels; called on operators that generate watermarks."""
 
     def on_idle(self) -> bool:
-        """Nothing is to be expected for now: tell whether those behind shall know."""
+        """Handle idle input; return whether to notify downstream."""
         return True
 
     def on_processing_time(self) -> None:
-        """Fire the timers that the wall clock has reached."""
+        """Fire due processing-time timers."""
         if self.timers is not None:
             self._fire_processing_timers(self.setup.clock() - self.setup.services.timer_lag)
 
     @property
     def follows_clock(self) -> bool:
-        """Whether it may have something to do because time has passed."""
+        """Whether it needs calls when processing time advances."""
         return self.timers is not None
 
     def on_end_of_key(self) -> None:
-        """In BATCH: the records of a key have all been there; fire its timers."""
+        """Fire all timers of a key in BATCH, after its last record."""
         if self.timers is not None:
             self.watermark = MAX_WATERMARK
             self._fire_event_timers(MAX_WATERMARK)
@@ -261,46 +261,45 @@ class Operator:
             self.watermark = MIN_WATERMARK
 
     def on_event_timer(self, timer: Timer) -> None:
-        """An event-time timer is due."""
+        """Handle a due event-time timer."""
 
     def on_processing_timer(self, timer: Timer) -> None:
-        """A processing-time timer is due."""
+        """Handle a due processing-time timer."""
 
     def next_wake(self) -> int | None:
-        """Return when, by the wall clock, there is something to do without input."""
+        """Return the wall-clock time of the next timer."""
         next_time = self.timers.processing.next_time() if self.timers is not None else None
         return None if next_time is None else next_time + self.setup.services.timer_lag
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """A checkpoint is complete: tell functions that want to know (CheckpointListener)."""
+        """Notify functions that implement CheckpointListener."""
         for function in self.functions():
             notify = getattr(function.function, "notify_checkpoint_complete", None)
             if notify is not None:
                 notify(checkpoint_id)
 
     def carry(self) -> Any:
-        """Return what must outlive this process and is not keyed state; None for nothing."""
+        """Return the operator's part of the runtime snapshot; None for nothing."""
         return None
 
     def restore(self, carried: Any) -> None:
-        """Take up what `carry` returned, perhaps in another process."""
+        """Restore what `carry` returned, perhaps in another process."""
 
     def redistribute(self, carried: list[Any], subtask: int, reads: Callable[[Any], bool] | None) -> Any:
-        """Return a subtask's part of what all had carried when there were more or fewer of them.
+        """Return a subtask's part of the snapshots of all subtasks after a change of parallelism.
 
         Args:
-            carried: what they returned, by subtask.
-            subtask: the subtask the part is for.
-            reads: tells whether a split of the source that heads the chain is read by that subtask; None when the
-                chain is not headed by a source.
+            carried: the snapshots, by subtask.
+            subtask: the subtask to restore.
+            reads: returns whether that subtask reads a split of the chain's source; None without a source.
         """
         return None
 
     def finish(self) -> None:
-        """The input has ended; emit what is left."""
+        """Emit remaining output at the end of input."""
 
     def finishing(self) -> Iterator[None]:
-        """Finish step by step: what was emitted is sent on after each of them, so that it need not fit into memory."""
+        """Finish in steps: output is sent after each, so that it need not fit into memory."""
         self.finish()
         return iter(())
 
@@ -309,7 +308,7 @@ class Operator:
             function.close()
 
     def set_key(self, w: CodeWriter, key: Key | None) -> None:
-        """Write the line that makes `key`, where the loop knows it, the current key."""
+        """Write the line that sets the current key, if the loop has one."""
         if key is not None:
             assert self.setup.state is not None
             make_hashable(w, key)
@@ -317,7 +316,7 @@ class Operator:
 
 
 class FunctionOperator(Operator):
-    """An operator around one function of the user's."""
+    """An operator around one user function."""
 
     def __init__(self, function: UserFunction, keyed: bool = False) -> None:
         self.function = function
@@ -328,7 +327,7 @@ class FunctionOperator(Operator):
 
 
 def make_hashable(w: CodeWriter, key: Key) -> None:
-    """Write the lines after which a dict takes the key."""
+    """Write the lines that make a key hashable."""
     if not key.hashable:
         with w.block(f"if {key.name}.__class__ not in {w.bind(PLAIN_KEYS, 'plain')}:"):
             w.line(f"{key.name} = {w.bind(hashable, 'hashable')}({key.name})")

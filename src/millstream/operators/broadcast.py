@@ -1,4 +1,4 @@
-"""The broadcast pattern: a stream that reaches every subtask and fills a state which the other stream reads."""
+"""The broadcast state pattern: a broadcast stream updates state that the other stream reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from millstream.state.table import NO_KEY
 
 
 class BroadcastReadContext(ProcessContext):
-    """What the function of the stream that is not broadcast can ask."""
+    """The context of the function for the non-broadcast stream."""
 
     __slots__ = ("_operator",)
 
@@ -32,25 +32,25 @@ class BroadcastReadContext(ProcessContext):
         self._operator = operator
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
-        """Return a broadcast state, to be read."""
+        """Return a broadcast state for reading."""
         return self._operator.broadcast_state(state_descriptor).read_only()
 
     def current_processing_time(self) -> int:
-        """Return the time of the wall clock, in milliseconds."""
+        """Return the wall-clock time in milliseconds."""
         return self._service.current_processing_time()
 
     def current_watermark(self) -> int:
-        """Return how far event time has come, in milliseconds."""
+        """Return the watermark in milliseconds."""
         return self._service.current_watermark()
 
 
 class BroadcastWriteContext(BroadcastReadContext):
-    """What the function of the broadcast stream can ask; it may change the broadcast state."""
+    """The context of the function for the broadcast stream; it may update the broadcast state."""
 
     __slots__ = ()
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
-        """Return a broadcast state, to be read and changed."""
+        """Return a broadcast state for reading and writing."""
         return self._operator.broadcast_state(state_descriptor)
 
     def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:

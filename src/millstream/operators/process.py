@@ -1,4 +1,4 @@
-"""process: a function that sees one record and a context, and yields any number of records and side outputs."""
+"""process: a function of a record and a context that yields any number of records and side outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.state.timers import Timer
 
 
 class ProcessContext:
-    """What a process function can ask about the record in hand."""
+    """The context of a process function."""
 
     __slots__ = ("_cell", "_domain", "_service", "_timestamp")
 
@@ -27,7 +27,7 @@ class ProcessContext:
         self._domain = TimeDomain.EVENT_TIME
 
     def timestamp(self) -> int:
-        """Return the record's event time, or the time of the timer; -2^63 when there is none."""
+        """Return the timestamp of the record or timer; -2^63 if there is none."""
         return MIN_WATERMARK if self._timestamp is None else self._timestamp
 
     def get_current_key(self) -> Any:
@@ -37,20 +37,20 @@ class ProcessContext:
         return thaw(self._cell.key)
 
     def timer_service(self) -> TimerService:
-        """Return what registers timers and tells the time."""
+        """Return the timer service."""
         return self._service
 
     def time_domain(self) -> TimeDomain:
-        """Inside `on_timer`: return which clock the timer followed."""
+        """Return the time domain of the firing timer."""
         return self._domain
 
 
 class TimedOperator(FunctionOperator):
-    """Calls methods that emit any number of results, and `on_timer`."""
+    """Calls methods that yield any number of results, and `on_timer`."""
 
     tags_outputs = True
 
-    # What `on_timer` is given.
+    # The context of `on_timer`.
     _context: ProcessContext
 
     def __init__(self, function: UserFunction, keyed: bool) -> None:
@@ -68,7 +68,7 @@ class TimedOperator(FunctionOperator):
         call, ctx = w.bind(getattr(self.function.function, method), "process"), w.bind(context, "ctx")
         many, out = w.var("r"), w.var()
         if value.timestamp is not None or self.inputs > 1 or self.emits_later:
-            # Also where the record has none: the one before it, of the other input, or a timer, may have had one.
+            # Also without a timestamp: a previous record of the other input, or a timer, may have set one.
             w.line(f"{ctx}._timestamp = {value.timestamp}")
         w.line(f"{many} = {call}({value.name}, {ctx})", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
@@ -95,7 +95,7 @@ class TimedOperator(FunctionOperator):
 
 
 class ProcessOperator(TimedOperator):
-    """Calls `process_element`, or `process_element1` and `2` when there are two inputs; and `on_timer`."""
+    """Calls `process_element`, or `process_element1` and `2` with two inputs, and `on_timer`."""
 
     identity = "process"
 
@@ -116,7 +116,7 @@ class ProcessOperator(TimedOperator):
 
 
 def one_by_one(results: Any) -> Iterator[Any]:
-    """Yield results from inside our own code, so that an error while they are made is told as the user's."""
+    """Yield results from inside our own code, so that errors of a generator are attributed to the user."""
     yield from results
 
 

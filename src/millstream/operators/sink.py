@@ -1,4 +1,4 @@
-"""Sinks: a writer in the subtask that stages output, a committer on the driver that makes it count."""
+"""Sinks: a writer in each subtask stages output, a committer on the driver commits it."""
 
 from __future__ import annotations
 
@@ -15,138 +15,138 @@ from millstream.operators.codegen.object_reuse import detached
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.user_function import UserFunction
 
-# What a writer hands to the committer for one epoch; pickled on the way.
+# What a writer passes to the committer for one epoch; it is pickled.
 Committable = Any
 
 
 class SinkWriter(ABC):
-    """Takes records in the subtask."""
+    """Writes records in the subtask."""
 
-    # Whether it keeps the values it is given beyond the call, so that they must not change any more.
+    # Whether it retains values beyond the call, so that they must not change.
     keeps_values = True
-    # Whether it is told the event time of records: `write_at` is called then, not `write`.
+    # Whether it uses event time: `write_at` is called instead of `write`.
     takes_timestamps = False
 
     def begin(self, transaction: str) -> None:
-        """An epoch begins; `transaction` is a name that nobody else has had or will have, not even in a retry."""
+        """Start an epoch; `transaction` is globally unique, even across retries."""
 
     @abstractmethod
     def write(self, value: Any) -> None:
-        """Take one record."""
+        """Write a record."""
 
     def write_at(self, value: Any, timestamp: int | None) -> None:
-        """Take one record with its timestamp, None where it has none; only where `takes_timestamps` is set."""
+        """Write a record with its timestamp, None if it has none; called only if `takes_timestamps` is set."""
         self.write(value)
 
     def on_watermark(self, watermark: int) -> None:
-        """Event time has come this far; only sinks of tables are told."""
+        """Handle a watermark; called only for table sinks."""
 
     @abstractmethod
     def prepare_commit(self, flush: bool) -> Committable | None:
-        """Stage what was written and say how to commit it; None when there is nothing to commit (yet).
+        """Stage the written output and return a committable; None if there is nothing to commit (yet).
 
         Args:
-            flush: whether everything must be staged: a checkpoint is taken with this epoch, or the input has ended.
-                Otherwise output may wait for more, but then `carry` must say what it takes to find it again.
+            flush: whether all output must be staged, because of a checkpoint or the end of input. Otherwise output may
+                wait for more, and `carry` must return what is needed to find it again.
         """
 
     def carry(self) -> Any:
-        """Return what a writer in another process must know to go on after this epoch; None for nothing."""
+        """Return the state that a writer in another process needs after this epoch; None for nothing."""
         return None
 
     def restore(self, carried: Any) -> None:
-        """Take up what the writer before this one had carried."""
+        """Restore the state that the previous writer returned from `carry`."""
 
     def close(self) -> None:
-        """The subtask has ended."""
+        """Release resources at the end of the subtask."""
 
 
 @record
 class CommitContext:
-    """Whose output a committer commits.
+    """The sink whose output a committer commits.
 
     Attributes:
         job_id: the job.
-        operator_id: the sink in the job; the same in a job that goes on from another's checkpoint.
+        operator_id: the sink's operator id; the same in a job that restores another's checkpoint.
     """
 
     job_id: str
     operator_id: str
 
     def prefix(self, job_id: str | None = None) -> str:
-        """Return how the names of all transactions of this sink begin, in this job or another."""
+        """Return the common prefix of all transaction names of this sink, in this job or another."""
         return f"{job_id or self.job_id}-{self.operator_id}-"
 
 
 class Committer(ABC):
-    """Makes staged output count. Lives on the driver; committing the same thing twice must do no harm."""
+    """Commits staged output. Runs on the driver; commits must be idempotent."""
 
-    # Whether output must wait for the checkpoint it belongs to. Without, it counts when its epoch has ended, and comes
-    # again when the epoch is run again.
+    # Whether output waits for its checkpoint. Otherwise it is committed at the end of its epoch, and repeated if the
+    # epoch is.
     transactional = True
 
     def begin(self) -> None:
-        """The job starts from nothing: abort what an earlier one may have left that never came to a checkpoint."""
+        """Abort uncommitted output of earlier runs when the job starts without a checkpoint."""
 
     @abstractmethod
     def commit(self, committables: list[tuple[int, Committable]]) -> None:
-        """Commit what the subtasks staged, given as (subtask, committable) in the order of epochs and subtasks."""
+        """Commit staged output, as (subtask, committable) in the order of epochs and subtasks."""
 
     def recover(self, committables: list[tuple[int, Committable]], former_job_id: str) -> None:
-        """The job goes on from a checkpoint: commit what belongs to it, and abort whatever else was staged.
+        """Commit the output of a restored checkpoint, and abort all other staged output.
 
         Args:
-            committables: what the checkpoint says was staged; it may have been committed already.
-            former_job_id: the job that staged it: this one after a restart, another when a checkpoint of another is
-                taken up. Even then this one may have staged something since, which is to be aborted too.
+            committables: the output that the checkpoint names; it may be committed already.
+            former_job_id: the job that staged it: this one after a restart, or another one. Even then output that this
+                job has staged since is aborted too.
         """
         if committables:
             self.commit(committables)
 
     def waiting(self) -> list[tuple[int, Committable]]:
-        """Return what was committed and is not done with: the next checkpoint names it and commits it again."""
+        """Return committed output that needs further work: the next checkpoint names and commits it again."""
         return []
 
     @property
     def wants_checkpoints(self) -> bool:
-        """Whether what waits will be done with after some checkpoints: they are taken though nothing happens."""
+        """Whether that work needs further checkpoints, which are then taken even without input."""
         return False
 
     def finish(self) -> None:
-        """Be done with what waits: the job ends, or a savepoint is taken, which names no output."""
+        """Complete that work: the job ends, or a savepoint is taken, which names no output."""
 
     def close(self) -> None:
-        """The job has ended."""
+        """Release resources at the end of the job."""
 
 
 class Sink(ABC, Generic[T_contra]):
-    """A place records go to."""
+    """A destination of records."""
 
     name = "Sink"
-    # Whether a record must fit the type that was declared for it.
+    # Whether records must conform to their declared type.
     encodes = True
 
     def typed(self, type_info: TypeInformation | None) -> Sink[T_contra]:
-        """Return the sink for records of a declared type; None when none was declared."""
+        """Return the sink for records of a declared type, None if none is declared."""
         return self
 
     @abstractmethod
     def create_writer(self, context: RuntimeContext) -> SinkWriter:
-        """Return the writer of a subtask, in its process."""
+        """Return the writer of a subtask; called in its process."""
 
     @abstractmethod
     def create_committer(self, context: CommitContext) -> Committer | None:
-        """Return what makes staged output count, on the driver; None where nothing is staged."""
+        """Return the committer, on the driver; None if nothing is staged."""
 
 
 class Taken:
-    """How many records a sink was given in an epoch; None where nobody counts."""
+    """Counts the records of a sink in an epoch; None if not counted."""
 
     def __init__(self) -> None:
         self.records: int | None = 0
 
     def count(self, w: CodeWriter, number_of: str = "1") -> None:
-        """Write the lines that count a record: one addition, in the loop's own variable."""
+        """Write the lines that count a record: one addition to a local variable."""
         number = w.var("taken")
         w.before(f"{number} = 0")
         w.line(f"{number} += {number_of}")
@@ -154,7 +154,7 @@ class Taken:
 
 
 class SinkOperator(Operator):
-    """Ends a chain by writing to a sink."""
+    """The end of a chain that writes to a sink."""
 
     identity = "sink"
 
@@ -179,7 +179,7 @@ class SinkOperator(Operator):
         self.taken.count(w, f"len({value.name})" if self.takes_batches else "1")
 
     def carry(self) -> Any:
-        # In a tuple: a writer that is behind must also be told that nothing is carried any more.
+        # In a tuple: an outdated writer must also learn that nothing is carried any more.
         return (self.writer.carry(),)
 
     def restore(self, carried: Any) -> None:
@@ -190,7 +190,7 @@ class SinkOperator(Operator):
 
 
 class InvokeOperator(FunctionOperator):
-    """Ends a chain by calling a user's function for every record; what it does cannot be taken back."""
+    """The end of a chain that calls a user function for each record; its effects cannot be rolled back."""
 
     identity = "invoke"
 
@@ -209,5 +209,5 @@ class InvokeOperator(FunctionOperator):
         if called.startswith("call_"):
             self.taken.count(w)
         else:
-            # Written out in the loop: counting would cost more than what is done.
+            # Inlined: counting would cost more than the function.
             self.taken.records = None

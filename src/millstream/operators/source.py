@@ -1,4 +1,4 @@
-"""Sources: an enumerator on the driver that says what to read, a reader in the subtask that reads it."""
+"""Sources: an enumerator on the driver assigns splits, a reader in each subtask reads them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from millstream.operators.diagnostics.bad_records import COUNTER, BadRecord, Bad
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.state.key_groups import stable_hash
 
-# What waits to be read, by source, the name of the metric and subtask.
+# Pending input by source, metric name and subtask.
 Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
 
-# A share is what one subtask reads in one epoch from one split: a piece of data only its source understands.
+# The part of a split that one subtask reads in one epoch; opaque to all but its source.
 SplitRange = Any
 
 
 @record
 class SplitAssignment:
-    """What the subtasks of a source shall read in one epoch.
+    """The split ranges that the subtasks of a source read in one epoch.
 
     Attributes:
-        split_ranges: by subtask; empty when there is nothing to read now.
-        limited: whether there was more than the budget allowed.
-        pending: how many records are there and not dealt out yet, by subtask; None when the source cannot tell.
-        pending_bytes: how many bytes are, likewise.
+        split_ranges: by subtask; empty if there is no input now.
+        limited: whether the budget left input unassigned.
+        pending: the number of available records not assigned yet, by subtask; None if unknown.
+        pending_bytes: the same in bytes.
     """
 
     split_ranges: dict[int, list[SplitRange]]
@@ -44,125 +44,125 @@ class SplitAssignment:
 
     @property
     def lag(self) -> dict[str, Mapping[int, int]]:
-        """What waits, by the name of the metric and subtask, as far as the source can tell."""
+        """The pending input, by metric name and subtask, as far as known."""
         found = {"pendingRecords": self.pending, "pendingBytes": self.pending_bytes}
         return {name: count for name, count in found.items() if count is not None}
 
 
 class SplitEnumerator(ABC):
-    """Deals out a source's input, epoch by epoch. Lives on the driver."""
+    """Assigns splits to subtasks each epoch. Runs on the driver."""
 
     @abstractmethod
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        """Deal out what each subtask shall read next, about `budget` records each.
+        """Assign split ranges of about `budget` records to each subtask.
 
-        What was returned counts as read: the next call goes on behind it.
+        Returned ranges count as assigned; the next call continues after them.
         """
 
     def hold_back(self, splits: Collection[Any]) -> None:
-        """Deal nothing of these splits out, and of all others again: they are ahead of those they are aligned with.
+        """Pause these splits, which are ahead of their alignment group, and resume all others.
 
-        Asked only where the source says `aligns_splits`.
+        Called only if the source sets `aligns_splits`.
         """
 
     def is_finished(self) -> bool:
-        """Tell whether everything has been dealt out for good; never, where nothing else is said."""
+        """Return whether all splits are assigned; unbounded sources never finish."""
         return False
 
     @abstractmethod
     def snapshot(self) -> Any:
-        """Return how far the input was dealt out: what a new enumerator needs to go on from here. It is pickled."""
+        """Return the position from which a new enumerator can continue. It is pickled."""
 
     def next_poll(self, now: float) -> float | None:
-        """Return when it is worth asking again after there was nothing.
+        """Return when to poll again after an empty assignment.
 
-        None when it cannot tell: then it is asked after a millisecond, and less and less often while it has nothing.
-        With `math.inf` it is asked when it calls what `listen` gave it.
+        None if unknown: polls start after a millisecond and become rarer. With `math.inf` the next poll waits until the
+        enumerator calls the function passed to `listen`.
         """
         return None
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Take what has the source asked at once; it may be called from any thread, whenever there is input."""
+        """Register a function that triggers a poll; it may be called from any thread when input arrives."""
 
     def committed(self, snapshot: Any) -> None:
-        """Everything that was dealt out up to a snapshot has been processed for good: a checkpoint is complete."""
+        """Handle a completed checkpoint: all input assigned before the snapshot is processed."""
 
     def close(self) -> None:
-        """The job has ended."""
+        """Release resources at the end of the job."""
 
 
 class SourceReader(ABC):
-    """Reads shares. Lives in the subtask; what it returns depends on the share alone."""
+    """Reads split ranges. Runs in the subtask; its records depend on the split range alone."""
 
     @abstractmethod
     def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
-        """Yield the records of a share in batches.
+        """Yield the records of a split range in batches.
 
-        What can be sliced is only asked for the records that are needed, a few at a time.
+        Batches that support slicing are sliced lazily, a few records at a time.
         """
 
     def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
-        """Yield the records of a share behind the first `read`; where they can be found, without reading those."""
+        """Yield the records of a split range after the first `read`, without reading those if possible."""
         for batch in self.read(share):
             if read < len(batch):
                 yield list(batch)[read:] if read else batch
             read = max(read - len(batch), 0)
 
     def split_of(self, share: SplitRange) -> Any:
-        """Return which split a share is of; each has watermarks of its own. None: the source has no splits."""
+        """Return the split of a range; each split has its own watermark. None: the source has no splits."""
         return None
 
     def in_turn(self, share: SplitRange) -> bool:
-        """Tell whether the share's split begins only when those dealt out before it have been read, as files do.
+        """Return whether the split starts only after all earlier assigned splits have been read, as files do.
 
-        Others begin when they are dealt out: from then on their watermark is waited for. So a split that has nothing
-        yet may be dealt out with a share that has no records.
+        Other splits start when they are assigned: from then on the watermark waits for them. A split without records
+        can therefore be assigned with an empty range.
         """
         return False
 
     def ends_split(self, share: SplitRange) -> bool:
-        """Tell whether nothing follows the share in its split."""
+        """Return whether this is the last range of its split."""
         return False
 
     def close(self) -> None:
-        """The subtask has ended."""
+        """Release resources at the end of the subtask."""
 
 
 class Source(ABC, Generic[T_co]):
-    """A place records come from."""
+    """A source of records."""
 
     name = "Source"
-    # The type of its records, where it says so: they fit it.
+    # The declared type of its records; they conform to it.
     produced_type: TypeInformation | None = None
-    # What else is known of its records.
+    # The inferred type of its records.
     shape: Shape = ANYTHING
-    # Whether its readers give each record with its timestamp, as a pair.
+    # Whether its readers yield (record, timestamp) pairs.
     timestamped = False
-    # Whether its enumerator can hold single splits back; else it waits as a whole for those it is aligned with.
+    # Whether its enumerator can pause single splits; else alignment pauses the whole source.
     aligns_splits = False
-    # How many records a second it is read at most, over all subtasks.
+    # Maximum records per second over all subtasks.
     rate_per_second: float | None = None
-    # What its readers do with records that cannot be read: `bad_records.meet(...)` stands in their place.
+    # The policy for records that cannot be deserialized: readers return `bad_records.meet(...)` instead.
     bad_records: BadRecords = BadRecords.fail()
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the source ends by itself; then its enumerator says when, in `is_finished`."""
+        """Whether the source is bounded; `is_finished` of its enumerator then reports the end."""
         return False
 
     @abstractmethod
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
-        """Return an enumerator that starts at the beginning, or where a snapshot of an earlier one was taken."""
+        """Return a new enumerator, or one restored from a snapshot."""
 
     @abstractmethod
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        """Return the reader of a subtask, in its process."""
+        """Return the reader of a subtask; called in its process."""
 
     def check(self) -> None:
-        """Raise InvalidProgramError when there is nothing to read from; called in the driver before a job starts."""
+        """Raise InvalidProgramError if the source cannot be read; called on the driver before a job starts."""
 
     def at_most(self, records_per_second: float) -> Self:
-        """Return the same source, read no faster than this over all subtasks.
+        """Return a copy with a rate limit over all subtasks.
 
         Example:
             >>> from millstream.datastream.connectors.number_seq import NumberSequenceSource
@@ -176,18 +176,18 @@ class Source(ABC, Generic[T_co]):
         return limited
 
     def on_bad_records(self, policy: BadRecords) -> Self:
-        """Return the same source, which fails at records that cannot be read, skips them, or sends them elsewhere."""
+        """Return a copy that fails at records it cannot deserialize, skips them, or sends them to a side output."""
         tolerant = copy(self)
         tolerant.bad_records = policy
         return tolerant
 
     def subtask_of(self, split: Any, parallelism: int) -> int:
-        """Return which subtask reads a split, so that the split's watermark can be there too."""
+        """Return the subtask that reads a split, and so restores its watermark."""
         return split % parallelism if isinstance(split, int) else stable_hash(split) % parallelism
 
 
 class SourceOperator(Operator):
-    """Heads a chain that reads a source."""
+    """The head of a chain that reads a source."""
 
     identity = "source"
 
@@ -202,7 +202,7 @@ class SourceOperator(Operator):
 
     @property
     def numbers(self) -> Whole | None:
-        """The shape of its records, where that is one of bounded numbers and nothing comes beside them."""
+        """The inferred type of its records if they are bounded ints without timestamps, else None."""
         shape = self.source.shape
         alone = self.source.bad_records.fails and not self.source.timestamped
         return shape if alone and isinstance(shape, Whole) and shape.size is not None and not shape.null else None
@@ -238,7 +238,7 @@ class SourceOperator(Operator):
             downstream(replace(value, shape=self.source.shape))
 
     def met_bad_record(self, record: BadRecord) -> tuple[OutputTag[BadRecord] | None, BadRecord]:
-        """Count a record that could not be read, and say where it goes."""
+        """Count a bad record; return its side output and itself."""
         assert self._bad is not None
         self._bad.inc()
         return self.source.bad_records.tag, record

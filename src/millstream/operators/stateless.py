@@ -1,4 +1,4 @@
-"""map, filter and flat_map: the steps that fuse into the loop with nothing around them."""
+"""map, filter and flat_map."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.operators.codegen.range_vectorizer import Columns
 
 
 class MapOperator(FunctionOperator):
-    """One record in, one record out."""
+    """Emits one record per record."""
 
     identity = "map"
 
@@ -27,14 +27,14 @@ class MapOperator(FunctionOperator):
 
 
 class FilterOperator(FunctionOperator):
-    """Keeps the records for which the function is true."""
+    """Emits the records for which the function returns true."""
 
     identity = "filter"
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
         with w.block(f"if {w.call(self.function.call, value.name)}:", self, value.name):
-            # A function that may change the record may make it unfit for its type.
+            # A function that may modify the record may make it violate its type.
             downstream(value if keeps_nothing(self.function.function) else replace(value, fitted=None))
 
     def column_code(self, columns: Columns) -> bool:
@@ -42,7 +42,7 @@ class FilterOperator(FunctionOperator):
 
 
 class FlatMapOperator(FunctionOperator):
-    """One record in, any number out; None means none."""
+    """Emits any number of records per record; None means none."""
 
     identity = "flat-map"
 

@@ -96,5 +96,5 @@ def test_a_record_says_of_which_inputs_some_waits_without_being_read() -> None:
 
 
 def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
-    with pytest.raises(DamagedStateError, match=r"is of format 4; this millstream reads 3\."):
+    with pytest.raises(DamagedStateError, match=r"has format 4; this millstream reads format 3\."):
         decode(bytes([4]) + encoded(RECORD)[1:])

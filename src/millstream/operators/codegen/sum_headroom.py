@@ -11,7 +11,7 @@ from collections.abc import Callable
 from millstream.common.fast_dataclass import record
 from millstream.common.inferred_types import Fixed, Moved, Shape, Whole, within
 
-# All the room that a value has, between the bounds it begins in and those of its type. SplitRanges are parts of it, so that
+# The full range of a value, from its initial bounds to those of its type. Headroom is a fraction of it, so that
 # records that move values by different amounts can be counted together.
 ALL = 1 << 64
 

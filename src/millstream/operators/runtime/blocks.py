@@ -1,12 +1,10 @@
 """Blocks and frames: how a batch of elements travels between subtasks.
 
-A block holds records of one layout and the control elements between them. A frame is a block, or anything else one
-slot has to say to another, with an address in front. A message is frames end to end: what Spark's shuffle moves,
-as opaque bytes.
+A block contains records of one layout and the control elements between them. A frame is a block, or another message
+between slots, with an address. A message is a sequence of frames, which Spark's shuffle moves as opaque bytes.
 
-That a block is a flat list is known here and nowhere else. Records as Arrow columns would be another layout with a
-block of its own, beside `Layout` and `Block` and with their methods; which layout an edge has is said where the edge
-is made (`graph/job_graph.py`).
+Only this module knows that a block is a flat list. Records as Arrow columns would be another layout and block class;
+`graph/job_graph.py` chooses the layout of an edge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A chain: the operators of one vertex, compiled into one function for each input."""
+"""Chains: the operators of one vertex, compiled into one function per input."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from millstream.operators.source import SourceOperator
 
 @dataclass
 class ChainNode:
-    """An operator in its chain, and where its output goes.
+    """An operator of a chain, and its outputs.
 
     Attributes:
         id: the operator's id: 32 hexadecimal digits, the same in every run of the same program.
-        name: what the user sees.
-        uid: the uid the user gave, or None.
-        type_info: the declared type of the main output, None when any value fits.
-        timestamped: whether the records it emits carry timestamps.
-        made_at: the line of the program that made it, as `job.py:12`, if that is known.
-        outputs: the operators chained behind it and the edges that start here.
+        name: the name that users see.
+        uid: the user's uid, or None.
+        type_info: the declared type of the main output, None if any value conforms.
+        timestamped: whether the records it emits have timestamps.
+        made_at: the program line that created it, as `job.py:12`, if known.
+        outputs: its chained operators and outgoing edges.
     """
 
     operator: Operator
@@ -47,19 +47,19 @@ class ChainNode:
 
     @property
     def label(self) -> str:
-        """Its name and where it was made, for errors: `'Map' (made at job.py:12)`."""
+        """Its name and program line, for errors: `'Map' (made at job.py:12)`."""
         return labelled(self.name, self.made_at)
 
 
 @dataclass
 class ChainOutput:
-    """One way out of a chain node.
+    """An output of a chain node.
 
     Attributes:
-        tag: the side output it takes, None for the main one.
+        tag: its side output, None for the main output.
         tag_type: the declared type of that side output.
-        node: the place in the chain of the operator it leads to, None when it leaves the chain.
-        edge: the id of the edge by which it leaves the chain.
+        node: the index of the chained operator, None for an edge.
+        edge: the id of the outgoing edge.
     """
 
     tag: str | None
@@ -75,7 +75,7 @@ class _Later:
 
 
 class ChainCompiler:
-    """Turns a chain into functions over batches of records."""
+    """Compiles a chain into functions over batches of records."""
 
     def __init__(self, nodes: list[ChainNode], writers: dict[int, EdgeWriter], inlining: bool = True) -> None:
         self._nodes = nodes
@@ -87,10 +87,10 @@ class ChainCompiler:
             node.operator.declared_type = node.type_info
 
     def survey(self, in_edges: Sequence[Edge]) -> None:
-        """Have each edge's writer learn of all records that the functions will send, so that it can settle on a layout.
+        """Report all record types that the functions will send to the record writers, which then choose their layouts.
 
         Args:
-            in_edges: the edges whose functions there will be; none for a source.
+            in_edges: the input edges; none for a source.
         """
         self._surveys = True
         if not in_edges:
@@ -108,13 +108,13 @@ class ChainCompiler:
             writer.settle()
 
     def source_function(self) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes a batch of a source's records."""
+        """Return the function over a batch of source records."""
         w = self._source_code()
         self._compile_pending()
         return w.build("batch")
 
     def column_function(self, loop: Callable[[Iterable[Any]], None]) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes a batch of a source's records by columns where it can, and else by a loop."""
+        """Return a function over a batch of source records that is vectorized where possible, else uses a loop."""
         head = self._nodes[0]
         numbers = head.operator.numbers if isinstance(head.operator, SourceOperator) else None
         if numbers is None or not self._inlining:
@@ -132,7 +132,7 @@ class ChainCompiler:
         return chosen(w.build("batch"), loop, numbers)
 
     def _behind(self, node: ChainNode, value: Var) -> ChainNode | None:
-        """Return the one node that takes all that another emits, as it is."""
+        """Return the one node that receives all output of another unchanged, or None."""
         if len(node.outputs) != 1 or node.outputs[0].node is None or node.outputs[0].tag is not None:
             return None
         behind = self._nodes[node.outputs[0].node]
@@ -149,9 +149,9 @@ class ChainCompiler:
     def input_function(
         self, edge: Edge, layout: Layout, many_new_keys: bool, place: int = 0
     ) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes the content of a block of some layout that came over an edge.
+        """Return the function over the content of a block of a layout that arrived over an edge.
 
-        An edge leads to the first operator; one that is no more may have led to another, which then was the first.
+        An edge leads to the first operator; a former edge may have led to another one.
         """
         w = self._input_code(edge, layout, many_new_keys, place)
         self._compile_pending()
@@ -167,7 +167,7 @@ class ChainCompiler:
         return w
 
     def record_function(self, input_index: int, timestamped: bool, keyed: bool) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes records for the first operator, each with its timestamp and its key."""
+        """Return the function over records for the first operator, each with its timestamp and key."""
         w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
         with w.block("for x, t, k in batch:"):
             value = Var("x", "t" if timestamped else None, detached=True)
@@ -176,7 +176,7 @@ class ChainCompiler:
         return w.build("batch")
 
     def emit_function(self, node: ChainNode) -> Callable[..., None]:
-        """Return the function that takes what a node emits outside the loop, and the timestamp it has."""
+        """Return the function over what a node emits outside of the loop, with its timestamp."""
         function = self._rest(node)
         self._compile_pending()
         return function
@@ -201,7 +201,7 @@ class ChainCompiler:
 
     def _outputs(self, w: CodeWriter, node: ChainNode, value: Var) -> None:
         if w.is_deep:
-            # Too deep for one function: the rest goes into another.
+            # Too deep for one function: the rest becomes another.
             later = _Later()
             self._pending.append((later, node))
             w.line(f"{w.bind(later, 'later')}.run(({value.name},), {value.timestamp})")
@@ -225,7 +225,7 @@ class ChainCompiler:
         type_info = node.type_info if tag is None else next((o.tag_type for o in outputs if o.tag_type), None)
         encoded = is_encoded(node, [None if o.node is None else self._nodes[o.node] for o in outputs])
         value = made_to_fit(w, node.operator, type_info if encoded else None, value)
-        # Edges first: a chained operator may change the value.
+        # Edges first: a chained operator may modify the value.
         outputs.sort(key=lambda o: o.node is not None)
         for i, output in enumerate(outputs):
             last = i == len(outputs) - 1
@@ -244,10 +244,10 @@ class ChainCompiler:
 
 
 def is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
-    """Tell whether what a node emits is encoded on its way: only then it must fit its type.
+    """Return whether the output of a node is encoded: only then it must conform to its type.
 
-    As in PyFlink: what a source reads, what leaves the chain or goes to a sink, what is state, what several take, and
-    what is given timestamps. From one function to the next in a chain values go as they are.
+    As in PyFlink: output of sources, output to other vertices, sinks, state or several consumers, and records that are
+    assigned timestamps. Within a chain, values pass unchanged from one function to the next.
     """
     if len(node.outputs) != 1 or node.operator.inputs == 0 or node.operator.emits_state:
         return True
@@ -255,18 +255,18 @@ def is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
 
 
 def _key(w: CodeWriter, edge: Edge, operator: Operator, carried: Key | None, value: Var) -> Key | None:
-    """Return the key of a record that came over an edge, None where the operator needs none."""
+    """Return the key of a record that arrived over an edge, None if the operator needs none."""
     if not isinstance(edge.partitioner, KeyPartitioner) or not operator.uses_key:
         return None
     if carried is not None:
         return carried
-    # It is a part of the record.
+    # The key is a member of the record.
     key = Key("k", hashable=False)
     edge.partitioner.key_code(w, value.name, key.name, operator, value.shape if value.condition is None else ANYTHING)
     return key
 
 
 def _only_looks(operator: Operator) -> bool:
-    """Tell whether an operator cannot change the records it is given, nor hand them on to one that could."""
+    """Return whether an operator neither modifies its records nor passes them to one that could."""
     functions = operator.functions()
     return isinstance(operator, InvokeOperator) and all(keeps_nothing(f.function) for f in functions)

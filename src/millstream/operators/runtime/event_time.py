@@ -108,9 +108,9 @@ class EventTime:
     def _arrive(self, place: int, watermark: int | None) -> None:
         """Pass a watermark, or None for idle, to an operator or edge (~id) and on to its outputs.
 
-        What is behind an operator gets what the operator makes of it.
+        Outputs receive the watermark that the operator returns.
         """
-        # Not by recursion: a chain may be longer than Python's stack is deep.
+        # Not recursive: a chain may be longer than Python's stack is deep.
         waiting = [(place, watermark)]
         while waiting:
             place, watermark = waiting.pop()
@@ -128,7 +128,7 @@ class EventTime:
                 waiting += [(output, watermark) for output in reversed(self._behind[place])]
 
     def begin_channels(self, ended_edges: frozenset[int]) -> None:
-        """Channels are made anew: all have come so far, but for those over edges that have ended."""
+        """Reset the channels after a restore: all are at the subtask's watermark, except those of ended edges."""
         for channel in self._channels:
             channel.ended = channel.edge.id in ended_edges
             channel.watermark, channel.idle = MAX_WATERMARK if channel.ended else self.watermark, False

@@ -1,4 +1,4 @@
-"""A slot: runs subtask i of every vertex, one level of an epoch after the other."""
+"""Runs the subtasks of one slot: subtask i of every vertex, level by level."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from millstream.operators.runtime.subtask import Subtask
 from millstream.state.keyed import KeyedState, StateStorage
 from millstream.state.spill_file import SpillFile
 
-# Frames for one slot are sent together, in messages of about this size.
+# Target size of a message of frames for one slot.
 MESSAGE_BYTES = 1 << 20
 
-# Whatever those before it have used of a slice, a subtask may use so much: what it leaves costs more than what a source
-# leaves, because it has to be carried.
+# Minimum fraction of a slice for each subtask, however much the others have used: pending input behind an exchange is
+# expensive, because it becomes part of the runtime snapshot.
 _LEAST_SHARE = 0.5
 
-# In BATCH, blocks that wait for their level may take so small a part of what operators may keep in memory.
+# In BATCH, received blocks may use 1/4 of the operators' memory budget before they are spilled.
 _WAITING_SHARE = 4
 
 
@@ -41,20 +41,20 @@ def _no_traffic() -> SlotTraffic | None:
 
 
 class SlotRunner:
-    """The subtasks of one slot of one job."""
+    """Runs the subtasks of one slot of one job."""
 
-    # Gives what user code has printed since it was last asked.
+    # Returns the text that user code has printed since the last call.
     take_printed: Callable[[], str] = staticmethod(_nothing_printed)
-    # Gives what there is to tell of the slot's time and channels, if it is one that stays.
+    # Returns the I/O metrics of a resident slot.
     take_traffic: Callable[[], SlotTraffic | None] = staticmethod(_no_traffic)
-    # The same of what it has logged.
+    # Returns the log lines since the last call.
     take_logged: Callable[[], list[LogLine]] = staticmethod(list)
 
-    # Where this is; it is told once, and again wherever slots do not stay.
+    # The slot's location; a resident slot reports it once.
     location: SlotLocation | None = None
     is_resident = False
 
-    # Looks at what the slot does, where somebody wants to know.
+    # Samples the slot's stack on request.
     sampler: Sampler | None = None
 
     def __init__(self, plan: JobPlan, slot: int, storage: StateStorage, services: RuntimeServices) -> None:
@@ -62,7 +62,7 @@ class SlotRunner:
         self._slot = slot
         self._stopwatch = services.stopwatch
         self._resident = services.resident
-        # The epoch that is being run, and when that began here.
+        # The current epoch and its start time.
         self._epoch = -1
         self._began = 0.0
         by_id = {v.id: v for v in plan.vertices}
@@ -71,18 +71,18 @@ class SlotRunner:
         parallelisms = {v.id: (v.parallelism, v.max_parallelism) for v in plan.vertices}
         kept = plan.settings.batch_memory if plan.settings.batch else None
         budget = Budget(kept)
-        # Blocks of a level, where they are more than may wait in memory.
+        # Received blocks that exceed the memory limit.
         self._most_waiting = None if kept is None else kept // _WAITING_SHARE
         self._blocks = SpillFile()
         self._subtasks = {
             v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, services, budget)
-            # Of a level first those that something waits for, which then waits no longer while others read.
+            # Sources last in a level, so that downstream levels need not wait for them.
             for v in sorted(plan.vertices, key=lambda v: v.is_source)
             if 0 <= slot - v.slot_offset < v.parallelism
         }
 
     def run(self, task: LevelTask, attempt: str, messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Run one level: yield (slot, message) for the next level, or the reports when it is the last."""
+        """Run one level: yield (slot, message) for the next level, or the reports after the last."""
         if task.epoch != self._epoch:
             self._epoch, self._began = task.epoch, self._stopwatch()
         last = task.level == self._plan.levels - 1
@@ -141,7 +141,7 @@ class SlotRunner:
         yield from outbox.drain()
 
     def too_large(self, message: bytes, most: int, epoch: int) -> SubtaskFailed:
-        """Return the error for reports that are too large to be sent: it names the sink that hands over the most."""
+        """Return the error for reports that are too large to send; it names the sink with the largest committable."""
         reports = [r for slot in pickle.loads(message) for r in slot.subtasks]
         sizes = [(len(dump(c)), i, r) for r in reports for i, c in r.committables.items()]
         size, operator_id, report = max(sizes, key=lambda found: found[0])
@@ -157,7 +157,7 @@ class SlotRunner:
         return SubtaskFailed(failure)
 
     def _check_memory(self, epoch: int) -> None:
-        """Fail if the slot has more memory than its share: what it would be killed for later has a name now."""
+        """Fail if the slot exceeds its memory limit: an error here names the cause, a killed process does not."""
         share = self._plan.settings.slot_memory
         if share is None or (resident := self._resident()) <= share:
             return
@@ -177,27 +177,27 @@ class SlotRunner:
         raise SubtaskFailed(failure)
 
     def _has_ended(self, subtask: Subtask, task: LevelTask) -> bool:
-        # A process that was not there when the subtask ended learns of it now.
+        # A process that started after the subtask had ended learns of it here.
         subtask.catch_up(task.runtime_snapshots.get((subtask.vertex.id, subtask.index), b""))
         return subtask.ended
 
     def states(self) -> Iterator[tuple[str, KeyedState]]:
-        """Yield the states of all subtasks, each with its id."""
+        """Yield the states of all subtasks with their ids."""
         for subtask in self._subtasks.values():
             yield from subtask.states()
 
     def state_rows(self, table: str) -> Iterator[tuple[Any, Any]]:
-        """Yield the rows of the state tables of that name."""
+        """Yield the rows of the state tables with this name."""
         for _, state in self.states():
             yield from state.rows(table)
 
     def end_requests(self) -> None:
-        """End the requests in flight, as the end of a process does, and leave functions as they are."""
+        """Cancel the requests in flight, as the end of a process does; functions stay open."""
         for subtask in self._subtasks.values():
             subtask.end_requests()
 
     def close(self) -> None:
-        """Close the functions of all subtasks that are still open."""
+        """Close the open functions of all subtasks."""
         for subtask in self._subtasks.values():
             subtask.close()
 
@@ -220,11 +220,11 @@ class SlotRunner:
             yield from outbox.add(Frame(next_vertex.level, slot, edge.id, subtask.index, number, block))
 
     def _time_left(self, task: LevelTask) -> float:
-        """Return for how many seconds a subtask may work: for the rest of the slice, if that is not very little."""
+        """Return the seconds that a subtask may work: the rest of the slice, but at least a fraction of it."""
         return max(self._began + task.slice - self._stopwatch(), task.slice * _LEAST_SHARE)
 
     def _sort(self, level: int, messages: Iterable[bytes]) -> tuple[dict[int, list[Frame]], list[Frame]]:
-        """Part the frames for this level, by vertex, from those that only pass through."""
+        """Separate the frames for this level, by vertex, from those to forward."""
         mine: dict[int, list[Frame]] = {}
         passing: list[Frame] = []
         size = 0
@@ -245,7 +245,7 @@ class SlotRunner:
 
 
 class OnDisk:
-    """A block that was put on disk; follows `Stored`."""
+    """A spilled block; implements `Stored`."""
 
     __slots__ = ("_file", "_place")
 
@@ -261,7 +261,7 @@ class OnDisk:
 
 
 class _Outbox:
-    """Gathers frames into messages for the slots of the next level."""
+    """Collects frames into messages for the slots of the next level."""
 
     def __init__(self, level: int, next_slots: int) -> None:
         self._next_level = level + 1
@@ -270,7 +270,7 @@ class _Outbox:
         self._sizes: dict[int, int] = {}
 
     def add(self, frame: Frame) -> Iterator[tuple[int, bytes]]:
-        # A frame that only passes through the next level may use any slot there, always the same one.
+        # A forwarded frame may use any slot of the next level, but always the same one.
         slot = frame.slot if frame.level == self._next_level else frame.slot % self._slots
         self._frames.setdefault(slot, []).append(frame)
         self._sizes[slot] = self._sizes.get(slot, 0) + len(frame.body)
