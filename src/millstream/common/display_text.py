@@ -1,4 +1,4 @@
-"""Text for users: printable names, sizes, and suggestions for misspelt names."""
+"""Printable names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def printable(name: str, length: int | None = None) -> str:
-    r"""Return a name without line breaks, control characters and half characters, cut to a length.
+    r"""Return a name with line breaks, control characters and lone surrogates escaped, truncated to a length.
 
     Example:
         >>> print(printable("two\nlines"))

@@ -35,7 +35,7 @@ class JobStatus(Enum):
     RECONCILING = 10
 
     def is_globally_terminal_state(self) -> bool:
-        """Return whether the job has ended for good."""
+        """Return whether the job has ended and will not be recovered."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
@@ -43,7 +43,7 @@ class JobStatus(Enum):
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
 
     def may_become(self, next_status: JobStatus) -> bool:
-        """Return whether the life cycle allows this step."""
+        """Return whether the life cycle allows this transition."""
         return next_status in _NEXT.get(self, frozenset())
 
 

@@ -1,4 +1,4 @@
-"""Which keys a configuration can have: a key that nobody knows is most likely misspelt, and would have no effect."""
+"""Known configuration keys: an unknown key is probably misspelt and would have no effect."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from millstream.common.errors import InvalidProgramError
 
 log = logging.getLogger("millstream")
 
-# What Spark, and clients of SQL, are told.
+# Keys of Spark and of SQL clients.
 _OF_OTHERS = ("spark.", "$internal.", "sql-client.", "sql-gateway.")
-# Our own; whatever else begins like them is refused.
+# Millstream's own keys; other keys with this prefix are refused.
 OWN_PREFIX = "millstream."
 OWN = (
     "millstream.batch.memory",
@@ -49,18 +49,18 @@ OWN = (
     "millstream.state.signing-key-file",
     "millstream.testing.fault",
 )
-# Where a key begins like this, and nobody knows it, it is no parameter of the user's own.
+# Unknown keys with these prefixes are not user parameters.
 _OF_FLINK = ("execution.", "parallelism.", "pipeline.", "python.", "restart-strategy.", "state.", "table.")
-# Spark does not say either when it does not know a key; these are the ones most often set.
+# Spark does not report unknown keys; these are the ones most often set.
 _OF_SPARK = ("spark.master", "spark.app.name", "spark.driver.memory", "spark.executor.memory", "spark.ui.enabled")
-# Of which keys must be that one stands for another.
+# Minimum similarity of a key and its suggestion.
 _ALIKE = 0.85
 
 
 def check_keys(keys: Iterable[str]) -> None:
-    """Warn of keys that look like misspelt ones; refuse unknown ones of our own.
+    """Warn of probably misspelt keys; refuse unknown ones with millstream's prefix.
 
-    Keys are also how a program hands parameters to its functions, so most unknown ones are left alone.
+    Programs also pass parameters to functions as keys, so most unknown keys are ignored.
     """
     unsure = [key for key in keys if key not in OWN and not key.startswith(_OF_OTHERS)]
     if not unsure:
@@ -85,29 +85,29 @@ def check_keys(keys: Iterable[str]) -> None:
 
 @cache
 def flink_keys() -> frozenset[str]:
-    """Return the keys of Flink's options, also the older spellings."""
+    """Return the keys of Flink's options, including deprecated ones."""
     return frozenset(_spellings())
 
 
 def has_effect(key: str) -> bool:
-    """Return whether an option of Flink's, under any of its spellings, changes what happens here."""
+    """Return whether one of Flink's options, under any of its keys, has an effect here."""
     return bool(set(_spellings()[key]) & _honoured())
 
 
 def is_harmless(key: str) -> bool:
-    """Return whether an option of Flink's may be left in a configuration, though it has no effect here."""
+    """Return whether one of Flink's options may be set although it has no effect here."""
     return bool(harmless_patterns(key))
 
 
 def harmless_patterns(key: str) -> list[str]:
-    """Return which lines of `harmless_keys.txt` name an option of Flink's."""
+    """Return the lines of `harmless_keys.txt` that match one of Flink's options."""
     spellings = _spellings()[key]
     return [pattern for pattern in _harmless() if any(fnmatchcase(spelling, pattern) for spelling in spellings)]
 
 
 @cache
 def _spellings() -> dict[str, list[str]]:
-    """Return all spellings of an option, by each of them."""
+    """Return all keys of each option, by each of them."""
     options = [line.split() for line in _lines("flink_keys.txt")]
     return {spelling: option for option in options for spelling in option}
 

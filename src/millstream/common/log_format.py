@@ -1,4 +1,4 @@
-"""How the log is written: lines for people, or JSON for machines."""
+"""Log formats: plain lines, or JSON for machines."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["LOG_FORMAT", "SAID", "JsonLines", "LogFormat", "write_log"]
 
 
 class LogFormat(Enum):
-    """How the log is written: as the program's own logging says, or a JSON object a line."""
+    """The log format: as the program configures logging, or one JSON object a line."""
 
     TEXT = 0
     JSON = 1
 
 
-# Under this name a record of what a function said has whose it is, and what was said without that.
+# The attribute of a log record of user code that holds job, operator, subtask and the plain message.
 SAID = "millstream_said"
 
 LOG_FORMAT = ChoiceSetting("millstream.log.format", LogFormat.TEXT)
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON: time, level, logger, message, and whose function said it, of which job."""
+    """Formats a record as one line of JSON: time, level, logger, message, and job, operator and subtask of user code."""
 
     def format(self, record: logging.LogRecord) -> str:
         about = vars(record).get(SAID, {})
@@ -44,7 +44,7 @@ class JsonLines(logging.Formatter):
 
 
 def write_log(config: Configuration) -> None:
-    """Write the log as the settings say: with `json`, whatever is logged goes to standard error in lines of JSON."""
+    """Configure logging; with `json`, all records are written to standard error as JSON lines."""
     if LOG_FORMAT.read(config) is LogFormat.TEXT:
         return
     root = logging.getLogger()

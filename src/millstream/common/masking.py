@@ -1,4 +1,4 @@
-"""Secrets among settings are never shown."""
+"""Hides secrets in settings and texts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import Mapping
 
 HIDDEN = "******"
 
-# Flink's list of what makes a key one of a secret.
+# Flink's list of substrings that mark a key as secret.
 _SECRETS = (
     "password", "secret", "fs.azure.account.key", "apikey", "api-key", "auth-params", "service-key", "token",
     "basic-auth", "jaas.config", "http-headers",
 )  # fmt: skip
 
 
-# How a secret stands in a text: password=abc in an address or a list of options, 'password' = 'abc' in SQL,
-# "password": "abc" in JSON; and what stands before an @ in an address.
-# Everything is bounded: a text may be one long word.
+# Secrets in texts: password=abc in an address or a list of options, 'password' = 'abc' in SQL, "password": "abc" in
+# JSON, and user:password@ in an address. All repetitions are bounded: a text may be one long word.
 _WORDS = r"(?:password|passwd|secret|token|api-?key|auth-params|service-key|basic-auth)[\w.-]{0,64}"
-# Without one of these there is nothing to be found: most texts.
+# A text without one of these has no secrets: most texts.
 _HINTS = ("passw", "secret", "token", "api-key", "apikey", "auth-params", "service-key", "basic-auth", "://")
 _IN_TEXT = re.compile(
     rf"""({_WORDS}=)(?![\s=])[^\s'",;&)\]}}]+"""
@@ -29,7 +28,7 @@ _IN_TEXT = re.compile(
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the value of a key must not be shown."""
+    """Return whether the value of a key must be hidden."""
     lower = key.lower()
     return any(word in lower for word in _SECRETS)
 
@@ -45,7 +44,7 @@ def masked(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def masked_text(text: str) -> str:
-    """Return a text without the secrets that stand in it by their names.
+    """Return a text with its named secrets hidden.
 
     Example:
         >>> masked_text("cannot reach jdbc:x://db/orders?user=ann&password=abc")

@@ -1,6 +1,6 @@
-"""How the memory of a task manager and of the job manager is divided: Flink's options and rules.
+"""Flink's memory model: how options divide the memory of a task manager and of the job manager.
 
-Pure arithmetic: what the parts mean on Spark is said in `millstream.common.memory_on_spark`.
+Pure arithmetic; `millstream.common.memory_on_spark` maps the parts to Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGEST = (1 << 63) - 1
 
 
 def parse_size(text: str, key: str) -> int:
-    """Return the bytes of a size as Flink writes it.
+    """Return the bytes of a size in Flink's notation.
 
     Example:
         >>> parse_size("64 mb", "key"), parse_size("1g", "key"), parse_size("42", "key")
@@ -40,7 +40,7 @@ def parse_size(text: str, key: str) -> int:
 
 
 def readable(size: int) -> str:
-    """Return a size as Flink shows it.
+    """Format a size as Flink does.
 
     Example:
         >>> readable(1536 << 20), readable(100)
@@ -52,7 +52,7 @@ def readable(size: int) -> str:
 
 @record
 class Share:
-    """A part of something larger, within bounds."""
+    """A fraction of a larger part, within bounds."""
 
     name: str
     least: int
@@ -60,11 +60,11 @@ class Share:
     fraction: float
 
     def of(self, whole: int) -> int:
-        """Return the part of a whole that includes it."""
+        """Return the size as a fraction of the whole."""
         return self._bounded(_times(whole, self.fraction))
 
     def beside(self, rest: int) -> int:
-        """Return the part beside which so much is left."""
+        """Return the size beside the given rest."""
         return self._bounded(_times(rest, self.fraction / (1 - self.fraction)))
 
     def check(self, size: int) -> None:
@@ -80,13 +80,13 @@ class Share:
 
 
 def _times(size: int, factor: float) -> int:
-    # Not in binary: a tenth of 640 is 64.
+    # In decimal: a tenth of 640 is 64.
     return int(Decimal(size) * Decimal(repr(factor)))
 
 
 @record
 class JavaMemory:
-    """What a process needs besides what Flink divides: metaspace, and the JVM's own."""
+    """JVM memory outside Total Flink Memory: metaspace and overhead."""
 
     metaspace: int
     overhead: int
@@ -142,7 +142,7 @@ class _Options:
         self._config = config
         self._prefix = prefix
         self._defaults = defaults
-        # With these, all other parts follow.
+        # With these, all other parts can be derived.
         self.required = required
 
     def key(self, name: str) -> str:
@@ -155,7 +155,7 @@ class _Options:
         return parse_size(self._text(name), self.key(name))
 
     def share(self, words: str, name: str) -> Share:
-        """Return a part that is a fraction with bounds."""
+        """Return a part given as a fraction with bounds."""
         return self._share(words, name, self.size(f"{name}.min"), self.size(f"{name}.max"))
 
     def unbounded(self, words: str, name: str) -> Share:
@@ -164,7 +164,7 @@ class _Options:
     def _share(self, words: str, name: str, least: int, most: int) -> Share:
         key, text = self.key(f"{name}.fraction"), self._text(f"{name}.fraction")
         try:
-            # Flink reads a number of single precision.
+            # Flink reads single precision.
             fraction: float = struct.unpack("f", struct.pack("f", float(text)))[0]
         except (ValueError, OverflowError):
             raise InvalidProgramError(f"{key} is {text!r}: it must be a number from 0 to below 1.") from None
@@ -176,7 +176,7 @@ class _Options:
         return Share(words, least, most, fraction)
 
     def java_of_process(self, process: int) -> JavaMemory:
-        """Return what Java takes of all of a process."""
+        """Return the JVM's part of Total Process Memory."""
         found = JavaMemory(self.size("jvm-metaspace.size"), self._overhead().of(process))
         if found.metaspace + found.overhead > process:
             raise InvalidProgramError(
@@ -186,7 +186,7 @@ class _Options:
         return found
 
     def java_beside(self, flink: int) -> JavaMemory:
-        """Return what Java takes beside what Flink divides."""
+        """Return the JVM's part beside Total Flink Memory."""
         metaspace, overhead = self.size("jvm-metaspace.size"), self._overhead()
         if not self.has("process.size"):
             return JavaMemory(metaspace, overhead.beside(flink + metaspace))
@@ -243,7 +243,7 @@ def task_manager_options(config: Configuration) -> _Options:
 
 
 def task_manager_memory(config: Configuration) -> TaskManagerMemory:
-    """Divide a task manager's memory as Flink does; refuse options that contradict each other."""
+    """Divide a task manager's memory as Flink does; refuse contradicting options."""
     options = task_manager_options(config)
     if all(map(options.has, options.required)):
         parts = _from_parts(options)
@@ -302,7 +302,7 @@ def _managed(options: _Options, flink: int) -> int:
 
 
 def _network_left(options: _Options, parts: dict[str, int], flink: int) -> int:
-    """Return what the other parts leave to the network, which has bounds of its own."""
+    """Return the rest for the network, which has bounds of its own."""
     left = _left(parts, flink)
     try:
         options.share("Network Memory", "network").check(left)
@@ -326,7 +326,7 @@ def job_manager_options(config: Configuration) -> _Options:
 
 
 def job_manager_memory(config: Configuration) -> JobManagerMemory:
-    """Divide the job manager's memory as Flink does; refuse options that contradict each other."""
+    """Divide the job manager's memory as Flink does; refuse contradicting options."""
     options = job_manager_options(config)
     off_heap = options.size("off-heap.size")
     if options.has("heap.size"):
@@ -344,7 +344,7 @@ def job_manager_memory(config: Configuration) -> JobManagerMemory:
 
 
 def _off_heap(options: _Options, heap: int, off_heap: int) -> int:
-    """Return what is beside a heap of a given size: what is left of the total, if there is one."""
+    """Return the off-heap size beside a given heap: the rest of the total, if that is set."""
     if not options.has("flink.size"):
         return off_heap
     flink = options.size("flink.size")

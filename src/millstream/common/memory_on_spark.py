@@ -1,8 +1,8 @@
-"""What Flink's memory options mean on Spark.
+"""Maps Flink's memory options to Spark.
 
-An executor is a task manager: a JVM of Spark's, and a Python process for each slot beside it. Flink's framework and
-network memory is the JVM's heap; all else of what Flink divides belongs to the slots, in equal shares. Spark asks the
-cluster for the heap and for the rest ("overhead"), which together are the Total Process Memory.
+An executor is a task manager: a Spark JVM, and a Python process for each slot. Flink's framework and network memory is
+the JVM's heap; the rest of Total Flink Memory is divided equally among the slots. Spark requests heap and "overhead"
+from the cluster, which together are the Total Process Memory.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from millstream.common.setting import IntegerSetting, at_least
 SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 1, limit=at_least(1))
 
 _MIB = 1 << 20
-# Spark starts no executor with a smaller heap, and no driver.
+# Spark's minimum heap of an executor or driver.
 _LEAST_HEAP = 480 * _MIB
-# An empty slot: Python with what a worker imports.
+# An empty slot: Python with a worker's imports.
 _LEAST_SLOT = 96 * _MIB
-# What a slot is taken to have where nobody has said.
+# Assumed memory of a slot if no option sets it.
 _USUAL_SLOT = 1 << 30
-# In BATCH rows that wait take so small a part of a slot at most: while they are joined or sorted they take several
-# times the room, beside what comes and goes, and Python itself.
+# In BATCH, buffered rows take at most this fraction of a slot: joining or sorting them takes several times their size,
+# beside rows in transit and Python itself.
 _WAITING_PART = 4
 BATCH_MEMORY = IntegerSetting("millstream.batch.memory", 0, limit=at_least(0))
 _TOTALS = ("process.size", "flink.size", "task.heap.size", "managed.size", "heap.size")
@@ -37,12 +37,12 @@ _TOTALS = ("process.size", "flink.size", "task.heap.size", "managed.size", "heap
 
 @record
 class ExecutorMemory:
-    """How much of a task manager's memory goes where."""
+    """The division of a task manager's memory."""
 
     parts: TaskManagerMemory
     slots: int
     heap: int
-    # Of each slot.
+    # Memory of each slot.
     slot: int
 
     def settings(self) -> dict[str, str]:
@@ -56,7 +56,7 @@ class ExecutorMemory:
 
 @record
 class DriverMemory:
-    """How much of the job manager's memory goes where."""
+    """The division of the job manager's memory."""
 
     parts: JobManagerMemory
     heap: int
@@ -70,7 +70,7 @@ class DriverMemory:
 
 
 def executor_memory(config: Configuration) -> ExecutorMemory | None:
-    """Return how a task manager's memory is divided; None if the configuration says nothing of it."""
+    """Return the division of a task manager's memory; None if no option sets it."""
     if not _is_told(config, "taskmanager.memory"):
         return None
     parts, slots = task_manager_memory(config), SLOTS.read(config)
@@ -86,7 +86,7 @@ def executor_memory(config: Configuration) -> ExecutorMemory | None:
 
 
 def batch_memory(config: Configuration) -> int:
-    """Return how many bytes of rows the operators of a slot keep in memory in BATCH, before they put them on disk."""
+    """Return how many bytes of rows the operators of a slot buffer in BATCH before they spill."""
     if BATCH_MEMORY.is_set(config):
         return BATCH_MEMORY.read(config)
     memory = executor_memory(config)
@@ -96,7 +96,7 @@ def batch_memory(config: Configuration) -> int:
 
 
 def driver_memory(config: Configuration) -> DriverMemory | None:
-    """Return how the job manager's memory is divided; None if the configuration says nothing of it."""
+    """Return the division of the job manager's memory; None if no option sets it."""
     if not _is_told(config, "jobmanager.memory"):
         return None
     parts = job_manager_memory(config)
@@ -110,7 +110,7 @@ def driver_memory(config: Configuration) -> DriverMemory | None:
 
 
 def spark_settings(config: Configuration) -> dict[str, str]:
-    """Return what Flink's memory options mean to Spark; nothing where none is set."""
+    """Return Spark's settings for Flink's memory options."""
     found = [memory.settings() for memory in (executor_memory(config), driver_memory(config)) if memory is not None]
     settings = {key: value for part in found for key, value in part.items()}
     if SLOTS.is_set(config):

@@ -1,4 +1,4 @@
-"""Pickling of records and state: fast, and safe from objects that two values share; and reading by who only looks."""
+"""Pickling of records and state, and stand-ins for classes that cannot be imported."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from millstream.common.errors import MissingClassError
 
 
 def dump(value: Any) -> bytes:
-    """Pickle a value: plainly if that does, else with the code of classes that only the driver's script defines.
+    """Pickle a value, plainly if possible, else with the code of classes that only the driver's script defines.
 
-    Pickle's fast mode remembers nothing, which saves half the work. And it writes an object anew each time it meets
-    it: two records never become one object that a later operator could change twice.
+    Pickle's fast mode has no memo, which saves half the time. It also writes an object each time it occurs: two records
+    never become one object that a later operator could change twice.
     """
     out = io.BytesIO()
     pickler = pickle.Pickler(out, 5)
@@ -28,21 +28,21 @@ def dump(value: Any) -> bytes:
         pickler.dump(value)
         return out.getvalue()
     except Exception:
-        # Not only what cannot be pickled: values that contain themselves, which only full pickling can write, and more
-        # than fifty frozensets, at which the fast mode of CPython 3.11 to 3.13 stumbles with a KeyError.
+        # Besides unpicklable values: recursive values, which need a memo, and more than fifty frozensets, for which the
+        # fast mode of CPython 3.11 to 3.13 raises KeyError.
         data: bytes = cloudpickle.dumps(value, 5)
         return data
 
 
 class TooLargeError(ValueError):
-    """A pickle would be larger than it may be."""
+    """A pickle would exceed its maximum size."""
 
 
 def dump_at_most(value: Any, most: int) -> bytes:
-    """Pickle a value with the code of classes that only a script defines, unless that takes more than so many bytes.
+    """Pickle a value with the code of classes that only a script defines, up to a number of bytes.
 
     Raises:
-        TooLargeError: it would.
+        TooLargeError: the pickle is larger.
     """
     out = _Bounded(most)
     cloudpickle.Pickler(out, 5).dump(value)
@@ -50,7 +50,7 @@ def dump_at_most(value: Any, most: int) -> bytes:
 
 
 class _Bounded:
-    """A file that takes so many bytes and no more."""
+    """A file with a maximum size."""
 
     def __init__(self, most: int) -> None:
         self.parts: list[bytes] = []
@@ -66,7 +66,7 @@ class _Bounded:
 
 
 def load(data: Any) -> Any:
-    """Read a pickle that is trusted, from outside its program; a class that is not here is an error that says so."""
+    """Read a trusted pickle outside its program; raise MissingClassError for a class that cannot be imported."""
     try:
         return pickle.loads(data)
     except (ImportError, AttributeError) as e:
@@ -75,7 +75,7 @@ def load(data: Any) -> Any:
 
 @contextmanager
 def naming_missing_classes() -> Iterator[None]:
-    """Let others read pickles; a class that is not here is an error that says so, as with `load`."""
+    """Raise MissingClassError for classes that cannot be imported within the block, as `load` does."""
     try:
         yield
     except (ImportError, AttributeError) as e:
@@ -89,10 +89,9 @@ def _missing(error: Exception) -> MissingClassError:
 
 
 def adopt_main_classes() -> None:
-    """Make the classes of the driver's script known here as `__main__`'s, so that their objects pickle plainly.
+    """Register the classes of the driver's script in `__main__`, so that their objects pickle plainly.
 
-    cloudpickle has brought them along by value and remembers them; without this they would still travel, slowly.
-    """
+    cloudpickle has transferred them by value; without this, each object would carry their code.
     main = sys.modules["__main__"]
     for cls in list(getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ())):
         if cls.__module__ == "__main__" and "." not in cls.__qualname__ and not hasattr(main, cls.__name__):
@@ -100,7 +99,7 @@ def adopt_main_classes() -> None:
 
 
 class StandIn:
-    """Stands for an object whose class is not here, or not trusted: equal to others that were made of the same."""
+    """Represents an object whose class is unavailable or untrusted; equal to others of the same content."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> StandIn:
         made = super().__new__(cls)
@@ -114,7 +113,7 @@ class StandIn:
         self._made_of[2] = state
 
     def append(self, element: Any) -> None:
-        """Take an element of what was a list."""
+        """Add an element of a list subclass."""
         self._made_of[3].append(element)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -137,6 +136,6 @@ class StandIn:
 
 
 @cache
-def stand_in_for(module: str, name: str) -> type[StandIn]:
+    """Return the stand-in class for a class."""
     """Return the class that stands for one that is not here."""
     return type(name.rpartition(".")[2], (StandIn,), {"__module__": module, "__qualname__": name})

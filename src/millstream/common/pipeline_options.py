@@ -1,4 +1,4 @@
-"""The settings of a program as a whole, by Flink's keys and the older spellings that Flink takes."""
+"""Options of a program, by Flink's keys and their deprecated spellings; and the engine that runs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GENERATED_UIDS = FlagSetting("pipeline.auto-generate-uids", True)
 
 
 def buffer_timeout(config: Configuration) -> int:
-    """Return for how many milliseconds input may gather; -1 until much has."""
+    """Return the buffer timeout in milliseconds; -1 if disabled."""
     return BUFFER_TIMEOUT.read(config) if BUFFER_TIMEOUT_ENABLED.read(config) else -1
 
 

@@ -1,7 +1,7 @@
-"""Files and directories of this user's alone: made so, and not believed when somebody else could have made them.
+"""Files and directories private to this user.
 
-In a temporary directory that all users share, anybody can make a name first. What is found under such a name counts
-only if this user owns it and nobody else may write there.
+In a shared temporary directory any user can create a name first. A file there is trusted only if this user owns it and
+nobody else may write to it.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ RUNTIME_VARIABLE = "XDG_RUNTIME_DIR"
 
 
 class NotPrivateError(MillstreamError):
-    """A file or directory that must be this user's alone is not."""
+    """A file or directory is accessible to other users."""
 
 
 def runtime_directory() -> str:
-    """Return where run files and tokens of this user's processes are; it need not exist yet.
+    """Return the directory of this user's run files and tokens; it may not exist.
 
-    That is below XDG_RUNTIME_DIR where this user owns that, and else in the temporary directory.
+    It is below XDG_RUNTIME_DIR if this user owns that, else in the temporary directory.
     """
     runtime = os.environ.get(RUNTIME_VARIABLE)
-    # After `su`, it may still be another user's.
+    # After `su`, the variable may still name another user's directory.
     if runtime and os.path.isdir(runtime) and os.stat(runtime).st_uid == os.geteuid() and os.access(runtime, os.W_OK):
         return os.path.join(runtime, "millstream")
     return os.path.join(tempfile.gettempdir(), f"millstream-run-{os.geteuid()}")
 
 
 def make_private_directory(path: str) -> None:
-    """Make a directory that only this user can look into, or check that it is one.
+    """Create a directory that only this user can access, or check an existing one.
 
     Raises:
-        NotPrivateError: another user owns it, or may look into it.
+        NotPrivateError: another user owns it or may access it.
     """
-    # makedirs itself would give parents the mode that others may look into.
+    # makedirs would create parents with the default mode.
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     try:
         os.mkdir(path, 0o700)
@@ -47,10 +47,10 @@ def make_private_directory(path: str) -> None:
 
 
 def check_private(path: str) -> None:
-    """Check that a directory is this user's alone.
+    """Check that only this user can access a directory.
 
     Raises:
-        NotPrivateError: it is a link, another user owns it, or others may look into it.
+        NotPrivateError: it is a link, another user owns it, or others may access it.
     """
     about = os.lstat(path)
     if not stat.S_ISDIR(about.st_mode):
@@ -68,7 +68,7 @@ def check_private(path: str) -> None:
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Write a file that only this user can read; it is there completely or not at all."""
+    """Write a file that only this user can read, atomically."""
     descriptor, unfinished = tempfile.mkstemp(dir=os.path.dirname(path))  # with mode 0600
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
@@ -76,10 +76,10 @@ def write_private(path: str, data: bytes) -> None:
 
 
 def read_private(path: str) -> bytes:
-    """Read a file that only this user can have written and can read.
+    """Read a file that only this user can read and write.
 
     Raises:
-        NotPrivateError: another user owns it, or may read or write it.
+        NotPrivateError: another user owns it or may access it.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         about = os.fstat(file.fileno())

@@ -1,6 +1,6 @@
-"""Makes `import pyflink...` give millstream's own modules: the same objects, so that classes are the same classes.
+"""Resolves `import pyflink...` to millstream's modules: the same objects, so that classes are identical.
 
-It is below the engine because a worker must have the names, too, before it reads a plan.
+It is in this package because workers need it before they load a plan.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 __all__ = ["install", "is_installed"]
 
 _HERE = "millstream"
-# `pyflink` itself, and what only exists for the sake of the name.
+# `pyflink` itself, and modules that exist only under that name.
 _OWN = "millstream.pyflink"
 _PACKAGES = ("common", "datastream", "metrics", "table")
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
@@ -26,7 +26,7 @@ _SEE = "docs/parity.md lists what there is"
 
 
 def install() -> None:
-    """Let `pyflink` be millstream in this process, also when apache-flink is installed."""
+    """Resolve `pyflink` to millstream in this process, even if apache-flink is installed."""
     if is_installed():
         return
     foreign = sys.modules.get("pyflink")
@@ -45,7 +45,7 @@ def is_installed() -> bool:
 
 
 def _target(name: str) -> str:
-    """Return the module of millstream for one of pyflink.
+    """Return the millstream module of a pyflink module.
 
     Example:
         >>> _target("pyflink.datastream.state"), _target("pyflink.version")
@@ -58,7 +58,7 @@ def _target(name: str) -> str:
 
 
 class _Finder(MetaPathFinder):
-    """Finds pyflink's modules among millstream's, and says so when one is not there."""
+    """Finds millstream's modules for pyflink's; explains missing ones."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -72,11 +72,11 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Gives out a module that exists, unchanged."""
+    """Returns an existing module unchanged."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(_target(spec.name))
-        # The import system is about to put the alias's spec in its place.
+        # The import system is about to replace the module's spec by the alias's.
         self._spec = module.__spec__
         return module
 
@@ -86,7 +86,7 @@ class _Loader(Loader):
 
 
 def _explain_missing(module: ModuleType) -> None:
-    """Let a module say in a sentence that it lacks a name."""
+    """Make a module explain missing names."""
     known = vars(module).get("__getattr__")
     if getattr(known, "explains", False):
         return
@@ -97,12 +97,12 @@ def _explain_missing(module: ModuleType) -> None:
                 return known(name)
             except AttributeError:
                 pass
-        told = _sentence(f"pyflink{module.__name__.removeprefix(_OWN).removeprefix(_HERE)}.{name}")
+        message = _sentence(f"pyflink{module.__name__.removeprefix(_OWN).removeprefix(_HERE)}.{name}")
         caller = sys._getframe(1)
-        # `from module import name` would replace the sentence of an AttributeError by one of its own.
+        # `from module import name` would replace the text of an AttributeError by its own.
         if caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
-            raise ImportError(told, name=module.__name__)
-        raise AttributeError(told)
+            raise ImportError(message, name=module.__name__)
+        raise AttributeError(message)
 
     find.explains = True  # type: ignore[attr-defined]
     module.__getattr__ = find  # type: ignore[method-assign]

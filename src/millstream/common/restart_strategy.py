@@ -1,6 +1,6 @@
-"""RestartStrategies: whether and when a job that failed starts again, as settings.
+"""RestartStrategies: restart options.
 
-What the strategies do is in `millstream.jobmaster.machine.restart`.
+`millstream.jobmaster.restart` implements the strategies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from millstream.common.time import Duration, Time, to_millis
 
 __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
 
-# Flink's number for "as often as it takes".
+# Flink's number for unlimited attempts.
 UNLIMITED = 2**31 - 1
 
 _LENGTH = at_least(0, in_words)
@@ -62,7 +62,7 @@ Length = Union[int, timedelta, Duration, Time]
 
 
 def strategy_type(config: Configuration) -> str | None:
-    """Return the kind of strategy that a configuration names, None when it names none.
+    """Return the configured type of strategy, None if unset.
 
     Example:
         >>> strategy_type(Configuration.from_dict({"restart-strategy": "FixedDelay"}))
@@ -87,7 +87,7 @@ def check_backoffs(initial: int, most: int) -> None:
 
 
 class RestartStrategyConfiguration:
-    """A restart strategy and its numbers. Two that say the same are equal."""
+    """A restart strategy with its parameters; equal if type and parameters are."""
 
     def __init__(self, *values: tuple[Setting[Any], Any]) -> None:
         self._values = values
@@ -96,7 +96,7 @@ class RestartStrategyConfiguration:
             setting.write(self._config, value)
 
     def get_description(self) -> str:
-        """Return the strategy in words."""
+        """Return a description of the strategy."""
         (_, name), *numbers = self._values
         words = ", ".join(f"{s.key.rsplit('.', 1)[1].replace('-', ' ')} {_words(s, value)}" for s, value in numbers)
         return f"{name} ({words})" if words else str(name)
@@ -116,9 +116,9 @@ class RestartStrategyConfiguration:
 
 
 class RestartStrategies:
-    """Makes restart strategies. Lengths of time are milliseconds, a `timedelta` or a `Duration`.
+    """Creates restart strategies. Durations are milliseconds, a `timedelta` or a `Duration`.
 
-    In a configuration the same is said with `restart-strategy.type` and the keys of that type.
+    The options `restart-strategy.type` and `restart-strategy.<type>.*` are equivalent.
 
     Example:
         >>> RestartStrategies.fixed_delay_restart(3, 10_000).get_description()
@@ -126,13 +126,13 @@ class RestartStrategies:
     """
 
     class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """The first failure ends the job."""
+        """No restarts: the first failure ends the job."""
 
         def __init__(self) -> None:
             super().__init__((TYPE, "none"))
 
     class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """So many restarts, each after the same delay."""
+        """A maximum number of restarts, each after the same delay."""
 
         def __init__(self, restart_attempts: int, delay_between_attempts_interval: Length) -> None:
             super().__init__(
@@ -142,15 +142,15 @@ class RestartStrategies:
             )
 
         def get_restart_attempts(self) -> int:
-            """Return how often the job starts again."""
+            """Return the maximum number of restarts."""
             return FIXED_DELAY_ATTEMPTS.read(self._config)
 
         def get_delay_between_attempts_interval(self) -> timedelta:
-            """Return how long it waits before."""
+            """Return the delay before a restart."""
             return timedelta(milliseconds=FIXED_DELAY_DELAY.read(self._config))
 
     class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """Restarts as long as failures are not too dense."""
+        """Restarts while the failure rate is not exceeded."""
 
         def __init__(
             self, max_failure_rate: int, failure_interval: Length, delay_between_attempts_interval: Length
@@ -163,7 +163,7 @@ class RestartStrategies:
             )
 
         def get_max_failure_rate(self) -> int:
-            """Return how many failures within the interval are too many."""
+            """Return the maximum number of failures within the interval."""
             return FAILURE_RATE_FAILURES.read(self._config)
 
         def get_failure_interval(self) -> timedelta:
@@ -171,7 +171,7 @@ class RestartStrategies:
             return timedelta(milliseconds=FAILURE_RATE_INTERVAL.read(self._config))
 
         def get_delay_between_attempts_interval(self) -> timedelta:
-            """Return how long the job waits before it starts again."""
+            """Return the delay before a restart."""
             return timedelta(milliseconds=FAILURE_RATE_DELAY.read(self._config))
 
     class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
@@ -206,23 +206,23 @@ class RestartStrategies:
             return timedelta(milliseconds=MAX_BACKOFF.read(self._config))
 
         def get_backoff_multiplier(self) -> float:
-            """Return by how much the delay grows with each failure."""
+            """Return the factor by which the delay grows."""
             return BACKOFF_MULTIPLIER.read(self._config)
 
         def get_reset_backoff_threshold(self) -> timedelta:
-            """Return after how long without a failure the first delay counts again."""
+            """Return the time without a failure after which the delay is reset."""
             return timedelta(milliseconds=RESET_BACKOFF_THRESHOLD.read(self._config))
 
         def get_jitter_factor(self) -> float:
-            """Return the part of the delay by which it is varied at random."""
+            """Return the random variation of the delay, as a fraction of it."""
             return JITTER_FACTOR.read(self._config)
 
         def get_attempts_before_reset_backoff(self) -> int:
-            """Return how often the job starts again before that."""
+            """Return the maximum number of restarts before the delay is reset."""
             return EXPONENTIAL_ATTEMPTS.read(self._config)
 
     class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """What the configuration says, and where it says nothing the default."""
+        """The configured strategy, or the default."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -232,26 +232,26 @@ class RestartStrategies:
 
     @staticmethod
     def no_restart() -> NoRestartStrategyConfiguration:
-        """Let a failure end the job."""
+        """Do not restart."""
         return RestartStrategies.NoRestartStrategyConfiguration()
 
     @staticmethod
     def fall_back_restart() -> FallbackRestartStrategyConfiguration:
-        """Let the configuration decide."""
+        """Use the configured strategy."""
         return RestartStrategies.FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: Length
     ) -> FixedDelayRestartStrategyConfiguration:
-        """Start again so many times, each after the same delay."""
+        """Restart up to a number of times, each after the same delay."""
         return RestartStrategies.FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
     def failure_rate_restart(
         failure_rate: int, failure_interval: Length, delay_interval: Length
     ) -> FailureRateRestartStrategyConfiguration:
-        """Start again while there are not too many failures within an interval."""
+        """Restart while there are not too many failures within an interval."""
         return RestartStrategies.FailureRateRestartStrategyConfiguration(failure_rate, failure_interval, delay_interval)
 
     @staticmethod
@@ -263,7 +263,7 @@ class RestartStrategies:
         jitter_factor: float,
         attempts_before_reset_backoff: int = UNLIMITED,
     ) -> ExponentialDelayRestartStrategyConfiguration:
-        """Restart after a delay that grows; PyFlink lacks this one, the names are those of Flink's Java API."""
+        """Restart after a growing delay; not in PyFlink, named as in Flink's Java API."""
         return RestartStrategies.ExponentialDelayRestartStrategyConfiguration(
             initial_backoff,
             max_backoff,
@@ -275,7 +275,7 @@ class RestartStrategies:
 
 
 def configured_strategy(config: Configuration) -> RestartStrategyConfiguration:
-    """Return the strategy that a configuration names."""
+    """Return the configured strategy."""
     kind = strategy_type(config)
     if kind is None:
         return RestartStrategies.fall_back_restart()

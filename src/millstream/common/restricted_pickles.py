@@ -1,7 +1,7 @@
-"""Reading pickles that somebody else may have written: data comes out, and nothing runs.
+"""Reads untrusted pickles without running code.
 
-A pickle names what it calls. Here it gets plain data of Python's and numpy's, and what millstream reads by tags; any
-other name, of a class of the user's program or of `os.system`, is a stand-in, and no module is imported for it.
+Only plain data of Python and numpy, and millstream's tagged objects, are created. Any other global, a user class or
+`os.system`, becomes a stand-in; its module is not imported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMPY = ("numpy.core.", "numpy._core.")
 
 
 def load_restricted(data: Any) -> Any:
-    """Read a pickle without running anything that it names; an object of another class is a stand-in.
+    """Read a pickle without running what it names; objects of other classes become stand-ins.
 
     Example:
         >>> class Attack:
@@ -44,7 +44,7 @@ def load_restricted(data: Any) -> Any:
     try:
         return _Restricted(io.BytesIO(data)).load()
     except Exception as e:
-        # Whatever it has a stand-in do that this cannot.
+        # The pickle does something with a stand-in that it does not support.
         raise DamagedStateError(
             f"A pickle cannot be read without running what it names ({e}): if you trust its writer, read it with "
             "--trust."
@@ -83,14 +83,14 @@ def _array_from_buffer(buffer: Any, dtype: Any, shape: Any, order: Any, axis_ord
 
 
 def _empty_array(_: Any, shape: Any, __: Any) -> Any:
-    """Return what numpy's own `_reconstruct` makes, of no subclass; its content comes with `__setstate__`."""
+    """Return the empty array of numpy's `_reconstruct`, of no subclass; `__setstate__` fills it."""
     import numpy as np
 
     return np.ndarray(shape, "b")
 
 
 def _numpy_scalar(dtype: Any, data: Any = b"") -> Any:
-    """Return a scalar; numpy's own would unpickle one that is an object."""
+    """Return a scalar; numpy's own function would unpickle object scalars."""
     import numpy as np
 
     if dtype.hasobject:

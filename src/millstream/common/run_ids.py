@@ -1,7 +1,7 @@
-"""Ids of a job's runs, in the order in which the runs began: a run may end what an earlier one has left, no other.
+"""Ids of a job's runs, ordered by their start: a run may clean up only after earlier ones.
 
-A run is a job under one driver. With several job managers the ids of its runs differ in the leader's term at their end;
-else an id is a UUID of version 7, whose first digits are the time it was made at.
+A run is a job under one driver. With several job managers, the ids of a job's runs end with the leader's term; otherwise
+an id is a UUID of version 7, which starts with its creation time.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 import time
 from collections.abc import Iterable
 
-# A term at the end of a run's id, in hexadecimal.
+# A term at the end of a run id, in hexadecimal.
 _TERM_DIGITS = 8
-# Milliseconds since 1970, at the beginning of a UUID of version 7.
+# Milliseconds since 1970, at the start of a UUID of version 7.
 _TIME_DIGITS = 12
 
 
 def run_id(job_id: str, term: int) -> str:
-    """Return the id under which a job writes while one leader leads.
+    """Return the id of a job's run under a leader's term.
 
     Example:
         >>> run_id("0123456789abcdef0123456789abcdef", 3)
@@ -27,7 +27,7 @@ def run_id(job_id: str, term: int) -> str:
 
 
 def new_run_id(former: Iterable[str] = ()) -> str:
-    """Return an id that no run has, later than those of former runs, whatever the clock says.
+    """Return a new id that is later than those of former runs, whatever the clock says.
 
     Example:
         >>> first = new_run_id()
@@ -40,7 +40,7 @@ def new_run_id(former: Iterable[str] = ()) -> str:
 
 
 def is_earlier(run: str, than: str) -> bool | None:
-    """Return whether a run began before another; None when their ids do not say.
+    """Return whether a run started before another; None if their ids do not tell.
 
     Example:
         >>> is_earlier(run_id("ab" * 16, 3), run_id("ab" * 16, 4))
@@ -54,6 +54,6 @@ def is_earlier(run: str, than: str) -> bool | None:
 
 
 def _time(run: str) -> int | None:
-    """Return when an id was made, if it says."""
+    """Return the creation time of an id, if it has one."""
     is_timed = len(run) == 32 and run[_TIME_DIGITS] == "7" and run[16] in "89ab"
     return int(run[:_TIME_DIGITS], 16) if is_timed else None

@@ -1,4 +1,4 @@
-"""How records become bytes and bytes records: schemas for messages, encoders and bulk writers for files."""
+"""Serialization of records: schemas for messages, encoders and bulk writers for files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class SerializationSchema(ABC):
-    """Turns records into messages."""
+    """Serializes records to messages."""
 
     @abstractmethod
     def serialize(self, element: Any) -> bytes:
@@ -34,19 +34,19 @@ class SerializationSchema(ABC):
 
 
 class DeserializationSchema(ABC):
-    """Turns messages into records."""
+    """Deserializes messages to records."""
 
     @abstractmethod
     def deserialize(self, message: bytes) -> Any:
-        """Return the record in a message; None when it holds none."""
+        """Return the record of a message, None if it has none."""
 
     def get_produced_type(self) -> TypeInformation | None:
-        """Return the type of the records, None when they are any Python objects."""
+        """Return the type of the records, None for arbitrary Python objects."""
         return None
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
-    """Strings as they are.
+    """Converts strings to and from bytes.
 
     Example:
         >>> SimpleStringSchema().serialize("à"), SimpleStringSchema().deserialize(b"a")
@@ -67,7 +67,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes as they are."""
+    """Passes bytes through."""
 
     def serialize(self, element: Any) -> bytes:
         return bytes(element)
@@ -80,7 +80,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """One field of a row, which must be bytes.
+    """Serializes one field of a row, which must be bytes.
 
     Example:
         >>> from millstream.common import Row
@@ -103,7 +103,7 @@ class RowFieldExtractorSchema(SerializationSchema):
 
 
 class Encoder(ABC):
-    """Writes one record after another into a file of rows.
+    """Writes records one by one to a file.
 
     Example:
         >>> import io
@@ -115,26 +115,26 @@ class Encoder(ABC):
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> SimpleStringEncoder:
-        """Return an encoder that writes `str(value)` and a newline for every record."""
+        """Return an encoder that writes `str(value)` and a newline for each record."""
         return SimpleStringEncoder(charset_name)
 
     @staticmethod
     def of_schema(schema: SerializationSchema) -> Encoder:
-        """Return an encoder that writes each record's message as a line. Not in Flink."""
+        """Return an encoder that writes each serialized record as a line. Not in Flink."""
         return _SchemaEncoder(schema)
 
     @abstractmethod
     def encode(self, element: Any, stream: BinaryIO) -> None:
-        """Write a record; nothing but `stream.write` may be called on the stream."""
+        """Write a record; only `stream.write` may be called."""
 
 
 class SimpleStringEncoder(Encoder):
-    """Writes every record as a line of text."""
+    """Writes each record as a line of text."""
 
     def __init__(self, charset_name: str = "UTF-8") -> None:
         self.charset = _charset(charset_name, "Encoder")
         if "".encode(self.charset):
-            # Every record would begin with it.
+            # Each record would begin with it.
             raise InvalidProgramError(f"Encoder: {charset_name!r} writes a byte order mark; use UTF-8 or UTF-16LE.")
 
     def encode(self, element: Any, stream: BinaryIO) -> None:
@@ -154,14 +154,14 @@ class BulkWriter(Protocol):
     """Writes one file."""
 
     def add_element(self, value: Any) -> None:
-        """Take one record."""
+        """Add a record."""
 
     def finish(self) -> None:
-        """Write whatever ends the file; it is closed afterwards."""
+        """Write the end of the file; it is closed afterwards."""
 
 
 class BulkWriterFactory(ABC):
-    """Makes the writers of a bulk format. It is pickled on its way to the workers."""
+    """Creates the writers of a bulk format. It is pickled for the workers."""
 
     @abstractmethod
     def open(self, file: BinaryIO) -> BulkWriter:
@@ -169,7 +169,7 @@ class BulkWriterFactory(ABC):
 
 
 class RowDataBulkWriterFactory(BulkWriterFactory):
-    """Makes writers that take rows of one type."""
+    """Creates writers for rows of one type."""
 
     @abstractmethod
     def get_row_type(self) -> TypeInformation:
@@ -196,15 +196,15 @@ _MOVED = {
 
 
 def old_place(name: str) -> Any:
-    """Return a class that PyFlink's programs import from here, though it belongs to the formats."""
+    """Return a class that PyFlink also exports here, though it belongs to the formats."""
     if name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # By its name: what everybody uses must not depend on the API.
+    # By name: this package must not import the API.
     module = f"millstream.datastream.formats.{_MOVED[name]}"
     warn_deprecated(f"{name} in {__name__}", f"import it from {module}")
     return getattr(importlib.import_module(module), name)
 
 
-# Type checkers would take any name for one of the module's.
+# Type checkers would accept any name.
 if not TYPE_CHECKING:
     __getattr__ = old_place

@@ -1,4 +1,4 @@
-"""TypeSerializer: how a value goes into a stream of bytes and comes out again."""
+"""TypeSerializer: serialization of values to byte streams."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ T = TypeVar("T")
 
 
 class TypeSerializer(ABC, Generic[T]):
-    """Writes and reads values of one type; equal serializers are of one class."""
+    """Serializes values of one type; equal if class and attributes are."""
 
     @abstractmethod
     def serialize(self, element: T, stream: BinaryIO) -> None:
-        """Write a value to a stream of bytes."""
+        """Write a value to a byte stream."""
 
     @abstractmethod
     def deserialize(self, stream: BinaryIO) -> T:
-        """Read a value from a stream of bytes."""
+        """Read a value from a byte stream."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -33,7 +33,7 @@ class TypeSerializer(ABC, Generic[T]):
 
 
 class VoidNamespaceSerializer(TypeSerializer[None]):
-    """Writes nothing at all as one byte."""
+    """Serializes None as one byte."""
 
     def serialize(self, element: None, stream: BinaryIO) -> None:
         stream.write(b"\0")
@@ -43,7 +43,7 @@ class VoidNamespaceSerializer(TypeSerializer[None]):
 
 
 class PickleSerializer(TypeSerializer[Any]):
-    """Writes any value as a pickle."""
+    """Serializes any value as a pickle."""
 
     def serialize(self, element: Any, stream: BinaryIO) -> None:
         pickle.dump(element, stream, 5)
