@@ -1,4 +1,4 @@
-"""Configuration: options by Flink's keys; `spark.*` keys are passed to Spark unchanged."""
+"""YAML lists."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ _ELEMENT = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^,\[\]]*?)\s*(,|
 
 
 def read_list(text: str) -> list[Any] | None:
-    """Read a list of numbers, texts, true, false and null; None if the text is not a list.
+    """Parse a YAML list of numbers, strings, booleans and nulls; None if the text is not a list.
 
     Example:
         >>> read_list("['a;b', 2]"), read_list("- a\\n- b"), read_list("a;b")

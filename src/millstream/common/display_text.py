@@ -12,7 +12,7 @@ _SIMILARITY = 0.7
 
 
 def closest(name: str, known: Iterable[str], similarity: float = _SIMILARITY) -> str | None:
-    """Return the known name most like `name`, whatever the case; None when none is like it.
+    """Return the known name most similar to `name`, ignoring case; None if none is similar.
 
     Example:
         >>> closest("custmer", ["id", "Customer"])
@@ -25,7 +25,7 @@ def closest(name: str, known: Iterable[str], similarity: float = _SIMILARITY) ->
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that suggests the closest known name; nothing when none is like it.
+    """Return a suggestion of the closest known name for the end of an error message, or an empty string.
 
     Example:
         >>> did_you_mean("custmer", ["id", "customer"])
@@ -49,7 +49,7 @@ def printable(name: str, length: int | None = None) -> str:
 
 
 def in_bytes(size: int) -> str:
-    """Write a number of bytes.
+    """Format a number of bytes.
 
     Example:
         >>> in_bytes(340), in_bytes(123_456)

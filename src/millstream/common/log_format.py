@@ -27,7 +27,7 @@ LOG_FORMAT = ChoiceSetting("millstream.log.format", LogFormat.TEXT)
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one line of JSON: time, level, logger, message, and job, operator and subtask of user code."""
+    """Formats a record as one line of JSON: time, level, logger, message; job, operator and subtask of user code."""
 
     def format(self, record: logging.LogRecord) -> str:
         about = vars(record).get(SAID, {})

@@ -92,6 +92,7 @@ def adopt_main_classes() -> None:
     """Register the classes of the driver's script in `__main__`, so that their objects pickle plainly.
 
     cloudpickle has transferred them by value; without this, each object would carry their code.
+    """
     main = sys.modules["__main__"]
     for cls in list(getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ())):
         if cls.__module__ == "__main__" and "." not in cls.__qualname__ and not hasattr(main, cls.__name__):

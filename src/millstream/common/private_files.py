@@ -91,8 +91,7 @@ def read_private(path: str) -> bytes:
         return file.read()
 
 
-# A session cluster gives each of its programs such a place, and clears it when the program's process is gone, however
-# that has ended.
+# A session cluster sets it for each program, and deletes the directory when the program's process has ended.
 SCRATCH_VARIABLE = "MILLSTREAM_SCRATCH"
 
 # The kernel's limit for a socket's path is 108 bytes (104 on a Mac), with a zero at the end.
@@ -100,17 +99,17 @@ _LONGEST_PATH = 103
 
 
 def scratch() -> str | None:
-    """Return the directory for that; None for the machine's own for such things."""
+    """Return the directory for temporary files of this process; None for the system's."""
     given = os.environ.get(SCRATCH_VARIABLE)
     return given if given and os.path.isdir(given) else None
 
 
 def socket_directory(prefix: str, name_length: int = 23) -> str:
-    """Make a directory for Unix sockets that nobody else may look into; in /tmp where TMPDIR's name is too long.
+    """Create a private directory for Unix sockets, in /tmp if TMPDIR is too long for a socket's path.
 
     Args:
-        prefix: what its name begins with.
-        name_length: how many bytes are appended for a socket.
+        prefix: of the directory's name.
+        name_length: the maximum length of a socket's name.
     """
     directory = tempfile.mkdtemp(prefix=prefix, dir=scratch())
     if len(os.fsencode(directory)) + name_length > _LONGEST_PATH:

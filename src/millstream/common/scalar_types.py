@@ -18,24 +18,24 @@ class TypeInformation:
     """The type of a stream's elements."""
 
     def converter(self) -> Converter | None:
-        """Return a function that makes a value fit or raises TypeMismatchError; None: any value fits."""
-        raise NotImplementedError(f"{type(self).__name__} must say how values are made to fit")
+        """Return a function that coerces a value or raises TypeMismatchError; None if any value fits."""
+        raise NotImplementedError(f"{type(self).__name__} must implement converter()")
 
     def shape(self) -> Shape | None:
-        """Return what a converted value is: one that the converter leaves as it is. None: no shape says that."""
+        """Return the inferred type of values that the converter leaves unchanged; None if there is none."""
         return None
 
     @property
     def copies(self) -> bool:
-        """Whether a converted value shares nothing changeable with the value it was made from."""
+        """Whether a converted value shares no mutable object with the original."""
         return True
 
     def has_field(self, field: int | str) -> bool:
-        """Return whether values of this type can have a field of that index or name."""
+        """Return whether values of this type can have a field."""
         return True
 
     def format(self, value: Any) -> str:
-        """Write a value the way Flink prints it."""
+        """Format a value as Flink prints it."""
         return "null" if value is None else str(value)
 
     get_java_type_info = missing_function("get_java_type_info", JAVA)
@@ -45,17 +45,17 @@ class TypeInformation:
         return False
 
     def to_internal_type(self, obj: Any) -> Any:
-        """Return a value in Flink's plain form: days, microseconds, tuples. Nothing here needs it."""
+        """Return a value in Flink's internal form: days, microseconds, tuples. Unused here."""
         return obj
 
     def from_internal_type(self, obj: Any) -> Any:
-        """Return the value that a plain form stands for."""
+        """Return the value of an internal form."""
         return obj
 
     def named(self) -> TypeInformation:
-        """Return the type with the names `f0`, `f1`, ... of fields said where none were given.
+        """Return the type with default field names `f0`, `f1`, ... printed.
 
-        As in PyFlink, a type says the names it was given, and the type of a stream those of all fields.
+        As in PyFlink, a type prints its given names, and the type of a stream the names of all fields.
         """
         return self
 
@@ -73,7 +73,7 @@ class TypeInformation:
 
 
 def check_type(type_info: object, taker: str) -> None:
-    """Refuse what is not a type, most often one whose parentheses were forgotten; None is no type."""
+    """Refuse an object that is not a type, most often one without its parentheses; None is allowed."""
     if type_info is None or isinstance(type_info, TypeInformation):
         return
     name = getattr(type_info, "__qualname__", "")
@@ -83,7 +83,7 @@ def check_type(type_info: object, taker: str) -> None:
 
 
 class BasicType(Enum):
-    """The kinds of plain values."""
+    """Flink's basic types."""
 
     STRING = "String"
     BYTE = "Byte"
@@ -100,7 +100,7 @@ class BasicType(Enum):
 
 
 class BasicTypeInfo(TypeInformation):
-    """One plain value: a string, a number, a boolean."""
+    """A string, a number or a boolean."""
 
     def __init__(self, basic_type: BasicType | str) -> None:
         self._name: str = basic_type.value if isinstance(basic_type, BasicType) else basic_type
@@ -242,7 +242,7 @@ class SqlTimeTypeInfo(TypeInformation):
 
 
 class DateTypeInfo(SqlTimeTypeInfo):
-    """A date; plainly, days since 1970."""
+    """A date; internally days since 1970."""
 
     EPOCH_ORDINAL = _EPOCH.toordinal()
 
@@ -257,7 +257,7 @@ class DateTypeInfo(SqlTimeTypeInfo):
 
 
 class TimeTypeInfo(SqlTimeTypeInfo):
-    """A time of day; plainly, microseconds since midnight."""
+    """A time of day; internally microseconds since midnight."""
 
     EPOCH_ORDINAL = 0
 
@@ -275,7 +275,7 @@ class TimeTypeInfo(SqlTimeTypeInfo):
 
 
 class TimestampTypeInfo(SqlTimeTypeInfo):
-    """A date and a time; plainly, microseconds since 1970."""
+    """A timestamp; internally microseconds since 1970."""
 
     _name = "Timestamp"
     _class = datetime.datetime
@@ -294,7 +294,7 @@ class LocalTimeTypeInfo(TypeInformation):
     """A date, a time of day or both, without a time zone."""
 
     class TimeType(Enum):
-        """Which of the three."""
+        """The kind of local time."""
 
         LOCAL_DATE = 0
         LOCAL_TIME = 1
@@ -314,7 +314,7 @@ class LocalTimeTypeInfo(TypeInformation):
 
 
 class ExternalTypeInfo(TypeInformation):
-    """Another type under the name that Flink's tables give it."""
+    """A type of Flink's tables."""
 
     def __init__(self, type_info: TypeInformation) -> None:
         self._type_info = type_info
@@ -346,7 +346,7 @@ class ExternalTypeInfo(TypeInformation):
 
 
 class PickledBytesTypeInfo(TypeInformation):
-    """Any Python object, as it is."""
+    """Any Python object."""
 
     def converter(self) -> Converter | None:
         return None

@@ -1,4 +1,4 @@
-"""Settings: one key each, with its default, the older keys it is also found under, and what its value may be."""
+"""Typed options: key, default, deprecated keys and limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 def in_words(millis: int) -> str:
-    """Write a length of time in the largest unit that divides it.
+    """Format a duration in the largest unit that divides it.
 
     Example:
         >>> in_words(60_000), in_words(1500), in_words(0)
@@ -45,20 +45,20 @@ def in_words(millis: int) -> str:
 
 @record
 class Limit(Generic[T]):
-    """What a value must be, in words and as a test."""
+    """A condition on a value, with its description."""
 
     words: str
     holds: Callable[[T], bool]
 
 
 def at_least(least: int, words: Callable[[int], str] = str) -> Limit[int]:
-    """Return the limit of values that must not be smaller."""
+    """Return a lower limit."""
     return Limit(f"at least {words(least)}", lambda value: value >= least)
 
 
 @record
 class Setting(ABC, Generic[T]):
-    """A setting by Flink's key. Older keys count where its own is absent.
+    """An option with Flink's key. Deprecated keys count if its own is absent.
 
     Example:
         >>> retained = IntegerSetting("execution.checkpointing.num-retained", 1, ("state.checkpoints.num-retained",))
@@ -75,21 +75,21 @@ class Setting(ABC, Generic[T]):
         return self._found(config) is not None
 
     def read(self, config: Configuration) -> T:
-        """Return the value in a configuration, else the default."""
+        """Return the configured value, else the default."""
         key = self._found(config)
         return self.default if key is None else self._checked(key, self._parse(config, key))
 
     def write(self, config: Configuration, value: T) -> None:
-        """Set the value in a configuration, under the key of today."""
+        """Set the value under the current key."""
         config.set_string(self.key, self.text(self._checked(self.key, value)))
 
     def clear(self, config: Configuration) -> None:
-        """Take the value out of a configuration, under whichever key it is there."""
+        """Remove the value under all keys."""
         for key in (self.key, *self.old):
             config.remove_config(key)
 
     def text(self, value: T) -> str:
-        """Return a value as it is written in a configuration."""
+        """Return a value in its configuration form."""
         return str(value)
 
     def _found(self, config: Configuration) -> str | None:
@@ -114,7 +114,7 @@ class Setting(ABC, Generic[T]):
 
 @record
 class IntegerSetting(Setting[int]):
-    """A whole number."""
+    """An integer."""
 
     def _parse(self, config: Configuration, key: str) -> int:
         return config.get_integer(key, self.default)
@@ -128,13 +128,13 @@ class IntegerSetting(Setting[int]):
 
 @record
 class DurationSetting(IntegerSetting):
-    """A length of time, in milliseconds."""
+    """A duration in milliseconds."""
 
     def text(self, value: int) -> str:
         return f"{value} ms"
 
     def _parse(self, config: Configuration, key: str) -> int:
-        # Nothing is written as -1, where that is allowed.
+        # -1 means disabled, where that is allowed.
         return -1 if config.get_string(key, "").strip() == "-1" else config.get_millis(key, self.default)
 
     def _kind(self) -> str:
@@ -143,7 +143,7 @@ class DurationSetting(IntegerSetting):
 
 @record
 class FloatSetting(Setting[float]):
-    """A number."""
+    """A floating-point number."""
 
     def _parse(self, config: Configuration, key: str) -> float:
         return config.get_float(key, self.default)
@@ -157,7 +157,7 @@ class FloatSetting(Setting[float]):
 
 @record
 class FlagSetting(Setting[bool]):
-    """True or false."""
+    """A boolean."""
 
     def text(self, value: bool) -> str:
         return "true" if value else "false"
@@ -174,7 +174,7 @@ class FlagSetting(Setting[bool]):
 
 @record
 class TextSetting(Setting[str | None]):
-    """A text that is not empty, or None."""
+    """A non-empty string, or None."""
 
     def _parse(self, config: Configuration, key: str) -> str | None:
         return config.get_string(key, self.default or "").strip()
@@ -188,7 +188,7 @@ class TextSetting(Setting[str | None]):
 
 @record
 class ChoiceSetting(Setting[E]):
-    """One member of an enum, by its name in any case, with `-` or `_`."""
+    """A member of an enum, by its name in any case, with `-` or `_`."""
 
     def text(self, value: E) -> str:
         return value.name

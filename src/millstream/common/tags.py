@@ -103,15 +103,15 @@ _READERS: dict[str, Callable[..., Any]] = {}
 def tagged(
     tag: str, *, version: int = 1, write: _Write | None = None, read: Callable[..., Any] | None = None
 ) -> Callable[[_Class], _Class]:
-    """Have objects of a class written under a tag.
+    """Pickle objects of a class under a tag.
 
-    Objects of a subclass are not: a subclass of the user's is pickled as any class of the user's.
+    Objects of subclasses are pickled as usual.
 
     Args:
         tag: the name on disk, an entry of `MODULES`.
-        version: of the values.
-        write: returns the values of an object; without it, its fields in order.
-        read: makes an object of the values; without it, the class.
+        version: the version of the values.
+        write: returns the values of an object; by default its fields in order.
+        read: creates an object from the values; by default the class.
     """
 
     def decorate(cls: _Class) -> _Class:
@@ -129,7 +129,7 @@ def tagged(
 
 
 def reads(tag: str, version: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register what reads the values of a version of a tag; return the function that pickles name."""
+    """Register the reader of a version of a tag; return the function that pickles name."""
 
     def register(read: Callable[..., Any]) -> Callable[..., Any]:
         name = f"{tag}:{version}"
@@ -167,14 +167,14 @@ def reader_of(name: str) -> Callable[..., Any]:
 
 
 def registered() -> list[str]:
-    """Return all tags with their versions, as pickles name them."""
+    """Return all tags with versions, as pickles name them."""
     for module in set(MODULES.values()):
         importlib.import_module(module)
     return sorted(_READERS)
 
 
 def _fields_of(cls: Any) -> _Write:
-    """Return what returns the fields of an object of a named tuple, a dataclass or an enumeration."""
+    """Return a function that returns the fields of a named tuple, a dataclass or an enum member."""
     if issubclass(cls, Enum):
         return lambda member: (member.value,)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):

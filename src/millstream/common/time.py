@@ -1,4 +1,4 @@
-"""Durations: Duration, Time (its older name in windows and TTL) and Instant."""
+"""Duration, Time (its older form for windows and TTL) and Instant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DAY = 24 * 3600 * 1000
 @tagged("duration")
 @dataclass(frozen=True, order=True)
 class Duration:
-    """A length of time.
+    """A duration.
 
     Example:
         >>> Duration.of_seconds(90).to_millis()
@@ -28,43 +28,43 @@ class Duration:
 
     @staticmethod
     def of_days(days: int) -> Duration:
-        """Return so many days."""
+        """Return a duration of days."""
         return Duration(_units(days, _DAY * 1_000_000, "Duration.of_days"))
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
-        """Return so many hours."""
+        """Return a duration of hours."""
         return Duration(_units(hours, 3_600_000_000_000, "Duration.of_hours"))
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
-        """Return so many minutes."""
+        """Return a duration of minutes."""
         return Duration(_units(minutes, 60_000_000_000, "Duration.of_minutes"))
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
-        """Return so many seconds."""
+        """Return a duration of seconds."""
         return Duration(_units(seconds, 1_000_000_000, "Duration.of_seconds"))
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
-        """Return so many milliseconds."""
+        """Return a duration of milliseconds."""
         return Duration(_units(millis, 1_000_000, "Duration.of_millis"))
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
-        """Return so many nanoseconds, in whole milliseconds."""
+        """Return a duration of nanoseconds."""
         return Duration(_units(nanos, 1, "Duration.of_nanos"))
 
     def to_millis(self) -> int:
-        """Return it in milliseconds."""
+        """Return the duration in milliseconds."""
         return self.nanos // 1_000_000
 
 
 @tagged("time")
 @dataclass(frozen=True, order=True, init=False)
 class Time:
-    """A length of time in milliseconds, as windows and TTL have always taken it."""
+    """A duration in milliseconds, as windows and TTL take it."""
 
     millis: int
 
@@ -73,31 +73,31 @@ class Time:
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
-        """Return so many milliseconds."""
+        """Return a duration of milliseconds."""
         return Time(_units(milliseconds, 1, "Time.milliseconds"))
 
     @staticmethod
     def seconds(seconds: int) -> Time:
-        """Return so many seconds."""
+        """Return a duration of seconds."""
         return Time(_units(seconds, 1000, "Time.seconds"))
 
     @staticmethod
     def minutes(minutes: int) -> Time:
-        """Return so many minutes."""
+        """Return a duration of minutes."""
         return Time(_units(minutes, 60_000, "Time.minutes"))
 
     @staticmethod
     def hours(hours: int) -> Time:
-        """Return so many hours."""
+        """Return a duration of hours."""
         return Time(_units(hours, 3_600_000, "Time.hours"))
 
     @staticmethod
     def days(days: int) -> Time:
-        """Return so many days."""
+        """Return a duration of days."""
         return Time(_units(days, _DAY, "Time.days"))
 
     def to_milliseconds(self) -> int:
-        """Return it in milliseconds."""
+        """Return the duration in milliseconds."""
         return self.millis
 
 
@@ -111,23 +111,23 @@ class Instant:
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
-        """Return the moment so many milliseconds after 1970 began."""
+        """Return the instant of a Unix time in milliseconds."""
         return Instant(epoch_milli // 1000, epoch_milli % 1000 * 1_000_000)
 
     def to_epoch_milli(self) -> int:
-        """Return it in milliseconds since 1970."""
+        """Return the Unix time in milliseconds."""
         return self.seconds * 1000 + self.nanos // 1_000_000
 
 
 def _units(count: float, size: int, method: str) -> int:
-    """Return so many units; not of a text, of which Python would make a very long one."""
+    """Return a number of units; refuse a string, which Python would repeat."""
     if not isinstance(count, Real):
         raise WrongTypeError(f"{method}() takes a number, not {count!r} ({type(count).__name__}).")
     return int(count * size)
 
 
 def to_millis(length: Union[Duration, Time, int]) -> int:
-    """Accept any of the ways a length of time is written and return milliseconds."""
+    """Convert a duration of any type to milliseconds."""
     if isinstance(length, Duration):
         return length.to_millis()
     if isinstance(length, Time):

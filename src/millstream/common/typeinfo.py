@@ -1,7 +1,7 @@
-"""Types: what a stream's elements are, how values are made to fit, and how they print.
+"""Types of stream elements: coercion of values to them, and their text form.
 
 A stream without a declared type carries Python objects as they are. A declared type is enforced where a value is
-encoded: floats narrow as they would between Flink's operators, and a value that cannot fit is an error.
+encoded: floats narrow as between Flink's operators, and a value that does not fit raises an error.
 """
 
 from __future__ import annotations
@@ -99,15 +99,15 @@ class ListTypeInfo(_ElementTypeInfo):
 
 
 class BasicArrayTypeInfo(_ElementTypeInfo):
-    """An array of boxed basic values."""
+    """An array of boxed values."""
 
 
 class ObjectArrayTypeInfo(_ElementTypeInfo):
-    """An array of anything else."""
+    """An array of objects."""
 
 
 class PrimitiveArrayTypeInfo(_ElementTypeInfo):
-    """An array of primitive values; of bytes it is `bytes`."""
+    """An array of primitive values; `bytes` for bytes."""
 
     def converter(self) -> Converter | None:
         if self._element_type != BasicTypeInfo("Byte"):
@@ -119,7 +119,7 @@ class PrimitiveArrayTypeInfo(_ElementTypeInfo):
             if isinstance(value, (bytearray, memoryview)):
                 return bytes(value)
             try:
-                # Java's bytes are from -128 to 127, Python's from 0 to 255.
+                # Java's bytes are signed.
                 return bytes(v + 256 if -128 <= v < 0 else v for v in value)
             except (TypeError, ValueError):
                 raise misfit(value, str(self)) from None
@@ -204,7 +204,7 @@ class _FieldsTypeInfo(TypeInformation):
         return all(t.copies for t in self._field_types)
 
     def _field_converter(self, names: tuple[str, ...] | None) -> Callable[[Any], list[Any]]:
-        """Return a function from a record to the list of its converted field values."""
+        """Return a function that converts a record to the list of its converted fields."""
         converters = [(i, c) for i, t in enumerate(self._field_types) if (c := t.converter()) is not None]
         width, described = len(self._field_types), str(self)
 
@@ -229,7 +229,7 @@ class _FieldsTypeInfo(TypeInformation):
 
 
 def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Any]:
-    """Return the values of a row in the order of a type's fields: by name if the row has names, else as they are."""
+    """Return the values of a row in the order of a type's fields: by name if the row has names, else by position."""
     own = field_names(row)
     if own is None or own == names:
         return list(row)
@@ -259,11 +259,11 @@ class RowTypeInfo(_FieldsTypeInfo):
         return list(self._field_names)
 
     def get_field_index(self, field_name: str) -> int:
-        """Return the position of a field, -1 when there is none of that name."""
+        """Return the index of a field, -1 if there is none."""
         return self._field_names.index(field_name) if field_name in self._field_names else -1
 
     def to_internal_type(self, obj: Any) -> Any:
-        """Return the number of the kind, then the fields."""
+        """Return the number of the row kind, then the fields."""
         if obj is None:
             return None
         kind = obj.get_row_kind().value if isinstance(obj, Row) else 0
@@ -301,7 +301,7 @@ class RowTypeInfo(_FieldsTypeInfo):
         return f"{kind}[{inner}]"
 
     def python_text(self) -> Callable[[Any], str]:
-        """Return what writes a row as PyFlink's print() does: its values in Python's words."""
+        """Return a function that formats a row as PyFlink's print() does, with Python's text of each value."""
         convert = self.converter()
         assert convert is not None
         names = tuple(self._field_names)
@@ -309,7 +309,7 @@ class RowTypeInfo(_FieldsTypeInfo):
         def written(value: Any) -> str:
             if value is None:
                 return "null"
-            # As it is, unless it must first be made a row of these fields.
+            # Unchanged, unless it must be converted to a row of these fields.
             row = value if isinstance(value, Row) and field_names(value) in (None, names) else convert(value)
             return f"{row.get_row_kind()}[{','.join(map(str, row))}]"
 
@@ -366,7 +366,7 @@ class TupleTypeInfo(_FieldsTypeInfo):
 
 
 class Types:
-    """The types by name.
+    """Factory methods of types.
 
     Example:
         >>> Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])
@@ -375,52 +375,52 @@ class Types:
 
     @staticmethod
     def STRING() -> TypeInformation:
-        """A text: `str`."""
+        """A string."""
         return BasicTypeInfo("String")
 
     @staticmethod
     def BYTE() -> TypeInformation:
-        """A whole number of 8 bits."""
+        """An 8-bit integer."""
         return BasicTypeInfo("Byte")
 
     @staticmethod
     def BOOLEAN() -> TypeInformation:
-        """`True` or `False`."""
+        """A boolean."""
         return BasicTypeInfo("Boolean")
 
     @staticmethod
     def SHORT() -> TypeInformation:
-        """A whole number of 16 bits."""
+        """A 16-bit integer."""
         return BasicTypeInfo("Short")
 
     @staticmethod
     def INT() -> TypeInformation:
-        """A whole number of 32 bits."""
+        """A 32-bit integer."""
         return BasicTypeInfo("Integer")
 
     @staticmethod
     def LONG() -> TypeInformation:
-        """A whole number of 64 bits."""
+        """A 64-bit integer."""
         return BasicTypeInfo("Long")
 
     @staticmethod
     def FLOAT() -> TypeInformation:
-        """A number of 32 bits."""
+        """A 32-bit floating-point number."""
         return BasicTypeInfo("Float")
 
     @staticmethod
     def DOUBLE() -> TypeInformation:
-        """A number of 64 bits: `float`."""
+        """A 64-bit floating-point number."""
         return BasicTypeInfo("Double")
 
     @staticmethod
     def CHAR() -> TypeInformation:
-        """A text of one character."""
+        """A string of one character."""
         return BasicTypeInfo("Char")
 
     @staticmethod
     def BIG_INT() -> TypeInformation:
-        """A whole number of any size."""
+        """An integer of any size."""
         return BasicTypeInfo("BigInteger")
 
     @staticmethod
@@ -430,7 +430,7 @@ class Types:
 
     @staticmethod
     def INSTANT() -> TypeInformation:
-        """A moment: `Instant`."""
+        """An `Instant`."""
         return InstantTypeInfo(BasicType.INSTANT)
 
     @staticmethod
@@ -450,17 +450,17 @@ class Types:
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:
-        """Any Python object: what a stream has that declares nothing."""
+        """Any Python object: the type of undeclared streams."""
         return PickledBytesTypeInfo()
 
     @staticmethod
     def ROW(field_types: list[TypeInformation]) -> RowTypeInfo:
-        """A Row of fields by place, `f0`, `f1`, ..."""
+        """A Row with fields `f0`, `f1`, ..."""
         return RowTypeInfo(field_types)
 
     @staticmethod
     def ROW_NAMED(field_names: list[str], field_types: list[TypeInformation]) -> RowTypeInfo:
-        """A Row of fields by name."""
+        """A Row with named fields."""
         return RowTypeInfo(field_types, field_names)
 
     @staticmethod
@@ -470,12 +470,12 @@ class Types:
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> PrimitiveArrayTypeInfo:
-        """An array of numbers or of booleans; of BYTE, `bytes`."""
+        """An array of numbers or booleans; `bytes` for BYTE."""
         return PrimitiveArrayTypeInfo(element_type)
 
     @staticmethod
     def BASIC_ARRAY(element_type: TypeInformation) -> BasicArrayTypeInfo:
-        """An array of basic values, some of which may be None."""
+        """An array of nullable basic values."""
         return BasicArrayTypeInfo(element_type)
 
     @staticmethod
@@ -501,5 +501,5 @@ class _DataType(Protocol):
 
 
 def as_type_information(given: TypeInformation | _DataType) -> TypeInformation:
-    """Return a type of Types as it is, and for one of DataTypes the type that its values have in a stream."""
+    """Return the stream type of a type of Types or DataTypes."""
     return given if isinstance(given, TypeInformation) else given.type_information()

@@ -17,7 +17,7 @@ __all__ = ["Row", "RowKind"]
 
 @tagged("row-kind")
 class RowKind(Enum):
-    """What a row of a changelog means."""
+    """The kind of a change."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -75,7 +75,7 @@ class Row:
 
     @classmethod
     def of(cls, fields: tuple[str, ...] | None, values: list[Any], kind: RowKind = RowKind.INSERT) -> Row:
-        """Make a row that takes over `values`; the quick way in for converters."""
+        """Create a row that owns `values`; the fast path of converters."""
         row = cls.__new__(cls)
         set_slot = object.__setattr__
         set_slot(row, "_fields", fields)
@@ -85,7 +85,7 @@ class Row:
 
     @classmethod
     def many(cls, fields: tuple[str, ...] | None, records: Iterable[Iterable[Any]]) -> list[Row]:
-        """Make rows of the values of records, all with the same names: quicker than one by one.
+        """Create rows with the same names from records; faster than one by one.
 
         Example:
             >>> Row.many(("name", "age"), [("Ann", 7), ("Bob", 8)])
@@ -93,20 +93,20 @@ class Row:
         """
         values = list(map(list, records))
         rows = list(map(cls.__new__, repeat(cls, len(values))))
-        # Each of these is one loop in C.
+        # Each is one loop in C.
         for slot, given in (("_values", values), ("_fields", repeat(fields)), ("_kind", repeat(RowKind.INSERT))):
             deque(map(cls.__dict__[slot].__set__, rows, given), maxlen=0)
         return rows
 
     @staticmethod
     def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
-        """Return a row of a kind, its fields given by position or by name."""
+        """Return a row of a kind."""
         row = Row(*args, **kwargs)
         row.set_row_kind(row_kind)
         return row
 
     def __call__(self, *args: Any) -> Row:
-        """A row of names makes rows with those names: `Row("name", "age")("Alice", 11)`."""
+        """Return a row with the values of this one as its field names: `Row("name", "age")("Alice", 11)`."""
         if len(args) > len(self._values):
             raise ValueError(
                 f"Can not create Row with fields {self._values}, expected {len(self)} values but got {args}"
@@ -114,19 +114,19 @@ class Row:
         return Row.of(tuple(self._values), list(args))
 
     def get_row_kind(self) -> RowKind:
-        """Return what the row says: that something was inserted, changed or deleted."""
+        """Return the kind of change."""
         return self._kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
-        """Return whether something was inserted, changed or deleted."""
+        """Set the kind of change."""
         object.__setattr__(self, "_kind", row_kind)
 
     def get_fields_by_names(self, names: list[str]) -> list[Any]:
-        """Return some fields."""
+        """Return the values of some fields."""
         return [self[name] for name in names]
 
     def set_field_names(self, field_names: list[str]) -> None:
-        """Name the fields."""
+        """Set the field names."""
         if len(field_names) != len(self._values):
             raise ValueError(f"{len(field_names)} names do not fit a row of {len(self._values)} fields.")
         object.__setattr__(self, "_fields", tuple(field_names))
@@ -194,7 +194,7 @@ class Row:
         return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        # The order of named fields makes no difference.
+        # The order of named fields does not matter.
         return hash(tuple(self._values) if self._fields is None else frozenset(self._values))
 
     def __copy__(self) -> Row:

@@ -1,4 +1,4 @@
-"""Names of Flink's that exist here only to say, when used, that they do not work and why."""
+"""Flink's names that millstream does not support: using one raises an error that says why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JAVA = "there are no Java objects behind millstream's"
 
 
 class NotSupportedError(MillstreamError, NotImplementedError, AttributeError):
-    """Something of Flink's was used that millstream does not have."""
+    """A feature of Flink that millstream does not have was used."""
 
     is_of_program = True
 
@@ -24,7 +24,7 @@ def _refuse(name: str, why: str) -> NotSupportedError:
 
 
 class _Missing(type):
-    """The class of classes that cannot be used; they can be imported, named in annotations and inherited from."""
+    """The metaclass of unsupported classes; they can be imported, used in annotations and subclassed."""
 
     why: str
 
@@ -41,12 +41,12 @@ class _Missing(type):
 
 
 def missing_class(module: str, name: str, why: str) -> Any:
-    """Return a class whose every use is an error."""
+    """Return a class whose use raises NotSupportedError."""
     return _Missing(name, (), {"__module__": module, "__doc__": f"Not supported: {why}.", "why": why})
 
 
 def missing_function(name: str, why: str) -> Callable[..., Any]:
-    """Return a function, or a method for a class's body, whose every call is an error."""
+    """Return a function or method that raises NotSupportedError."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise _refuse(f"{name}()", why)
@@ -58,17 +58,17 @@ def missing_function(name: str, why: str) -> Callable[..., Any]:
 
 
 def is_missing(thing: Any) -> bool:
-    """Return whether something is only a name."""
+    """Return whether an object is an unsupported name."""
     return isinstance(thing, _Missing) or getattr(thing, "is_missing", False) is True
 
 
 def missing_names(module: str, why: str, names: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module whose names exist only to say why they do not work.
+    """Return a module's `__getattr__` for unsupported names.
 
     Args:
         module: the module's name.
         why: the end of the sentence "millstream has no X: ...".
-        names: the names, parted by spaces; those in lower case are functions.
+        names: the names, separated by spaces; lower-case names are functions.
     """
     known: Mapping[str, None] = dict.fromkeys(names.split())
 

@@ -1,4 +1,4 @@
-"""What PyFlink builds on Java objects: only the name."""
+"""JavaObjectWrapper, which is not supported."""
 
 from millstream.common.unsupported import JAVA, missing_class
 

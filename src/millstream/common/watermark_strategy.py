@@ -1,4 +1,4 @@
-"""How event time is read off records and how far it has come: WatermarkStrategy and watermark generators."""
+"""Timestamps and watermarks: WatermarkStrategy and watermark generators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_WATERMARK = (1 << 63) - 1
 
 
 class TimestampAssigner(ABC):
-    """Reads a record's event time."""
+    """Extracts a record's event time."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
@@ -43,36 +43,36 @@ class Watermark:
 
 
 class WatermarkOutput(ABC):
-    """Where a generator's watermarks go."""
+    """Receives a generator's watermarks."""
 
     @abstractmethod
     def emit_watermark(self, watermark: Watermark) -> None:
-        """Say that time has come so far, in milliseconds."""
+        """Emit a watermark."""
 
     @abstractmethod
     def mark_idle(self) -> None:
-        """Say that nothing is to be expected for now, so that nobody waits; the next watermark ends it."""
+        """Mark the output idle, so that other inputs need not wait for it, until the next watermark."""
 
     @abstractmethod
     def mark_active(self) -> None:
-        """Say that records come again."""
+        """Mark the output active."""
 
 
 class WatermarkGenerator(ABC):
-    """Makes watermarks from the records of one split."""
+    """Generates watermarks from the records of one split."""
 
     @abstractmethod
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """A record has passed; a generator of watermarks at certain records emits them here."""
+        """Process a record; a punctuated generator emits its watermarks here."""
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Called at the end of the split's share of an epoch."""
+        """Emit a periodic watermark; called at the end of the split's part of an epoch."""
 
 
 @record
 class WatermarkStrategy:
-    """A description of timestamps and watermarks; the `with_*` methods return a changed copy.
+    """Timestamp assignment and watermark generation; the `with_*` methods return a modified copy.
 
     Example:
         >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
@@ -88,19 +88,19 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """Timestamps never go back."""
+        """Assume timestamps that never decrease."""
         return WatermarkStrategy(out_of_orderness=Duration.of_millis(0))
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
-        """Timestamps go back by no more than this."""
+        """Allow timestamps to lag behind by no more than a duration."""
         if to_millis(max_out_of_orderness) < 0:
             raise InvalidProgramError("The out-of-orderness of a watermark strategy must not be negative.")
         return WatermarkStrategy(out_of_orderness=Duration.of_millis(to_millis(max_out_of_orderness)))
 
     @staticmethod
     def for_generator(generator_supplier: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
-        """Watermarks are made by a generator of the user's; the supplier makes one for every split."""
+        """Use a user-defined generator; the supplier creates one for each split."""
         if not callable(generator_supplier):
             raise InvalidProgramError(
                 f"for_generator() takes something that makes a WatermarkGenerator, not {generator_supplier!r}."
@@ -109,13 +109,13 @@ class WatermarkStrategy:
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
-        """Timestamps at most; event time comes to its end only with the input."""
+        """Generate no watermarks; event time advances only at the end of input."""
         return WatermarkStrategy()
 
     def with_timestamp_assigner(
         self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]
     ) -> WatermarkStrategy:
-        """Read timestamps off the records with this."""
+        """Extract timestamps with an assigner."""
         if isinstance(timestamp_assigner, type):
             name = timestamp_assigner.__name__
             raise WrongTypeError(f"with_timestamp_assigner() was given the class {name}: give {name}().")
@@ -128,7 +128,7 @@ class WatermarkStrategy:
         return replace(self, assigner=assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
-        """Nobody waits for a split that has been silent for so long."""
+        """Mark a split idle after a time without records."""
         if to_millis(idle_timeout) <= 0:
             raise InvalidProgramError("The idle timeout of a watermark strategy must be above 0.")
         return replace(self, idleness=Duration.of_millis(to_millis(idle_timeout)))
@@ -139,7 +139,7 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
-        """Do not read a source that is further ahead than this of the slowest one of its group."""
+        """Pause sources that are further ahead of the slowest of their group than a drift."""
         interval = update_interval or Duration.of_seconds(1)
         return replace(self, alignment=(watermark_group, max_allowed_watermark_drift, interval))
 
