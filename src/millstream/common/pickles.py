@@ -137,6 +137,6 @@ class StandIn:
 
 
 @cache
+def stand_in_for(module: str, name: str) -> type[StandIn]:
     """Return the stand-in class for a class."""
-    """Return the class that stands for one that is not here."""
     return type(name.rpartition(".")[2], (StandIn,), {"__module__": module, "__qualname__": name})

@@ -1,7 +1,7 @@
 """Ids of a job's runs, ordered by their start: a run may clean up only after earlier ones.
 
-A run is a job under one driver. With several job managers, the ids of a job's runs end with the leader's term; otherwise
-an id is a UUID of version 7, which starts with its creation time.
+A run is a job under one driver. With several job managers, the ids of a job's runs end with the leader's term; else an
+id is a UUID of version 7, which starts with its creation time.
 """
 
 from __future__ import annotations
