@@ -1,4 +1,4 @@
-"""The types of aggregates and of functions over windows of rows; what they compute is the operators' part."""
+"""Type rules of aggregates and window functions; operators compute them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from millstream.sql.functions.rules import BIGINT, DOUBLE, anything, integer, nu
 
 
 def summed(kind: t.DataType) -> t.DataType:
-    """Return the type of a sum of values of a type."""
+    """Return the sum type."""
     return t.DecimalType(38, kind.scale) if isinstance(kind, t.DecimalType) else kind
 
 
 def averaged(kind: t.DataType) -> t.DataType:
-    """Return the type of a mean of values of a type."""
+    """Return the average type."""
     return t.DecimalType(38, max(6, kind.scale)) if isinstance(kind, t.DecimalType) else kind
 
 
 def _of(parameter: Callable[[t.DataType], t.DataType | None], to: Callable[[t.DataType], t.DataType]) -> Rule:
-    """Return the rule of an aggregate of one column: it is null when all of the column is."""
+    """Return the rule of an aggregate of one column, nullable if the column is."""
     return takes(parameter, to=lambda a: to(a.types[0]))
 
 
@@ -43,14 +43,14 @@ def _percentile_type(arguments: Arguments) -> t.DataType:
 
 
 def _share(kind: t.DataType) -> t.DataType | None:
-    """Take a share, or an array of them."""
+    """Accept a fraction or an array of fractions."""
     if isinstance(kind, t.ArrayType):
         return t.ArrayType(DOUBLE.not_null()) if type_rules.is_numeric(kind.element_type) else None
     return DOUBLE if type_rules.is_numeric(kind) else None
 
 
 def _shifted_rule(arguments: Arguments) -> Resolved | None:
-    """LAG and LEAD: a value, how far, and what stands where there is no row."""
+    """LAG and LEAD: a value, an offset, and a default."""
     if not 1 <= len(arguments) <= 3 or (len(arguments) > 1 and whole(arguments.types[1]) is None):
         return None
     value = arguments.types[0]
@@ -116,13 +116,13 @@ FUNCTIONS = [
 
 
 def resolved(function: Function, arguments: Arguments, has_rows: bool) -> Resolved | None:
-    """Return what an aggregate is for some arguments.
+    """Return an aggregate resolved for some arguments.
 
     Args:
         function: the aggregate.
         arguments: its arguments.
-        has_rows: whether it sees at least one row: it is of a group, and has no FILTER. Else the result can be null,
-            but for those that never are.
+        has_rows: whether it sees at least one row: it is grouped and has no FILTER. Otherwise the result is nullable,
+            except for functions that are never null.
     """
     found = function.rule(arguments)
     if found is None or has_rows or function.name in _NEVER_NULL or function.kind is Kind.OVER:
@@ -130,7 +130,7 @@ def resolved(function: Function, arguments: Arguments, has_rows: bool) -> Resolv
     return Resolved(found.type.nullable(), found.arguments)
 
 
-# Those that are null only when their arguments can be.
+# Aggregates that are null only if their arguments can be.
 _NEVER_NULL = frozenset(
     ["COUNT", "$SUM0", "APPROX_COUNT_DISTINCT", "COLLECT", "ARRAY_AGG", "LISTAGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG"]
 )

@@ -1,4 +1,4 @@
-"""Arithmetic: whole numbers wrap around, decimals round half up and are null when they do not fit."""
+"""Arithmetic: integers wrap around; decimals round half up and overflow to null."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from millstream.sql.functions.rules import number, same_as, takes
 from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
 
 _UNCHECKED: dict[str, Callable[..., Any]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
-# With so many digits decimals are divided.
+# Precision of decimal division.
 _DIVIDE = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_UP)
 _EXACT = decimal.Context(prec=200)
 
@@ -44,7 +44,7 @@ def _rule(operator: str) -> Callable[[Arguments], Resolved | None]:
         decimals = (found, left, right) if operator == "%" else (found,)
         of_decimals = any(isinstance(kind, t.DecimalType) for kind in decimals)
         if type_rules.is_numeric(left) and type_rules.is_numeric(right) and not of_decimals:
-            # What is left of a division by a type may be of a wider one.
+            # The remainder may have a wider type than the divisor.
             wide = left if operator == "%" and left.bits > right.bits else found  # type: ignore[attr-defined]
             return Resolved(found, (wide.with_nullability(left.is_nullable), wide.with_nullability(right.is_nullable)))
         return Resolved(found, (left, right))
@@ -85,7 +85,7 @@ def _checked_divisor(divisor: Value) -> None:
 def _divided(site: Site, rows: int, values: Sequence[Value]) -> Value:
     left, right = values
     if isinstance(right, pa.Scalar) and right.as_py() == -1:
-        # The least number has no opposite; it wraps around to itself.
+        # The minimum has no opposite; it wraps around to itself.
         return pc.negate(left)
     try:
         found = pc.divide(left, right)
@@ -101,7 +101,7 @@ def _remainder(site: Site, rows: int, values: Sequence[Value]) -> Value:
     _checked_divisor(values[1])
     left, right = (as_array(v, 1 if isinstance(v, pa.Scalar) else rows) for v in values)
     dividend, divisor = to_numpy(left), to_numpy(right)
-    # Under nulls anything may stand, a zero too.
+    # Values under nulls are undefined and may be zero.
     divisor = np.where(divisor == 0, 1, divisor) if right.null_count else divisor
     with np.errstate(all="ignore"):
         found = np.fmod(dividend, np.where(divisor == -1, 1, divisor))
@@ -129,7 +129,7 @@ def _of_decimals(operator: str, site: Site, rows: int, values: Sequence[Value]) 
 
 
 def _exact_decimals(operator: str, left: Value, right: Value) -> Value | None:
-    """Return the result with all its digits, None if they are more than Arrow holds."""
+    """Return the exact result, or None if Arrow cannot hold its digits."""
     a, b = left.type, right.type
     if operator == "*":
         digits = a.precision + b.precision + 1
@@ -144,9 +144,9 @@ def _exact_decimals(operator: str, left: Value, right: Value) -> Value | None:
 
 
 def _quotients(kind: t.DecimalType, left: Value, right: Value) -> Value:
-    """Divide decimals of so few digits that all those that matter fit.
+    """Divide decimals whose significant digits fit into Arrow's decimals.
 
-    Arrow cuts off what it does not hold; of what is cut off behind one more digit nothing is left that could matter.
+    Arrow truncates; digits beyond one more than the result's scale cannot affect rounding.
     """
     digits = kind.scale - right.type.precision + right.type.scale
     scale = max(digits, left.type.scale)
@@ -167,9 +167,9 @@ def _by_decimal(operation: Callable[[decimal.Decimal, decimal.Decimal], decimal.
 
 
 def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | None:
-    """Return a number with the digits of a type, rounded half up; None if it does not fit."""
+    """Return a number rounded half up to a type's scale; None if it does not fit."""
     found = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
-    # abs() would round to the digits of the thread.
+    # abs() would round to the thread's decimal context.
     return found if found.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
 
 

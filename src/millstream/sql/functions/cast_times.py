@@ -1,4 +1,4 @@
-"""Casts of days, times and points in time among each other and from text."""
+"""Casts between dates, times, timestamps and text."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _TIMESTAMPS = (t.TimestampType, t.LocalZonedTimestampType)
 
 
 def takes(source: t.DataType, target: t.DataType) -> bool:
-    """Tell whether a cast is one of these."""
+    """Return whether a cast is implemented here."""
     return type_rules.is_temporal(target) and (type_rules.is_temporal(source) or type_rules.is_string(source))
 
 
 def cast(
     column: pa.Array, source: t.DataType, target: t.DataType, context: EvaluationContext, lenient: bool
 ) -> pa.Array:
-    """Return a column of days, times, points in time or text as one of the first three."""
+    """Return a column of dates, times, timestamps or text as one of the first three."""
     if type_rules.is_string(source):
         return _from_text(column, target, context, lenient)
     if isinstance(source, t.LocalZonedTimestampType) and isinstance(target, t.LocalZonedTimestampType):
@@ -69,10 +69,10 @@ def _to_timestamp(column: pa.Array, source: t.DataType, target: t.TimestampType)
 
 
 def scaled(values: NDArray[Any], factor: int, like: pa.Array) -> NDArray[Any]:
-    """Return times in a smaller unit; what stands under nulls does not matter.
+    """Return times in a finer unit; values under nulls are undefined.
 
     Raises:
-        TableException: a time is so far away that nanoseconds do not count to it.
+        TableException: a time is out of the range of nanoseconds.
     """
     found: NDArray[Any] = values.astype(np.int64) * factor
     if factor > 1 and len(values):
@@ -89,7 +89,7 @@ def _too_far() -> TableException:
 
 
 def cut(column: pa.Array, target: t.DataType) -> pa.Array:
-    """Return timestamps with the digits of a type, the others cut off."""
+    """Return timestamps truncated to a type's precision."""
     assert isinstance(target, _TIMESTAMPS)
     kind = arrow_type(target)
     have, want = UNITS[column.type.unit], UNITS[kind.unit]
@@ -105,7 +105,7 @@ def cut(column: pa.Array, target: t.DataType) -> pa.Array:
 
 
 def cut_time(column: pa.Array, target: t.DataType) -> pa.Array:
-    """Return times of a day with the digits of a type."""
+    """Return times of day truncated to a type's precision."""
     assert isinstance(target, t.TimeType)
     if target.precision >= 3:
         return column
@@ -114,9 +114,9 @@ def cut_time(column: pa.Array, target: t.DataType) -> pa.Array:
 
 
 def to_instants(column: pa.Array, zone: str) -> pa.Array:
-    """Return times of a day on a day, as they are in a zone, as points in time.
+    """Return local timestamps of a time zone as instants.
 
-    As in Java, of a time that comes twice the first is meant, and one that is left out is told by the clock of before.
+    As in Java, an ambiguous time is the earlier one, and a skipped time uses the offset before the gap.
     """
     unit = column.type.unit
     name = arrow_zone(zone)
@@ -164,7 +164,7 @@ def _from_text(column: pa.Array, target: t.DataType, context: EvaluationContext,
 
 
 def _quick(column: pa.Array, target: t.DataType, context: EvaluationContext) -> pa.Array | None:
-    """Return what Arrow reads of text in the usual form; None if some of it is in another."""
+    """Return Arrow's parse of text in the usual format; None if some text differs."""
     if not len(column):
         return pa.nulls(0, arrow_type(target))
     if isinstance(target, t.DateType):
@@ -187,7 +187,7 @@ _EPOCH = dt.date(1970, 1, 1)
 
 
 def days_of(year: int, month: int, day: int) -> int | None:
-    """Return the days since 1970, None if there is no such day."""
+    """Return days since 1970; None for an invalid date."""
     try:
         return (dt.date(year, month, day) - _EPOCH).days
     except (ValueError, OverflowError):
@@ -198,7 +198,7 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 
 def read_date(text: str) -> int | None:
-    """Read a day as CAST does: the month and the day may be left out, and what follows a blank is not looked at."""
+    """Parse a date as CAST does: month and day are optional, and text after a blank is ignored."""
     cut_at = text.find(" ")
     parts = (text[:cut_at] if cut_at > 0 else text).split("-", 2)
     numbers = [int(p) for p in parts if _WHOLE.fullmatch(p.strip())]
@@ -219,7 +219,7 @@ _TIME = re.compile(r"\s*(\d{1,2})\s*(?::\s*(\d{1,2})\s*(?::\s*(\d{1,2})(?:\.(\d*
 
 
 def read_time(text: str) -> int | None:
-    """Read a time of a day as CAST does, in milliseconds."""
+    """Parse a time of day as CAST does, in milliseconds."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -242,12 +242,12 @@ _TIMESTAMP = re.compile(r"(\d{4,})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\
 
 
 def read_timestamp(text: str) -> int | None:
-    """Read a time on a day as CAST does, in nanoseconds since 1970."""
+    """Parse a timestamp as CAST does, in nanoseconds since 1970."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
     year, month, day, hour, minute, second = (int(found.group(i) or 0) for i in range(1, 7))
-    # A day that the month does not have is its last one.
+    # A day beyond the month's end becomes the last day.
     days = next((d for back in range(4) if (d := days_of(year, month, day - back)) is not None), None)
     if days is None or day > 31 or hour > 23 or minute > 59 or second > 59:
         return None

@@ -1,4 +1,4 @@
-"""CAST and TRY_CAST, by the kinds of the two types."""
+"""CAST and TRY_CAST, dispatched by the two types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXACT = decimal.Context(prec=200)
 
 @record
 class Cast:
-    """A cast: from a type to a type, in a time zone, and whether what cannot be cast is null."""
+    """A cast between types in a time zone; lenient casts return null on failure."""
 
     source: t.DataType
     target: t.DataType
@@ -38,10 +38,10 @@ class Cast:
 def cast_value(
     value: Value, source: t.DataType, target: t.DataType, context: EvaluationContext, lenient: bool = False
 ) -> Value:
-    """Return a value of one type as one of another.
+    """Return a value cast to another type.
 
     Raises:
-        TableException: it cannot be, and `lenient` is false.
+        TableException: the value is not castable, and `lenient` is false.
     """
     if isinstance(value, pa.Scalar):
         return cast_column(as_array(value, 1), source, target, context, lenient)[0]
@@ -51,7 +51,7 @@ def cast_value(
 def cast_column(
     column: pa.Array, source: t.DataType, target: t.DataType, context: EvaluationContext, lenient: bool = False
 ) -> pa.Array:
-    """Return a column of one type as one of another."""
+    """Return a column cast to another type."""
     if source.is_same_but_null(target):
         return column
     if isinstance(source, t.NullType):
@@ -94,7 +94,7 @@ def _integral_to_integral(column: pa.Array, cast: Cast) -> pa.Array:
 
 
 def _float_to_integral(column: pa.Array, cast: Cast) -> pa.Array:
-    """Cut what is behind the point; what is too large is the largest number, as in Java."""
+    """Truncate to an integer; overflow saturates, as in Java."""
     assert isinstance(cast.target, t.IntegralType)
     low, high = _RANGES[cast.target.bits]
     values = np.trunc(np.nan_to_num(to_numpy(column).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
@@ -121,14 +121,14 @@ def _to_float(column: pa.Array, cast: Cast) -> pa.Array:
 
 def _decimal_to_float(column: pa.Array, source: t.DecimalType) -> pa.Array:
     if source.precision <= 15:
-        # Both are numbers that a DOUBLE holds, so that the quotient is the nearest one.
+        # Both are exact as DOUBLE, so the quotient is the nearest one.
         unscaled = to_unscaled(column)
         return from_numpy(unscaled / float(10**source.scale), pa.float64(), [column])
     return pa.array([None if v is None else float(v) for v in column.to_pylist()], pa.float64())
 
 
 def to_unscaled(column: pa.Array) -> Any:
-    """Return the digits of decimals of at most 18 digits as whole numbers."""
+    """Return the unscaled values of decimals with at most 18 digits."""
     buffer = column.buffers()[1]
     words = np.frombuffer(buffer, np.int64, 2 * len(column), column.offset * 16)
     return words[::2]
@@ -164,19 +164,19 @@ def _decimal_of_float(value: float | None, cast: Cast) -> decimal.Decimal | None
 
 
 def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | None:
-    """Return a number with the digits of a type, rounded half up; None if it does not fit."""
-    # Of what is far too large nothing need be rounded.
+    """Return a number rounded half up to a type's scale; None if it does not fit."""
+    # Skip rounding of numbers that are far too large.
     if value and value.adjusted() > 40:
         return None
     if value and value.adjusted() < -60:
         value = decimal.Decimal(0)
     found = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
-    # abs() would round to the digits of the thread.
+    # abs() would round to the thread's decimal context.
     return found if found.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
 
 
 def fitted_decimal(value: Value, kind: t.DecimalType) -> Value:
-    """Return decimals with the digits of a type, rounded half up; null where they do not fit."""
+    """Return decimals rounded half up to a type's scale; null on overflow."""
     precision, scale = value.type.precision, value.type.scale
     if scale > kind.scale:
         value = value.cast(_decimal(precision + 1, scale))
@@ -220,7 +220,7 @@ def _number_to_boolean(column: pa.Array, cast: Cast) -> pa.Array:
 
 
 def _number_to_interval(column: pa.Array, cast: Cast) -> pa.Array:
-    """Take a number as the milliseconds or months that a length of time has."""
+    """Interpret a number as the milliseconds or months of an interval."""
     return column.cast(pa.int64(), safe=False).cast(arrow_type(cast.target), safe=False)
 
 
@@ -228,7 +228,7 @@ def _number_to_interval(column: pa.Array, cast: Cast) -> pa.Array:
 
 
 def _each_text(column: pa.Array, cast: Cast, read: Callable[[str, Cast], Any]) -> pa.Array:
-    """Read each different text once."""
+    """Parse each distinct text once."""
     texts = column.to_pylist()
     known: dict[str | None, Any] = {None: None}
     for text in set(texts) - {None}:
@@ -286,7 +286,7 @@ def _string_to_float(column: pa.Array, cast: Cast) -> pa.Array:
 
 
 def read_double(text: str) -> float | None:
-    """Read a number as Java's Double.parseDouble does; None if it is none."""
+    """Parse a number as Java's Double.parseDouble does; None if invalid."""
     trimmed = text.strip()
     if _FLOAT.fullmatch(trimmed) is None:
         return None
@@ -363,7 +363,7 @@ def _sized(column: pa.Array, target: t.DataType) -> pa.Array:
     return pa.array([None if v is None else v.ljust(target.length, b"\0") for v in column.to_pylist()], pa.binary())
 
 
-# --- what has members
+# --- nested types
 
 
 def _list_to_list(column: pa.Array, cast: Cast) -> pa.Array:
@@ -406,11 +406,11 @@ def _null_mask(column: pa.Array) -> pa.Array | None:
 
 
 def _from_start(column: pa.Array) -> pa.Array:
-    """Return the same column without an offset, which does not go together with a mask of nulls."""
+    """Return the same column without an offset, which a null mask does not support."""
     return pa.concat_arrays([column, column.slice(0, 0)]) if column.offset else column
 
 
-# --- which is which
+# --- dispatch
 
 _FLOATS = (t.FloatType, t.DoubleType)
 _Test = Callable[[t.DataType, t.DataType], bool]
@@ -451,7 +451,7 @@ _KERNELS: list[tuple[_Test, Callable[[pa.Array, Cast], pa.Array]]] = [
 
 
 def can_fail(source: t.DataType, target: t.DataType) -> bool:
-    """Tell whether some value of a type cannot be cast to another."""
+    """Return whether some value of a type cannot be cast to another."""
     if type_rules.is_string(target):
         return False
     return type_rules.is_string(source) or isinstance(source, (t.ArrayType, t.MapType, t.RowType, *_FLOATS))
@@ -471,7 +471,7 @@ def _try_cast(site: Site, rows: int, values: Sequence[Value]) -> Value:
     try:
         return cast_value(value, source, target, site.context)
     except TableException:
-        # As in Flink, a member that cannot be cast makes the whole value null.
+        # As in Flink, an element that cannot be cast makes the whole value null.
         fixed = isinstance(value, pa.Scalar)
         column = as_array(value, 1 if fixed else rows)
         found = pa.concat_arrays([_cast_or_null(column.slice(i, 1), site) for i in range(len(column))])
@@ -486,7 +486,7 @@ def _cast_or_null(column: pa.Array, site: Site) -> pa.Array:
 
 
 def _no_rule(arguments: Arguments) -> None:
-    """The type to cast to is not an argument: see `resolve.cast`."""
+    """Reject: the target type is not an argument, see `resolve.cast`."""
 
 
 FUNCTIONS = [

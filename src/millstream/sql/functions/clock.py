@@ -1,4 +1,4 @@
-"""What time it is."""
+"""Functions of the current time."""
 
 from __future__ import annotations
 

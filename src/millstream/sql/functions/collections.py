@@ -1,4 +1,4 @@
-"""Functions of arrays and maps."""
+"""Functions on arrays and maps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _element(kind: t.DataType) -> t.DataType:
 
 
 def _with_member(nulls: str, to: Callable[[t.DataType], t.DataType] | None = None, added: bool = False) -> Rule:
-    """Return the rule of an array and something that could be in it, or is `added`."""
+    """Return the rule of an array and an element to search for or, if `added`, to add."""
 
     def rule(arguments: Arguments) -> Resolved | None:
         if len(arguments) != 2 or not isinstance(arguments.types[0], t.ArrayType):
@@ -45,7 +45,7 @@ def _with_member(nulls: str, to: Callable[[t.DataType], t.DataType] | None = Non
 
 
 def _of_arrays(least: int = 2, most: int | None = 2) -> Rule:
-    """Return the rule of arrays of one type."""
+    """Return the rule of arrays with a common type."""
 
     def rule(arguments: Arguments) -> Resolved | None:
         if len(arguments) < least or (most is not None and len(arguments) > most):
@@ -67,7 +67,7 @@ def _element_type(arguments: Arguments) -> t.DataType:
 
 
 def _ordered(kind: t.DataType) -> t.DataType | None:
-    """Take arrays of what has an order."""
+    """Accept arrays of orderable elements."""
     fits = isinstance(kind, t.ArrayType) and type_rules.is_ordered(kind.element_type, kind.element_type)
     return kind if fits else None
 
@@ -175,7 +175,7 @@ def _contains(values: _List, needle: Any) -> bool:
 
 
 def _by_list(function: Callable[..., Any], null_member: bool) -> Any:
-    """Return the kernel of an array and a member that may be null itself."""
+    """Return the kernel of an array and an element that may be null."""
 
     def call(values: _List | None, member: Any) -> Any:
         if values is None or (member is None and not null_member):

@@ -1,4 +1,4 @@
-"""Comparisons, tests for null and truth; all of them three-valued where null is not what is asked for."""
+"""Comparisons and tests for null and truth, with three-valued logic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NESTED = (t.ArrayType, t.MapType, t.MultisetType, t.RowType)
 
 
 def comparable(types: Sequence[t.DataType], ordered: bool = False) -> tuple[t.DataType, ...] | None:
-    """Return the types that values are cast to before they are compared, for order or equality; None if they cannot."""
+    """Return the common types for a comparison by order or equality; None if incomparable."""
     known = [k for k in types if not isinstance(k, t.NullType)]
     if not known:
         return tuple(types)
@@ -42,10 +42,10 @@ def comparable(types: Sequence[t.DataType], ordered: bool = False) -> tuple[t.Da
 
 def _compared_as(left: t.DataType, right: t.DataType, ordered: bool) -> t.DataType | None:
     if type_rules.is_string(left) != type_rules.is_string(right):
-        # Text is read as what it is compared with.
+        # Text is cast to the other type.
         other = right if type_rules.is_string(left) else left
         if not ordered and (isinstance(other, t.BooleanType) or type_rules.is_interval(other)):
-            # Whether these are equal is seen by how they are written.
+            # Equality of these is that of their texts.
             return t.DataTypes.STRING()
         if isinstance(other, (t.IntegralType, t.FloatType, t.DecimalType)):
             return t.DataTypes.DOUBLE() if not isinstance(other, t.IntegralType) else other
@@ -73,7 +73,7 @@ def _rule(ordered: bool, nulls: bool = True) -> Rule:
 
 
 def _has_null(kind: t.DataType) -> bool:
-    """Tell whether what is compared can be null: of rows, a field too."""
+    """Return whether a comparison can be null; for rows also because of a field."""
     if isinstance(kind, t.RowType):
         return kind.is_nullable or any(map(_has_null, kind.field_types()))
     return kind.is_nullable
@@ -93,7 +93,7 @@ def compare(operator: str, kind: t.DataType, left: Value, right: Value, rows: in
 
 
 def _rows(operator: str, kind: t.RowType, left: Value, right: Value, rows: int) -> Value:
-    """Compare rows field by field: what is not known of a field is not known of the row."""
+    """Compare rows field by field; an unknown field makes the result unknown."""
     fixed = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
     columns = [as_array(v, 1 if fixed else rows) for v in (left, right)]
     equal: Value = pa.scalar(True)
@@ -106,7 +106,7 @@ def _rows(operator: str, kind: t.RowType, left: Value, right: Value, rows: int) 
 
 
 def _nested(operator: str, left: Value, right: Value, rows: int) -> Value:
-    """Compare values that have members: they are equal when all members are, in maps in any order."""
+    """Compare nested values: equal if all elements are, for maps in any order."""
     scalars = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
     count = 1 if scalars else rows
     is_map = pa.types.is_map(left.type)

@@ -17,10 +17,10 @@ class OpenedFunction(Protocol):
     """A scalar function in a subtask, after its `open`."""
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
-        """Return the column of results for columns of arguments, or for so many rows where there are none."""
+        """Return the results for argument columns, or for `rows` rows without arguments."""
 
     def close(self) -> None:
-        """The subtask has ended."""
+        """Release resources when the subtask ends."""
 
 
 class OpenedAggregate(Protocol):
@@ -33,10 +33,10 @@ class OpenedAggregate(Protocol):
         """Add a row; return the accumulator."""
 
     def take_back(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
-        """Take a row back; return the accumulator."""
+        """Retract a row; return the accumulator."""
 
     def value(self, accumulator: Any) -> Any:
-        """Return the result, which the accumulator does not change any more; of a table aggregate, its rows."""
+        """Return the result, independent of later changes; for a table aggregate its rows."""
 
     def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
         """Return the arguments of rows."""
@@ -45,16 +45,16 @@ class OpenedAggregate(Protocol):
         """Return results as a column."""
 
     def close(self) -> None:
-        """The subtask has ended."""
+        """Release resources when the subtask ends."""
 
 
 class UserFunction(Protocol):
-    """A scalar function of the user's.
+    """A user function.
 
     Attributes:
         kind: scalar, table, aggregate or table_aggregate.
-        input_types: what its arguments are cast to; None for as they are.
-        deterministic: whether equal arguments give equal results.
+        input_types: the parameter types; None to accept any.
+        deterministic: whether equal arguments have equal results.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class UserFunction(Protocol):
     def opened(
         self, name: str, types: Sequence[DataType], result: DataType, context: EvaluationContext
     ) -> OpenedFunction:
-        """Open it for a subtask, for arguments and a result of these types."""
+        """Open it in a subtask for argument and result types."""
 
 
 def _now() -> int:
@@ -73,16 +73,16 @@ def _now() -> int:
 
 @record
 class EvaluationContext:
-    """Where expressions are evaluated.
+    """The context in which expressions are evaluated.
 
     Attributes:
-        time_zone: the session's, `table.local-time-zone`.
-        clock: the time in milliseconds since 1970.
-        batch: whether all rows see the same CURRENT_TIMESTAMP: that of `query_start`.
-        query_start: when the query began, by the clock.
-        watermark: the watermark of the operator, None as long as there is none.
+        time_zone: the session time zone, `table.local-time-zone`.
+        clock: returns the time in milliseconds since 1970.
+        batch: whether all rows see `query_start` as CURRENT_TIMESTAMP.
+        query_start: the start time of the query.
+        watermark: the operator's watermark; None before the first.
         catalog, database: the current ones.
-        runtime_context: what functions of the user's are opened with; None where there is no subtask.
+        runtime_context: passed to `open` of user functions; None outside a subtask.
         options: the configuration.
     """
 
@@ -96,15 +96,15 @@ class EvaluationContext:
     runtime_context: Any = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     _opened: dict[Any, OpenedFunction] = field(default_factory=dict, repr=False)
-    # What is asked for several times: expressions as text, and what computes each once for a batch, see `evaluate`.
+    # Common subexpressions by text, each computed once per batch; see `evaluate`.
     shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def now(self) -> int:
-        """Return the time that CURRENT_TIMESTAMP gives."""
+        """Return the value of CURRENT_TIMESTAMP."""
         return self.query_start if self.batch else self.clock()
 
     def opened(self, function: UserFunction, name: str, types: Sequence[DataType], result: DataType) -> OpenedFunction:
-        """Return a function of the user's, opened once however often it stands in expressions of this context."""
+        """Return a user function, opened once per context."""
         key = (id(function), name, tuple(types), result)
         found = self._opened.get(key)
         if found is None:
@@ -112,7 +112,7 @@ class EvaluationContext:
         return found
 
     def close(self) -> None:
-        """Close the functions of the user's that were opened here."""
+        """Close all user functions opened here."""
         for function in self._opened.values():
             function.close()
         self._opened.clear()

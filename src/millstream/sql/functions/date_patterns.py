@@ -1,6 +1,6 @@
-"""Java's patterns of dates: DateTimeFormatter's (DATE_FORMAT, TO_TIMESTAMP).
+"""Java's date patterns: DateTimeFormatter (DATE_FORMAT, TO_TIMESTAMP) and SimpleDateFormat.
 
-Times are numbers: seconds since 1970 as a clock on the wall shows them, and nanoseconds within the second.
+Times are local: seconds since 1970 and nanoseconds within the second.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ EPOCH = dt.date(1970, 1, 1)
 
 
 class BadDatePattern(ValueError):
-    """A pattern is none, or has a field that a time without a zone does not have."""
+    """An invalid pattern, or a field that a local time does not have."""
 
 
 @record
 class Moment:
-    """A time of a day on a day."""
+    """A local date and time."""
 
     date: dt.date
     second_of_day: int
@@ -35,7 +35,7 @@ class Moment:
 
     @staticmethod
     def of(seconds: int, nanos: int = 0) -> Moment:
-        """Return the moment so many seconds after 1970 began."""
+        """Return the moment of seconds since 1970."""
         days, rest = divmod(seconds, 86400)
         try:
             return Moment(EPOCH + dt.timedelta(days=days), rest, nanos)
@@ -49,7 +49,7 @@ class Moment:
 
 @record
 class Piece:
-    """A piece of a pattern: a letter that is repeated, or text."""
+    """A piece of a pattern: a repeated letter or literal text."""
 
     letter: str
     count: int
@@ -62,7 +62,7 @@ def pieces_of(pattern: str) -> tuple[Piece, ...]:
     """Return the pieces of a pattern.
 
     Raises:
-        BadDatePattern: it is none.
+        BadDatePattern: the pattern is invalid.
     """
     pieces: list[Piece] = []
     at = depth = 0
@@ -112,10 +112,10 @@ def _quoted(pattern: str, at: int) -> tuple[str, int]:
 
 @lru_cache(maxsize=1000)
 def formatter(pattern: str) -> Callable[[Moment], str]:
-    """Return what writes moments by a pattern of DateTimeFormatter's.
+    """Return a formatter of moments by a DateTimeFormatter pattern.
 
     Raises:
-        BadDatePattern: it is none, or asks for a zone.
+        BadDatePattern: the pattern is invalid or contains a zone.
     """
     writers: list[Callable[[Moment], str]] = []
     pad = 0
@@ -170,7 +170,7 @@ def _year_text(year: int, count: int) -> str:
 
 
 def _week_year(moment: Moment) -> tuple[int, int]:
-    """Return the year and week as people in the United States count: weeks begin on Sunday, the first has January 1."""
+    """Return year and week by US rules: weeks begin on Sunday, the first contains January 1."""
     year = moment.date.year
     for candidate in (year + 1, year):
         start = _first_sunday(candidate)
@@ -191,7 +191,7 @@ def _week_of_month(moment: Moment) -> int:
 
 
 def week_in_month(moment: Moment) -> int:
-    """Return the how manieth of its day of the week it is in its month."""
+    """Return the occurrence of the day of the week in its month."""
     return (moment.date.day - 1) // 7 + 1
 
 
@@ -228,7 +228,7 @@ _MOST = {"D": 3, "n": 19, "N": 19, "A": 19, "W": 1, "F": 1, "c": 1}
 
 
 def styled(name: str, count: int) -> str:
-    """Write a name in full (4 letters of a pattern), as its first letter (5), or short."""
+    """Return a name in full (4 pattern letters), as its first letter (5), or short."""
     return name if count == 4 else name[0] if count == 5 else name[:3]
 
 
@@ -268,7 +268,7 @@ _WORDS: dict[str, Callable[[Moment, int], str]] = {
 
 @record
 class Field:
-    """A field of a pattern that is read: its letter, how often it stands, and its group in the expression."""
+    """A parsed field of a pattern: its letter, its repetition, and its regex group."""
 
     letter: str
     count: int
@@ -277,10 +277,10 @@ class Field:
 
 @lru_cache(maxsize=1000)
 def parser(pattern: str) -> Callable[[str], tuple[int, int] | None]:
-    """Return what reads text by a pattern of DateTimeFormatter's: seconds and nanoseconds, None if it cannot.
+    """Return a parser by a DateTimeFormatter pattern: seconds and nanoseconds, None for text that does not match.
 
     Raises:
-        BadDatePattern: it is none.
+        BadDatePattern: the pattern is invalid.
     """
     expression = ""
     fields: list[Field] = []
@@ -330,7 +330,7 @@ def _reading(piece: Piece) -> str:
 
 
 def _resolved(values: list[tuple[Field, str]]) -> tuple[int, int] | None:
-    """Return the moment that fields tell; what none tells is that of 1970."""
+    """Return the moment of parsed fields; missing fields default to 1970."""
     known: dict[str, int] = {}
     nanos = 0
     for field, text in values:
@@ -385,7 +385,7 @@ def _day_of(known: dict[str, int]) -> int | None:
         found = dt.date(year, 1, 1) + dt.timedelta(days=known["D"] - 1)
         return (found - EPOCH).days if found.year == year else None
     month, day = known.get("M", 1), known.get("d", 1)
-    # A day that the month does not have is its last one, if the year and the month are told.
+    # A day beyond the month's end becomes the last day, if year and month are present.
     last = (
         (dt.date(year + month // 12, month % 12 + 1, 1) - dt.timedelta(days=1)).day if year < 9999 or month < 12 else 31
     )
@@ -406,17 +406,17 @@ def _hour_of(known: dict[str, int]) -> int:
 
 @lru_cache(maxsize=1000)
 def simple_formatter(pattern: str) -> Callable[[Moment, str], str]:
-    """Return what writes moments, with the name of their zone, by a pattern of SimpleDateFormat's.
+    """Return a formatter of moments and zone names by a SimpleDateFormat pattern.
 
     Raises:
-        BadDatePattern: it is none.
+        BadDatePattern: the pattern is invalid.
     """
     writers = [_simple_writer(piece) for piece in _simple_pieces(pattern)]
     return lambda moment, zone: "".join(write(moment, zone) for write in writers)
 
 
 def _simple_pieces(pattern: str) -> tuple[Piece, ...]:
-    # Brackets mean nothing there.
+    # Brackets are literal there.
     shielded = re.sub(r"([\[\]{}#]+)", r"'\1'", pattern) if "'" not in pattern else pattern
     return pieces_of(shielded)
 
@@ -452,12 +452,12 @@ def _simple_writer(piece: Piece) -> Callable[[Moment, str], str]:
 
 @lru_cache(maxsize=1000)
 def simple_parser(pattern: str) -> Callable[[str], tuple[int, int] | None]:
-    """Return what reads text by a pattern of SimpleDateFormat's: seconds and nanoseconds, None if it cannot.
+    """Return a parser by a SimpleDateFormat pattern: seconds and nanoseconds, None for text that does not match.
 
-    It is lenient: numbers that are too large count on, and what follows is not looked at.
+    It is lenient: numbers overflow into the next field, and trailing text is ignored.
 
     Raises:
-        BadDatePattern: it is none.
+        BadDatePattern: the pattern is invalid.
     """
     pieces = _simple_pieces(pattern)
     expression = ""
@@ -508,7 +508,7 @@ def _counted_on(values: list[tuple[Field, str]]) -> tuple[int, int] | None:
         elif letter in "EGzZX":
             continue
         elif letter == "y" and field.count <= 2 and len(text.strip()) == 2:
-            # Within 80 years before and 20 years after now, as SimpleDateFormat has it.
+            # Within 80 years before and 20 years after now, as in SimpleDateFormat.
             year = 2000 + int(text)
             known["y"] = year if year < dt.date.today().year + 20 else year - 100
         else:

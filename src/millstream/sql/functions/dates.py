@@ -1,4 +1,4 @@
-"""Functions of days, times and points in time: their parts, rounding, moving, how far they are apart."""
+"""Functions on dates, times and timestamps: arithmetic, fields, rounding, differences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from millstream.sql.functions.vectors import as_array, from_numpy, to_numpy
 
 
 def arithmetic(operator: str, site: Site, rows: int, values: Sequence[Value]) -> Value:
-    """Return the sum, difference, product or quotient of times and lengths of time."""
+    """Return the sum, difference, product or quotient of times and intervals."""
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     left, right = (as_array(v, 1 if fixed else rows) for v in values)
     kinds = list(site.types)
@@ -62,15 +62,15 @@ def _moved(operator: str, left: pa.Array, right: pa.Array, kinds: list[t.DataTyp
         found = plus_months(left, length, [left, right])
     else:
         found = plus_milliseconds(left, length, [left, right])
-    # The result may have more digits than the time had.
+    # The result may have a higher precision than the time.
     return cast(found, kinds[0], site.type, site.context, False) if found.type != arrow_type(site.type) else found
 
 
 def plus_milliseconds(column: pa.Array, length: NDArray[Any], like: Sequence[pa.Array]) -> pa.Array:
-    """Return times moved by lengths in milliseconds."""
+    """Return times shifted by milliseconds."""
     values = to_numpy(column).astype(np.int64)
     if pa.types.is_date(column.type):
-        # Of a part of a day nothing is left, whichever way it goes.
+        # Fractions of a day are truncated towards zero.
         days = np.sign(length) * (np.abs(length) // DAY)
         return from_numpy((values + days).astype(np.int32), column.type, like)
     if pa.types.is_time(column.type):
@@ -79,7 +79,7 @@ def plus_milliseconds(column: pa.Array, length: NDArray[Any], like: Sequence[pa.
 
 
 def plus_months(column: pa.Array, months: NDArray[Any], like: Sequence[pa.Array]) -> pa.Array:
-    """Return times moved by months; the day stays, or is the month's last one."""
+    """Return times shifted by months; a day beyond the month's end becomes its last day."""
     if pa.types.is_time(column.type):
         return column
     if pa.types.is_date(column.type):
@@ -108,13 +108,13 @@ MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200, 
 
 
 def wall(value: Value, kind: t.DataType, zone: str, rows: int) -> pa.Array:
-    """Return a time as a clock on the wall shows it."""
+    """Return an instant as local time."""
     column = as_array(value, rows)
     return local(column, zone) if isinstance(kind, t.LocalZonedTimestampType) else column
 
 
 class Parts:
-    """The parts of times as columns of numbers."""
+    """The fields of times as numeric columns."""
 
     def __init__(self, column: pa.Array) -> None:
         values = to_numpy(column).astype(np.int64)
@@ -148,11 +148,11 @@ class Parts:
 
     @property
     def iso_day(self) -> NDArray[Any]:
-        """Monday is 1."""
+        """Day of the week, Monday is 1."""
         return (self.days + 3) % 7 + 1
 
     def _thursday(self) -> NDArray[Any]:
-        """The Thursday of the week, which tells its year."""
+        """The Thursday of the week, which determines its year."""
         found: NDArray[Any] = (self.days - self.iso_day + 4).astype("datetime64[D]")
         return found
 
@@ -377,7 +377,7 @@ def _milliseconds(column: pa.Array) -> NDArray[Any]:
 
 
 def _months_between(start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
-    """Return the whole months from one time to another."""
+    """Return the whole months between two times."""
     a, b = (v // DAY for v in (start, end))
     month_a, month_b = (d.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) for d in (a, b))
     rest_a, rest_b = (v - _month_start(m + 1970 * 12) * DAY for v, m in ((start, month_a), (end, month_b)))
@@ -387,7 +387,7 @@ def _months_between(start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
 
 
 def _overlaps_rule(arguments: Arguments) -> Resolved | None:
-    """Two times, each with its end or how long it lasts."""
+    """Accept two periods, each a time with its end or duration."""
     if len(arguments) != 4:
         return None
     for start, end in (arguments.types[:2], arguments.types[2:]):
@@ -410,7 +410,7 @@ def _overlaps(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _periods_rule(arguments: Arguments) -> Resolved | None:
-    """Two rows, each of a time and its end or how long it lasts."""
+    """Accept two rows, each a time with its end or duration."""
     if not all(isinstance(k, t.RowType) and len(k) == 2 for k in arguments.types):
         return None
     members = tuple(m for k in arguments.types if isinstance(k, t.RowType) for m in k.field_types())
@@ -440,7 +440,7 @@ _NAMED = {
     "SECOND": "SECOND",
 }
 
-# Units that an INTERVAL does not have.
+# Units that INTERVAL does not support.
 _OF_DATES = frozenset(["WEEK", "DOY", "DOW"])
 
 FUNCTIONS = [

@@ -1,4 +1,4 @@
-"""Text and bytes in other forms: hashes, base 64, charsets, URLs, addresses."""
+"""Encodings of text and bytes: hashes, base 64, charsets, URLs, IP addresses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _to_base64(value: Any) -> str:
 
 
 def _from_base64(value: Any) -> str:
-    """Read base 64 as Java does: the padding may be missing."""
+    """Decode base 64 as Java does: padding is optional."""
     encoded = value.encode() if isinstance(value, str) else value
     wrong = re.search(rb"[^A-Za-z0-9+/=]", encoded)
     if wrong is not None:
@@ -123,7 +123,7 @@ def _parse_url(value: str, part: str, key: str | None = None) -> str | None:
 
 
 def _unhex(value: str) -> bytes | None:
-    """Read bytes; of an odd number of digits the first one is zero, whatever it is, as in Flink."""
+    """Decode hexadecimal digits; with an odd number the first digit counts as zero, as in Flink."""
     if not re.fullmatch("[0-9a-fA-F]*", value):
         return None
     return bytes.fromhex(value if len(value) % 2 == 0 else f"00{value[1:]}")

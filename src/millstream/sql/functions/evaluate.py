@@ -1,4 +1,4 @@
-"""Evaluates typed expressions over batches: compiled once for a job, then by columns."""
+"""Vectorized evaluation of expressions over batches; expressions are compiled once per job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BOOLEAN = t.DataTypes.BOOLEAN()
 
 
 def compiled(expression: Expression, context: EvaluationContext) -> Callable[[Batch], pa.Array]:
-    """Return what computes the column of an expression's values for a batch.
+    """Return a function that evaluates an expression for a batch.
 
     Example:
         >>> from millstream.sql.functions.resolve import call
@@ -40,7 +40,7 @@ def compiled(expression: Expression, context: EvaluationContext) -> Callable[[Ba
 
 
 def condition(expression: Expression, context: EvaluationContext) -> Callable[[Batch], NDArray[np.bool_]]:
-    """Return what tells for each row of a batch whether a condition is true; null is not."""
+    """Return a function that evaluates a condition to a mask; null counts as false."""
     evaluate = _compile(folded(expression, context), context)
     return lambda batch: _mask(evaluate(batch), len(batch))
 
@@ -48,7 +48,7 @@ def condition(expression: Expression, context: EvaluationContext) -> Callable[[B
 def narrow_condition(
     expression: Expression, context: EvaluationContext
 ) -> tuple[list[int], Callable[[Batch], NDArray[np.bool_]]]:
-    """Return the columns that a condition looks at, and what tells of batches of only those whether it is true."""
+    """Return the columns that a condition uses, and its evaluator for batches of only those columns."""
     needed = sorted(columns_of(expression))
     return needed, condition(_moved(expression, needed), context)
 
@@ -56,14 +56,14 @@ def narrow_condition(
 def compiled_all(
     expressions: Sequence[Expression], context: EvaluationContext
 ) -> tuple[list[_Evaluate], Callable[[], None]]:
-    """Return what computes the columns of expressions, and what forgets the batch: what several have is computed once.
+    """Return evaluators of expressions and a function that discards cached values; common parts are computed once.
 
-    Others that are compiled in this context take part, too. To forget is for when a batch has been processed.
+    Other expressions compiled in this context share the cache. Discard it after each batch.
     """
     all_folded = [folded(e, context) for e in expressions]
     seen: set[str] = set()
     for part in (p for e in all_folded for p in walk(e) if isinstance(p, (Call, UserCall))):
-        # By what it looks like: 0.0 and -0.0 are equal, and a list has no hash.
+        # Keyed by text: 0.0 and -0.0 are equal, and a list has no hash.
         name = repr(part)
         if name in seen and name not in context.shared and is_same_each_time(part):
             context.shared[name] = _Once()
@@ -82,7 +82,7 @@ def _as_arrays(evaluate: _Evaluate) -> _Evaluate:
 
 
 def is_same_each_time(expression: Expression) -> bool:
-    """Tell whether an expression has the same value for a row however often it is evaluated."""
+    """Return whether repeated evaluation of an expression for a row has the same result."""
     return all(
         part.function.deterministic if isinstance(part, UserCall) else functions()[part.function].deterministic
         for part in walk(expression)
@@ -91,7 +91,7 @@ def is_same_each_time(expression: Expression) -> bool:
 
 
 class _Once:
-    """Computes the values of an expression once for a batch."""
+    """Evaluates an expression once per batch."""
 
     def __init__(self) -> None:
         self.evaluate: _Evaluate | None = None
@@ -101,7 +101,7 @@ class _Once:
     def __call__(self, batch: Batch) -> Value:
         if self._batch is not batch:
             assert self.evaluate is not None
-            # If it fails, it has not been computed.
+            # A failed evaluation is not cached.
             self._batch = None
             self._value = self.evaluate(batch)
             self._batch = batch
@@ -124,9 +124,9 @@ _NO_ROWS = Batch([], rows=1)
 
 
 def folded(expression: Expression, context: EvaluationContext | None = None) -> Expression:
-    """Return an expression with what is the same in every row computed.
+    """Return an expression with constants folded.
 
-    What fails is left as it is: it may never be asked for. Without a context nothing is computed that depends on one.
+    Calls that fail are kept: they may never be evaluated. Without a context, context-dependent calls are kept too.
     """
     if isinstance(expression, (Call, UserCall)):
         arguments = tuple(a if is_json_in_json(expression, a) else folded(a, context) for a in expression.arguments)
@@ -147,16 +147,16 @@ def folded(expression: Expression, context: EvaluationContext | None = None) -> 
 
 
 def _is_of_a_zone(expression: Call) -> bool:
-    """Tell whether what comes of a call may depend on the session's time zone."""
+    """Return whether a call's result may depend on the session time zone."""
     kinds = (expression.type, *(a.type for a in expression.arguments))
     return expression.function in ("FROM_UNIXTIME", "UNIX_TIMESTAMP") or any("_LTZ" in str(k) for k in kinds)
 
 
 def is_json_in_json(outer: Expression, inner: Expression) -> bool:
-    """Tell whether an argument is JSON that is written into other JSON: that it is a call tells so."""
+    """Return whether an argument is JSON inside other JSON, which only a call shows."""
     if not isinstance(outer, Call) or not isinstance(inner, Call):
         return False
-    # Here, since most queries have no JSON.
+    # Deferred import: most queries use no JSON.
     from millstream.sql.functions.json_functions import MAKERS
 
     if inner.function not in MAKERS:
@@ -168,14 +168,14 @@ def is_json_in_json(outer: Expression, inner: Expression) -> bool:
 
 
 def nested_json(outer: Call) -> Call:
-    """Return a call with JSON in its arguments bare, where it stands in what does nothing to it.
+    """Return a call with casts and COALESCE around JSON arguments removed.
 
-    As in Flink, where such a CAST, and a COALESCE of what is not null, are left out before JSON is looked for.
+    As in Flink, which drops a redundant CAST, and a COALESCE of a value that is not null, before it looks for JSON.
     """
     if outer.function not in ("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING"):
         return outer
     arguments = list(outer.arguments)
-    # Of an object keys are texts.
+    # Keys of an object are text.
     values = slice(1, None, 2) if outer.function == "JSON_OBJECT" else slice(None)
     arguments[values] = map(_bare_json, arguments[values])
     return replace(outer, arguments=tuple(arguments))
@@ -192,12 +192,12 @@ def _bare_json(argument: Expression) -> Expression:
 
 
 def makes_json(e: Expression) -> bool:
-    """Tell whether an expression is the call of a function that writes JSON."""
+    """Return whether an expression calls a function that returns JSON."""
     return isinstance(e, Call) and e.function in ("JSON_OBJECT", "JSON_ARRAY")
 
 
 def scalar(constant: Constant) -> pa.Scalar:
-    """Return a constant's value."""
+    """Return the value of a constant."""
     kind = arrow_type(constant.type)
     if pa.types.is_nested(kind):
         return from_stored([constant.value], kind)[0]
@@ -266,13 +266,13 @@ def _user_call(expression: UserCall, context: EvaluationContext) -> _Evaluate:
 
 
 def can_fail(expression: Expression) -> bool:
-    """Tell whether evaluating an expression may fail, or is the user's: it is done only for rows that ask for it."""
+    """Return whether evaluation may fail or calls user code, so that it must be limited to the rows that need it."""
     for part in walk(expression):
         if isinstance(part, UserCall):
             return True
         if isinstance(part, Call):
             if part.function == "CAST":
-                # Here, since it comes with all functions.
+                # Deferred import: the registry loads all functions.
                 from millstream.sql.functions import casts
 
                 if casts.can_fail(part.arguments[0].type, part.type):
@@ -282,11 +282,11 @@ def can_fail(expression: Expression) -> bool:
     return False
 
 
-# --- some rows only
+# --- conditional evaluation
 
 
 def _moved(expression: Expression, needed: Sequence[int]) -> Expression:
-    """Return an expression as it is over batches that have only some columns."""
+    """Return an expression rebased to a batch of only some columns."""
     places = {index: place for place, index in enumerate(needed)}
 
     def moved(part: Expression) -> Expression | None:
@@ -296,7 +296,7 @@ def _moved(expression: Expression, needed: Sequence[int]) -> Expression:
 
 
 class _Some:
-    """An expression that is evaluated for some rows of a batch."""
+    """An expression that can be evaluated for some rows of a batch."""
 
     def __init__(self, expression: Expression, context: EvaluationContext) -> None:
         self._needed = sorted(columns_of(expression))
@@ -319,7 +319,7 @@ class _Some:
 
 
 def _logical(expression: Call, context: EvaluationContext) -> _Evaluate:
-    """AND and OR: the right side is not asked for where the left one decides."""
+    """AND and OR: the right operand is evaluated only where the left one does not decide."""
     left = _compile(expression.arguments[0], context)
     right = _Some(expression.arguments[1], context)
     operation = pc.and_kleene if expression.function == "AND" else pc.or_kleene
@@ -343,7 +343,7 @@ def _logical(expression: Call, context: EvaluationContext) -> _Evaluate:
 
 
 def _case(expression: Call, context: EvaluationContext) -> _Evaluate:
-    """CASE: conditions and values in turn, then the rest."""
+    """CASE: conditions and values in turn, then the default."""
     arguments = expression.arguments
     conditions = [_Some(c, context) for c in arguments[:-1:2]]
     values = [_Some(v, context) for v in (*arguments[1:-1:2], arguments[-1])]
@@ -354,7 +354,7 @@ def _case(expression: Call, context: EvaluationContext) -> _Evaluate:
 
 
 def _case_of_all(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.DataType) -> _Evaluate:
-    """Evaluate everything for all rows, which is quick where nothing can fail."""
+    """Evaluate all branches for all rows, which is faster where nothing can fail."""
 
     def evaluate(batch: Batch) -> Value:
         found = values[-1].all(batch)

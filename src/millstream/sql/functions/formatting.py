@@ -1,4 +1,4 @@
-"""Times to text and back, by patterns of Java's."""
+"""Conversion between times and text by Java's patterns."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_nu
 
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"
 _TIMESTAMPS = (t.TimestampType, t.LocalZonedTimestampType)
-# Where parts of a time stand in text as Arrow writes it.
+# Positions of fields in Arrow's text format.
 _QUICK = {"yyyy": (0, 4), "MM": (5, 7), "dd": (8, 10), "HH": (11, 13), "mm": (14, 16), "ss": (17, 19), "SSS": (20, 23)}
 _SHOWN = "0000-00-00 00:00:00.000"
 _DAY = 86_400_000
-# How long they stay the same, in milliseconds, but for those that last longer than a day.
+# Durations of fields in milliseconds, except those longer than a day.
 _MILLIS = {"yyyy": _DAY, "MM": _DAY, "dd": _DAY, "HH": 3_600_000, "mm": 60_000, "ss": 1000, "SSS": 1}
 
 
 def _java_zone(name: str) -> dt.tzinfo:
-    """Return the zone that java.util.TimeZone has for a name: Greenwich for one that it does not know."""
+    """Return the zone that java.util.TimeZone has for a name; GMT for an unknown one."""
     if name[:1] in ("+", "-"):
         return dt.UTC
     try:
@@ -75,7 +75,7 @@ def _date_format(site: Site, rows: int, values: Sequence[Value]) -> Value:
 def _formatted(column: pa.Array, pattern: str) -> pa.Array:
     pieces = _quick_pieces(pattern)
     if pieces is not None:
-        # Many rows are of the same day or minute: each is written once.
+        # Many rows share a day or minute: format each once.
         times = cut(column, t.TimestampType(3))
         unit = min((_MILLIS[letters] for letters, _ in pieces if letters), default=_DAY)
         encoded = from_numpy(to_numpy(times) // unit * unit, times.type, [times]).dictionary_encode()
@@ -87,7 +87,7 @@ def _formatted(column: pa.Array, pattern: str) -> pa.Array:
 
 
 def _quick_pieces(pattern: str) -> list[tuple[str, str]] | None:
-    """Return letters or text of a pattern, None if it has letters that are not written quickly."""
+    """Return the pieces of a pattern; None if it has letters without a fast path."""
     try:
         pieces = [(piece.letter * piece.count, piece.text) for piece in pieces_of(pattern)]
     except BadDatePattern:
@@ -96,7 +96,7 @@ def _quick_pieces(pattern: str) -> list[tuple[str, str]] | None:
 
 
 def _cut_out(shown: pa.Array, pieces: list[tuple[str, str]]) -> pa.Array:
-    """Put pieces of times together that are written out; what stands side by side there is cut out at once."""
+    """Concatenate slices of formatted times; adjacent slices are cut at once."""
     parts: list[pa.Array | str] = []
     at: tuple[int, int] | None = None
     for letters, text_between in pieces:
@@ -115,7 +115,7 @@ def _cut_out(shown: pa.Array, pieces: list[tuple[str, str]]) -> pa.Array:
         parts.append(pc.utf8_slice_codeunits(shown, *at))
     if len(parts) == 1 and not isinstance(parts[0], str):
         return parts[0]
-    # An empty column keeps nulls null where all pieces are text.
+    # An empty column propagates nulls if all pieces are literal text.
     return pc.binary_join_element_wise(*parts, pc.utf8_slice_codeunits(shown, 0, 0), "")
 
 
@@ -151,7 +151,7 @@ def _dated_or_text(kind: t.DataType) -> t.DataType | None:
 
 
 def _read(value: str, pattern: str | None) -> int | None:
-    """Return nanoseconds since 1970, None if the text is not by the pattern."""
+    """Return nanoseconds since 1970; None if the text does not match the pattern."""
     if pattern is None:
         return read_timestamp(value)
     try:
@@ -165,14 +165,14 @@ _JAVA_TIMESTAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d+):(\d+):(\d+)(
 
 
 def _read_by_java(value: str) -> int | None:
-    """Return what Java's Timestamp.valueOf reads: Flink tries it where a text is not by its pattern."""
+    """Parse like Java's Timestamp.valueOf, Flink's fallback for text that does not match its pattern."""
     found = _JAVA_TIMESTAMP.fullmatch(value.strip())
     if found is None:
         return None
     year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
     if not year or not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
-    # Days and hours that are too large go on into the next month and day.
+    # Days and hours that are too large overflow into the next month and day.
     days = (dt.date(year, month, 1) - dt.date(1970, 1, 1)).days + day - 1
     seconds = days * 86400 + hour * 3600 + minute * 60 + second
     return seconds * 1_000_000_000 + int((found.group(7) or "").ljust(9, "0"))
@@ -186,7 +186,7 @@ def _to_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _quick_timestamps(values: Sequence[Value]) -> pa.Array | None:
-    """Return what Arrow reads of text in the usual form; None if some of it is in another."""
+    """Return Arrow's parse of text in the usual format; None if some text differs."""
     if isinstance(values[0], pa.Scalar) or not len(values[0]):
         return None
     if len(values) > 1 and (not isinstance(values[1], pa.Scalar) or values[1].as_py() != _DEFAULT):
@@ -222,7 +222,7 @@ _LTZ = t.DataTypes.TIMESTAMP_LTZ(3)
 
 
 def _number_to_instant(site: Site, value: Any, precision: int = 3) -> int | None:
-    """Return a point in time that is told in units of so many digits behind the second, in the unit of its type."""
+    """Return an instant of a given precision in the unit of its type."""
     if not 0 <= precision <= 9:
         raise TableException(f"The precision of TO_TIMESTAMP_LTZ is from 0 to 9, not {precision}.")
     exact = decimal.Decimal(repr(value) if isinstance(value, float) else value)
@@ -231,7 +231,7 @@ def _number_to_instant(site: Site, value: Any, precision: int = 3) -> int | None
 
 
 def _digits(site: Site) -> int:
-    """Return how many digits behind the second the column of a result has."""
+    """Return the precision of a result column."""
     return {"ms": 3, "us": 6, "ns": 9}[arrow_type(site.type).unit]
 
 
@@ -282,7 +282,7 @@ def _unix_seconds(site: Site, value: str, pattern: str = _DEFAULT) -> int | None
 
 
 def _to_utc(seconds: int, zone: dt.tzinfo) -> int:
-    """Return the point in time at which a clock on the wall of a zone shows a time."""
+    """Return the instant of a local time in a zone."""
     try:
         shown = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)
     except OverflowError:
@@ -333,7 +333,7 @@ def _instant_of_number(arguments: Arguments) -> t.DataType:
 
 
 def _instant_of_text(arguments: Arguments) -> t.DataType | None:
-    """Return the type of a point in time that is read: with as many digits as the pattern has for them."""
+    """Return the type of a parsed instant, with the pattern's precision."""
     zone = arguments.constant(2)
     if zone is not None:
         try:

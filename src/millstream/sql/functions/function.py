@@ -1,4 +1,4 @@
-"""What a function is: which arguments it takes, the type of its result, and how a column of results is made."""
+"""Definitions of functions: accepted arguments, result type and kernel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from millstream.sql.expressions import Constant, Expression
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType
 
-# A column, or one value for all rows.
+# A column, or a scalar for all rows.
 Value: TypeAlias = "pa.Array | pa.Scalar"
 
 
 class Kind(Enum):
-    """What a function makes of rows."""
+    """The kind of a function."""
 
     SCALAR = "scalar"
     AGGREGATE = "aggregate"
@@ -29,12 +29,12 @@ class Kind(Enum):
 
 @record
 class Arguments:
-    """What is known of the arguments of a call when it is resolved.
+    """The arguments of a call while it is resolved.
 
     Attributes:
         types: their types.
-        constants: those that are constants; None for others.
-        options: what is not a value, as in `expressions.Call`.
+        constants: constant arguments; None for others.
+        options: arguments that are not values, as in `expressions.Call`.
     """
 
     types: tuple[DataType, ...]
@@ -45,29 +45,29 @@ class Arguments:
         return len(self.types)
 
     def constant(self, index: int) -> Any:
-        """Return the value of an argument that is a constant, else None."""
+        """Return the value of a constant argument, else None."""
         found = self.constants[index] if index < len(self.constants) else None
         return None if found is None else found.value
 
     @property
     def any_nullable(self) -> bool:
-        """Whether one of them can be null."""
+        """Whether an argument is nullable."""
         return any(t.is_nullable for t in self.types)
 
     @staticmethod
     def of(arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Arguments:
-        """Return what is known of expressions."""
+        """Return the arguments of expressions."""
         constants = tuple(a if isinstance(a, Constant) else None for a in arguments)
         return Arguments(tuple(a.type for a in arguments), constants, options)
 
 
 @record
 class Resolved:
-    """What came of looking at the types of arguments.
+    """The result of resolving a call.
 
     Attributes:
-        type: of the result.
-        arguments: the types that the arguments are cast to; nullability and length say nothing in them.
+        type: the result type.
+        arguments: the target types of casts; their nullability and length do not matter.
     """
 
     type: DataType
@@ -76,16 +76,16 @@ class Resolved:
 
 @record
 class Site:
-    """A place in an expression where a function is called.
+    """A call site of a function in an expression.
 
     Attributes:
-        name: of the function.
-        type: of the result.
-        types: of the arguments.
-        options: what is not a value.
-        context: where it is evaluated.
-        callers: for each argument the function that it is a call of, empty for others.
-        memory: what a kernel keeps between batches, such as a sequence of random numbers.
+        name: the function's name.
+        type: the result type.
+        types: the argument types.
+        options: arguments that are not values.
+        context: the evaluation context.
+        callers: per argument the function it calls; empty for others.
+        memory: a kernel's state between batches, such as a random sequence.
     """
 
     name: str
@@ -97,24 +97,24 @@ class Site:
     memory: dict[str, Any] = field(default_factory=dict)
 
 
-# Takes the place of the call, the number of rows and the arguments.
+# Parameters: the call site, the number of rows and the arguments.
 Kernel = Callable[[Site, int, Sequence[Value]], Value]
 Rule = Callable[[Arguments], Resolved | None]
 
 
 @record
 class Function:
-    """A function of the language.
+    """A built-in function.
 
     Attributes:
-        name: in SQL.
-        rule: which arguments it takes and what comes of them; None for arguments that it does not take.
-        kernel: makes the column of results; None for what has none of its own (aggregates, special forms).
-        forms: how it is called, for errors; `{}` stands for the name.
-        api: the name of the Table API's expression for it, empty if there is none.
-        kind: what it makes of rows.
-        deterministic: whether the same arguments give the same result.
-        fails: whether some arguments are errors, so that it is only evaluated where it is asked for.
+        name: its SQL name.
+        rule: resolves arguments; returns None if it does not accept them.
+        kernel: computes the result column; None for aggregates and lazy functions.
+        forms: its signatures for error messages; `{}` is the name.
+        api: its name in the Table API; empty if it has none.
+        kind: its kind.
+        deterministic: whether equal arguments have equal results.
+        fails: whether some arguments raise an error, so that it is evaluated only for the rows that need it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Java's String.format, as PRINTF has it."""
+"""Java's String.format, for PRINTF."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _SPECIFIER = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(<]*)?(\d+)?(\.\d+)?([a-zA-Z%])")
 
 
 class BadFormat(ValueError):
-    """A format does not fit its arguments."""
+    """A format that does not match its arguments."""
 
 
 def formatted(pattern: str, arguments: list[Any]) -> str:
-    """Return the arguments written by a format.
+    """Return formatted arguments.
 
     Raises:
-        BadFormat: it does not fit them.
+        BadFormat: the format does not match the arguments.
 
     Example:
         >>> formatted("%05d|%-4s|%.2f", [42, "a", 1.005])
@@ -69,7 +69,7 @@ def _unknown(value: Any, flags: str, width: str | None, precision: str | None) -
 
 
 def java_text(value: Any) -> str:
-    """Write a value as Java's String.valueOf."""
+    """Return a value's text as Java's String.valueOf does."""
     if value is None:
         return "null"
     if isinstance(value, bool):

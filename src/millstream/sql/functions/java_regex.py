@@ -1,4 +1,4 @@
-"""Java's regular expressions as Python's, and as RE2's where the two mean the same."""
+"""Translation of Java's regular expressions to Python's, and to RE2's where the semantics agree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.common.fast_dataclass import record
 _LINE_ENDS = "\\n\\r\\x85\\u2028\\u2029"
 _NO_LINE_END = f"[^{_LINE_ENDS}]"
 _ANY = "[\\s\\S]"
-# Classes by name, which are of ASCII only.
+# Named classes, ASCII only.
 _POSIX = {
     "Lower": "a-z",
     "Upper": "A-Z",
@@ -43,7 +43,7 @@ _HEX = "0123456789abcdefABCDEF"
 
 
 class BadPattern(ValueError):
-    """A pattern is none, or has something that cannot be told in Python's."""
+    """An invalid pattern, or one that Python cannot express."""
 
 
 @record
@@ -51,8 +51,8 @@ class JavaPattern:
     """A pattern.
 
     Attributes:
-        python: the same for Python.
-        re2: the same for RE2; None where that has no such thing.
+        python: the pattern for Python.
+        re2: the pattern for RE2; None if it cannot express it.
     """
 
     python: re.Pattern[str]
@@ -61,10 +61,10 @@ class JavaPattern:
 
 @lru_cache(maxsize=1000)
 def java_pattern(pattern: str) -> JavaPattern:
-    """Return a pattern of Java's.
+    """Return a translated Java pattern.
 
     Raises:
-        BadPattern: Java would refuse it, or Python has no such thing.
+        BadPattern: Java would reject it, or Python cannot express it.
 
     Example:
         >>> java_pattern(r"[a-z&&[^b]]+\\d").python.fullmatch("ac1") is not None
@@ -76,12 +76,12 @@ def java_pattern(pattern: str) -> JavaPattern:
         compiled = re.compile(translated, re.ASCII)
     except (re.error, OverflowError, RecursionError) as e:
         raise BadPattern(str(e)) from e
-    # What matches nothing is found at other places by RE2.
+    # RE2 finds empty matches at other positions.
     return JavaPattern(compiled, _for_re2(translated) if reader.is_plain and compiled.match("") is None else None)
 
 
 def _for_re2(pattern: str) -> str | None:
-    """Return a pattern as RE2 writes characters; None if it does not take it."""
+    """Return a pattern in RE2's syntax; None if RE2 rejects it."""
     written = re.sub(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8}))", lambda m: f"\\x{{{m.group(1) or m.group(2)}}}", pattern)
     try:
         pc.match_substring_regex(pa.array([""]), written)
@@ -92,7 +92,7 @@ def _for_re2(pattern: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def _category(name: str) -> str:
-    """Return the characters of a category of Unicode, as the inside of a class."""
+    """Return the characters of a Unicode category, as the inside of a class."""
     wanted = name.removeprefix("Is").removeprefix("general_category=").removeprefix("gc=")
     test = _TESTS.get(name)
     if test is None:
@@ -153,12 +153,12 @@ def _literal(c: str) -> str:
 
 
 class _Reader:
-    """Reads a pattern from left to right and writes Python's."""
+    """Parses a Java pattern and writes Python's."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
         self._at = 0
-        # For each group that is open: how many groups of flags were opened in it.
+        # Per open group the number of flag groups opened in it.
         self._wraps: list[list[str]] = [[]]
         self._flags: list[set[str]] = [set()]
         self.is_plain = True
@@ -278,7 +278,7 @@ class _Reader:
         return ")" * len(self._wraps.pop()) + ")"
 
     def _inline(self, first: str) -> str:
-        """Read flags: (?i) for what follows in the group, (?i:..) for a group."""
+        """Parse flags: (?i) for the rest of the group, (?i:..) for a group."""
         flags = first
         while flags[-1] not in ":)":
             flags += self._take()
@@ -286,7 +286,7 @@ class _Reader:
         if not re.fullmatch(r"[idmsuxU]*-?[idmsuxU]*", flags[:-1]):
             raise BadPattern("Unknown inline modifier")
         changed = (set(self._mode) | set(on)) - set(off)
-        # What dots, blanks and ends of lines mean is written out; Python is told only of letters.
+        # Dots, blanks and line ends are written out; Python gets only the flags for letters.
         told = ("i" if "i" in on else "") + ("-i" if "i" in off else "")
         written = f"(?{told}:" if told else "(?:"
         if flags[-1] == ":":
@@ -335,7 +335,7 @@ class _Reader:
         return f"[{'^' if negated else ''}{inside}]"
 
     def _inside(self, c: str) -> tuple[str, bool]:
-        """Return what an escape stands for, as the inside of a class, and whether it is negated."""
+        """Return the class of an escape, as the inside of a class, and whether it is negated."""
         if c.lower() in _SHORT:
             return _SHORT[c.lower()], c.isupper()
         if c in "pP":
@@ -345,7 +345,7 @@ class _Reader:
         return self._character(c), False
 
     def _character(self, c: str) -> str:
-        """Return a character that is told by an escape."""
+        """Return the character of an escape."""
         if c in _CONTROLS:
             return _CONTROLS[c]
         if c == "0":
@@ -373,7 +373,7 @@ class _Reader:
     # --- classes
 
     def _class(self) -> str:
-        """Read a class behind its bracket; those with others inside are written as alternatives and lookaheads."""
+        """Parse a class after its bracket; nested ones become alternatives and lookaheads."""
         negated = self._peek() == "^" and bool(self._take())
         sides: list[str] = []
         parts: list[str] = []

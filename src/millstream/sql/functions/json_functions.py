@@ -1,8 +1,8 @@
-"""Functions of JSON.
+"""JSON functions.
 
-The options of JSON_VALUE, JSON_QUERY, JSON_EXISTS, JSON_OBJECT and JSON_ARRAY are (type that is returned, what is done
-on empty, what is done on error, wrapper, what becomes of nulls), each None where it is not said; what is done is a word
-(NULL, ERROR, TRUE, FALSE, UNKNOWN, EMPTY ARRAY, EMPTY OBJECT) or an expression for DEFAULT.
+The options of JSON_VALUE, JSON_QUERY, JSON_EXISTS, JSON_OBJECT and JSON_ARRAY are (RETURNING type, ON EMPTY, ON ERROR,
+wrapper, null handling), each None where missing. ON EMPTY and ON ERROR are a keyword (NULL, ERROR, TRUE, FALSE,
+UNKNOWN, EMPTY ARRAY, EMPTY OBJECT) or an expression for DEFAULT.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from millstream.sql.functions.json_path import PathError, is_json, parsed, path_
 from millstream.sql.functions.rules import BOOLEAN, STRING, anything, takes, text
 from millstream.sql.functions.vectors import as_array, by_row
 
-# Functions whose result is JSON already and is not quoted inside of another.
+# Functions that return JSON, which is not quoted inside other JSON.
 MAKERS = frozenset(["JSON_OBJECT", "JSON_ARRAY", "JSON"])
 
 _MODE = re.compile(r"\s*(?P<mode>strict|lax)\s+(?P<path>.+)", re.IGNORECASE | re.DOTALL)
 
 
 class _Found:
-    """What a path leads to, or what is wrong."""
+    """The value at a path, or an error."""
 
     def __init__(self, strict: bool, value: Any = None, error: str | None = None) -> None:
         self.strict = strict
@@ -130,7 +130,7 @@ def _returned(value: Any, kind: t.DataType) -> Any:
 
 
 def _converted(value: Any, kind: t.DataType) -> Any:
-    """Return the value of a DEFAULT as the type that is returned."""
+    """Return the value of a DEFAULT cast to the RETURNING type."""
     if value is None:
         return None
     if isinstance(kind, (t.CharType, t.VarCharType)):
@@ -231,11 +231,11 @@ def _is_json(kind: str, negated: bool) -> Any:
     return by_row(test, keep_nulls=True)
 
 
-# --- making JSON
+# --- constructors
 
 
 def _values_of(value: Value, kind: t.DataType, rows: int, zone: str, is_made: bool) -> list[Any]:
-    """Return values as `written` takes them; text that is JSON already is read."""
+    """Return values as `written` expects them; text that is JSON is parsed."""
     column = as_array(value, rows)
     if is_made:
         return [None if v is None else _read(v) for v in column.to_pylist()]
@@ -274,7 +274,7 @@ def _jsonable(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
 
 def _number(text: str) -> Any:
     number = decimal.Decimal(text)
-    # JSON has no such numbers.
+    # JSON has no NaN or infinity.
     return number if number.is_finite() else text
 
 
@@ -374,7 +374,7 @@ def _unquote(value: str) -> str:
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
     inner, last, at = [], 0, value[1:-1]
-    # As Flink does, whether the text is valid JSON or not: quotes within it stay.
+    # As in Flink, also for invalid JSON: inner quotes stay.
     for escape in _ESCAPE.finditer(at):
         word = escape.group(1)
         if word not in _UNESCAPED and len(word) < len("u0041"):

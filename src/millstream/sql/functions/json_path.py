@@ -1,4 +1,4 @@
-"""Documents of JSON and paths into them, as Flink reads and writes them (by Jackson and JsonPath)."""
+"""JSON documents and paths, with the semantics of Jackson and JsonPath as in Flink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.sql.columns.value_text import java_double
 
 
 class PathError(ValueError):
-    """A path is none, or leads to nothing."""
+    """An invalid path, or a path without result."""
 
 
 # --- documents
@@ -28,10 +28,10 @@ def _refuse(word: str) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """Return a document.
+    """Return a parsed document.
 
     Raises:
-        ValueError: it is none. What follows the first value is not looked at.
+        ValueError: the text is not JSON. Text after the first value is ignored.
     """
     start = _BLANK.match(text)
     assert start is not None
@@ -40,7 +40,7 @@ def parsed(text: str) -> Any:
 
 
 def is_json(text: str) -> tuple[bool, Any]:
-    """Return whether text begins with a value of JSON, and the value."""
+    """Return whether text begins with a JSON value, and the value."""
     try:
         return True, parsed(text)
     except (ValueError, RecursionError):
@@ -52,12 +52,12 @@ _TO_ESCAPE = re.compile(r'["\\\x00-\x1f]')
 
 
 def quoted(text: str) -> str:
-    """Write text as JSON, all characters but controls as they are."""
+    """Return text as a JSON string; only control characters are escaped."""
     return '"' + _TO_ESCAPE.sub(lambda m: _ESCAPES.get(m.group()) or f"\\u{ord(m.group()):04X}", text) + '"'
 
 
 def written(value: Any) -> str:
-    """Write a value as JSON without blanks, the members of objects in order of their names."""
+    """Return a value as compact JSON with sorted members."""
     if value is None:
         return "null"
     if value is True or value is False:
@@ -74,7 +74,7 @@ def written(value: Any) -> str:
 
 
 def scalar_text(value: Any) -> str:
-    """Write a value that is no object or array as plain text."""
+    """Return a scalar as plain text."""
     return value if isinstance(value, str) else written(value)
 
 
@@ -85,7 +85,7 @@ _Test = Callable[[Any], bool]
 
 @record
 class Step:
-    """A step of a path: what it looks for in a value, and whether it can find only one thing."""
+    """A step of a path, and whether it selects at most one value."""
 
     kind: str
     argument: Any = None
@@ -100,14 +100,14 @@ class Path:
 
     @property
     def definite(self) -> bool:
-        """Whether it can lead to one thing only."""
+        """Whether it selects at most one value."""
         return all(s.definite for s in self.steps)
 
     def find(self, document: Any) -> Any:
-        """Return what it leads to; a list if that can be many things.
+        """Return the selected value; a list if the path can select several.
 
         Raises:
-            PathError: there is no such thing.
+            PathError: the path selects nothing.
         """
         found = [document]
         sure = True
@@ -123,7 +123,7 @@ class Path:
 
 
 def _walk(step: Step, value: Any, sure: bool) -> list[Any]:
-    """Return what a step finds in a value; where it is sure to find one thing, not to find it is an error."""
+    """Return the values that a step selects; a definite step without result is an error."""
     found = _FINDERS[step.kind](value, step.argument)
     if sure and not found:
         raise PathError(f"No results for path: {step.argument!r}")
@@ -208,10 +208,10 @@ _SLICE = re.compile(r"\s*(-?\d*)\s*:\s*(-?\d*)\s*\]")
 
 @lru_cache(maxsize=1000)
 def path_of(text: str) -> Path:
-    """Return a path.
+    """Return a parsed path.
 
     Raises:
-        PathError: it is none.
+        PathError: the path is invalid.
 
     Example:
         >>> path_of("$.a[1].b").find({"a": [0, {"b": "x"}]})
@@ -260,7 +260,7 @@ def _read_name(text: str, at: int) -> tuple[Step, int]:
 
 
 def _read_bracket(text: str, at: int) -> tuple[Step, int]:
-    """Read what follows a bracket, up to the one that closes it."""
+    """Parse the inside of a bracket."""
     if found := _BRACKET_NAMES.match(text, at):
         names = tuple(_unescaped(a or b) for a, b in _ONE_NAME.findall(found.group()))
         return Step("members", names, len(names) == 1), found.end()
@@ -308,7 +308,7 @@ def _read_filter(text: str, at: int) -> tuple[Step, int]:
 
 
 class _Filter:
-    """Reads the tokens of a filter."""
+    """Parses the tokens of a filter."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens

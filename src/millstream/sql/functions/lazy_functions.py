@@ -1,4 +1,4 @@
-"""Forms that do not evaluate all of their arguments for all rows: AND, OR, CASE, IF, COALESCE."""
+"""Functions that evaluate arguments only for the rows that need them: AND, OR, CASE, IF, COALESCE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.sql.functions.rules import BOOLEAN, boolean, common
 
 
 def _case_rule(arguments: Arguments) -> Resolved | None:
-    """Conditions and values in turn, then the rest."""
+    """CASE: conditions and values in turn, then the default."""
     count = len(arguments)
     if count < 3 or count % 2 == 0:
         return None
@@ -50,7 +50,7 @@ def _ifnull_rule(arguments: Arguments) -> Resolved | None:
         return None
     first, second = arguments.types
     if not first.is_nullable and type_rules.is_string(first) and type_rules.is_string(second):
-        # The second is never asked for.
+        # The second argument is never evaluated.
         return Resolved(first, (first, first.with_nullability(second.is_nullable)))
     return _of_common(arguments, 0, lambda kinds: all(k.is_nullable for k in kinds))
 

@@ -1,4 +1,4 @@
-"""Functions of numbers."""
+"""Numeric functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MASK = (1 << 48) - 1
 
 
 class JavaRandom:
-    """Random numbers as Java makes them from a seed.
+    """Java's random numbers from a seed.
 
     Example:
         >>> JavaRandom(42).next_double()
@@ -52,13 +52,13 @@ class JavaRandom:
         return found - (1 << bits) if found >= 1 << (bits - 1) else found
 
     def next_double(self) -> float:
-        """Return a number from 0 up to 1."""
+        """Return a number in [0, 1)."""
         high = self._next(26) & ((1 << 26) - 1)
         low = self._next(27) & ((1 << 27) - 1)
         return ((high << 27) + low) * 2.0**-53
 
     def next_int(self, bound: int) -> int:
-        """Return a whole number from 0 up to `bound`."""
+        """Return an integer in [0, `bound`)."""
         found = self._next(31) & 0x7FFFFFFF
         if bound & (bound - 1) == 0:
             return (bound * found) >> 31
@@ -70,7 +70,7 @@ class JavaRandom:
 
 
 def of_doubles(operation: Callable[..., Any]) -> Kernel:
-    """Return the kernel of an operation of numpy's on DOUBLEs."""
+    """Return the kernel of a numpy operation on DOUBLEs."""
 
     def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
         fixed = all(isinstance(v, pa.Scalar) for v in values)
@@ -118,7 +118,7 @@ def _sign(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _whole_rule(arguments: Arguments) -> Resolved | None:
-    """FLOOR and CEIL: of a number, or of a time to a unit."""
+    """FLOOR and CEIL of a number, or of a time to a unit."""
     if len(arguments) != 1:
         return None
     (kind,) = arguments.types
@@ -165,7 +165,7 @@ def _places_rule(arguments: Arguments) -> Resolved | None:
 
 
 def _rounded_type(kind: t.DecimalType, places: int | None) -> t.DecimalType:
-    """Return the type of a decimal that is rounded: it may grow by a digit."""
+    """Return the type of a rounded decimal, which may grow by a digit."""
     if places is None or places >= kind.scale:
         return kind
     if places < 0:
@@ -198,7 +198,7 @@ def _round_decimals(column: pa.Array, places: int, mode: str, kind: t.DecimalTyp
 
 
 def _round_doubles(column: pa.Array, places: int) -> pa.Array:
-    """Round half up by the digits that Java shows; where the binary number is close to a half, those are looked at."""
+    """Round half up by Java's decimal digits, which are consulted only close to a half."""
     values = to_numpy(column)
     power = 10.0 ** abs(places)
     with np.errstate(all="ignore"):
@@ -236,7 +236,7 @@ def _wrapped(value: int, bits: int) -> int:
     return value - most if value >= most // 2 else value
 
 
-# --- chance
+# --- random numbers
 
 
 def _rand(site: Site, rows: int, values: Sequence[Value]) -> Value:

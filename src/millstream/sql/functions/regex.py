@@ -1,4 +1,4 @@
-"""Functions of regular expressions, which are Java's, and SIMILAR TO."""
+"""Regular expression functions with Java's syntax, and SIMILAR TO."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def _regexp_extract_kernel(site: Site, rows: int, values: Sequence[Value]) -> Va
 
 @lru_cache(maxsize=1000)
 def _named_groups(pattern: str) -> tuple[str, int] | None:
-    """Return a pattern of RE2's whose groups are called g0 (all of it), g1, .. and how many there are.
+    """Return an RE2 pattern with groups g0 (the whole match), g1, .. and the number of groups.
 
-    None where it has no such pattern, or a group may be left out: RE2 does not tell that from an empty one.
+    None if RE2 has no equivalent, or if a group is optional: RE2 does not distinguish a missing from an empty group.
     """
     try:
         found = java_pattern(pattern)
@@ -90,7 +90,7 @@ def _named_groups(pattern: str) -> tuple[str, int] | None:
         return None
     if found.re2 is None or "(?P<" in found.re2 or re.search(r"\)[?*{]", found.re2):
         return None
-    # A bracket that is no group is escaped, or stands in a class.
+    # Other brackets are escaped or inside a class.
     pieces = re.split(r"(\\.|\[(?:\\.|[^\]])*\])", found.re2)
     if _has_group_in_choice("".join(pieces[::2])):
         return None
@@ -107,8 +107,8 @@ def _named_groups(pattern: str) -> tuple[str, int] | None:
 
 
 def _has_group_in_choice(brackets: str) -> bool:
-    """Tell whether a group stands on one side of a `|`, in a pattern without escapes and classes."""
-    # Of each bracket that is open, and of the whole: whether it has a `|`, and whether a group.
+    """Return whether a group is inside an alternative, in a pattern without escapes and classes."""
+    # Per open bracket, and for the whole pattern: whether it contains a `|` and a group.
     choices, groups, captures = [False], [False], [False]
     for at, letter in enumerate(brackets):
         if letter == "|":
@@ -166,7 +166,7 @@ _SIMILAR_CLASSES = {
 
 
 def similar_regex(pattern: str, escape: str | None) -> str:
-    """Return a regular expression of Python's for a pattern of SIMILAR TO."""
+    """Return a Python regular expression for a SIMILAR TO pattern."""
     out = ""
     at = 0
     inside = False

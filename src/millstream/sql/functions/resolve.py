@@ -1,4 +1,4 @@
-"""Typed calls from functions and typed arguments, with the casts that SQL adds by itself."""
+"""Resolution of calls: implicit casts and result types."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from millstream.sql.types import (
 
 
 def call(name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Call:
-    """Return the call of a function, its arguments cast to what the function takes.
+    """Return a call with arguments cast to the function's parameter types.
 
     Args:
-        name: as in the table of functions, in any case.
+        name: the registered name, case-insensitive.
         arguments: typed expressions.
-        options: what is not a value: EXTRACT, FLOOR, CEIL, TIMESTAMPADD, TIMESTAMPDIFF (unit,); TRIM (side,) with the
-            arguments (what, value); JSON functions the clauses, see `functions/json_functions.py`.
+        options: arguments that are not values: EXTRACT, FLOOR, CEIL, TIMESTAMPADD, TIMESTAMPDIFF (unit,); TRIM (side,)
+            with the arguments (characters, value); the clauses of JSON functions, see `functions/json_functions.py`.
 
     Raises:
-        ValidationException: there is no such function, or it does not take such arguments.
+        ValidationException: the function does not exist or does not accept the arguments.
     """
     found = resolve(name, [a.type for a in arguments], Arguments.of(arguments).constants, options)
     function = find(name)
@@ -45,7 +45,7 @@ def call(name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = 
 
 
 def implicit_cast(value: Expression, target: DataType) -> Expression:
-    """Return a value as another type where that makes a difference to a function."""
+    """Return a value cast to a type, if the cast matters to a function."""
     source = value.type
     if source.is_same_but_null(target) or _same_text(source, target):
         return value
@@ -55,7 +55,7 @@ def implicit_cast(value: Expression, target: DataType) -> Expression:
 
 
 def _same_text(source: DataType, target: DataType) -> bool:
-    """Tell whether both are text, or bytes: functions do not look at lengths; but CHAR pads, and that is lost."""
+    """Return whether both are text or both bytes, whose lengths do not matter, unless CHAR's padding is lost."""
     texts = ((CharType, VarCharType), (BinaryType, VarBinaryType))
     if isinstance(target, (CharType, BinaryType)):
         return False
@@ -68,7 +68,7 @@ def cast(value: Expression, target: DataType, lenient: bool = False) -> Expressi
     """Return CAST(value AS target), or TRY_CAST.
 
     Raises:
-        ValidationException: values of the one type are never cast to the other.
+        ValidationException: the types are not castable.
     """
     source = value.type
     if not type_rules.can_cast(source, target):
@@ -93,9 +93,9 @@ _LENGTHS = {_DAY_TIME.DAY: 86_400_000, _DAY_TIME.HOUR: 3_600_000, _DAY_TIME.MINU
 
 
 def _in_units(number: Constant, target: DataType) -> Constant:
-    """Return a number that is written out in milliseconds or months: CAST(5 AS INTERVAL DAY) is five days.
+    """Return a literal in milliseconds or months: CAST(5 AS INTERVAL DAY) is five days.
 
-    A number that is computed counts as milliseconds or months, in Flink, too.
+    A computed number counts as milliseconds or months, as in Flink.
     """
     if number.value is None:
         return number

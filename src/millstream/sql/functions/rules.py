@@ -1,4 +1,4 @@
-"""Rules that most functions share: what a parameter takes, and the type of the result."""
+"""Common type rules of functions: parameters and result types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.functions.function import Arguments, Resolved, Rule
 
-# Returns the type that an argument is cast to, None if it is not taken.
+# Returns the type an argument is cast to; None if it is not accepted.
 Parameter = Callable[[t.DataType], t.DataType | None]
 Result = t.DataType | Callable[[Arguments], t.DataType | None]
 
@@ -26,67 +26,67 @@ def _is_null(kind: t.DataType) -> bool:
 
 
 def anything(kind: t.DataType) -> t.DataType | None:
-    """Take every value."""
+    """Accept every type."""
     return kind
 
 
 def text(kind: t.DataType) -> t.DataType | None:
-    """Take text."""
+    """Accept text."""
     return STRING if _is_null(kind) else kind if type_rules.is_string(kind) else None
 
 
 def binary(kind: t.DataType) -> t.DataType | None:
-    """Take bytes."""
+    """Accept bytes."""
     return BYTES if _is_null(kind) else kind if type_rules.is_binary(kind) else None
 
 
 def text_or_binary(kind: t.DataType) -> t.DataType | None:
-    """Take text or bytes."""
+    """Accept text or bytes."""
     return text(kind) or binary(kind)
 
 
 def number(kind: t.DataType) -> t.DataType | None:
-    """Take numbers."""
+    """Accept numbers."""
     return INT if _is_null(kind) else kind if type_rules.is_numeric(kind) else None
 
 
 def whole(kind: t.DataType) -> t.DataType | None:
-    """Take whole numbers as they are."""
+    """Accept integers unchanged."""
     return INT if _is_null(kind) else kind if isinstance(kind, t.IntegralType) else None
 
 
 def integer(kind: t.DataType) -> t.DataType | None:
-    """Take whole numbers that an INT holds."""
+    """Accept integers up to INT, as INT."""
     return INT if _is_null(kind) or (isinstance(kind, t.IntegralType) and kind.bits <= 32) else None
 
 
 def bigint(kind: t.DataType) -> t.DataType | None:
-    """Take whole numbers."""
+    """Accept integers."""
     return BIGINT if _is_null(kind) or isinstance(kind, t.IntegralType) else None
 
 
 def double(kind: t.DataType) -> t.DataType | None:
-    """Take numbers, as DOUBLE."""
+    """Accept numbers, as DOUBLE."""
     return DOUBLE if _is_null(kind) or type_rules.is_numeric(kind) else None
 
 
 def boolean(kind: t.DataType) -> t.DataType | None:
-    """Take truth values."""
+    """Accept BOOLEAN."""
     return BOOLEAN if _is_null(kind) or isinstance(kind, t.BooleanType) else None
 
 
 def array(kind: t.DataType) -> t.DataType | None:
-    """Take arrays."""
+    """Accept arrays."""
     return kind if isinstance(kind, t.ArrayType) else None
 
 
 def mapping(kind: t.DataType) -> t.DataType | None:
-    """Take maps."""
+    """Accept maps."""
     return kind if isinstance(kind, t.MapType) else None
 
 
 def either(*parameters: Parameter) -> Parameter:
-    """Take what one of some takes, the first first."""
+    """Accept by the first matching parameter rule."""
 
     def parameter(kind: t.DataType) -> t.DataType | None:
         return next((found for p in parameters if (found := p(kind)) is not None), None)
@@ -95,7 +95,7 @@ def either(*parameters: Parameter) -> Parameter:
 
 
 def of(*classes: type[t.DataType], null: t.DataType | None = None) -> Parameter:
-    """Take values of some classes of types; NULL as `null`."""
+    """Accept some type classes; NULL as `null`."""
 
     def parameter(kind: t.DataType) -> t.DataType | None:
         if _is_null(kind):
@@ -108,15 +108,15 @@ def of(*classes: type[t.DataType], null: t.DataType | None = None) -> Parameter:
 def takes(
     *parameters: Parameter, to: Result, optional: int = 0, rest: Parameter | None = None, nulls: str = "any"
 ) -> Rule:
-    """Return a rule of parameters by place.
+    """Return a rule of positional parameters.
 
     Args:
-        parameters: what each takes.
-        to: the type of the result.
-        optional: so many of the last may be left out.
-        rest: what those behind them take, any number of them.
-        nulls: whether the result can be null: when any argument can (`any`), when all can (`all`), `always`, `never`,
-            or as the type of the result says itself (`own`).
+        parameters: the rule of each parameter.
+        to: the result type.
+        optional: the number of optional parameters at the end.
+        rest: the rule of any number of further arguments.
+        nulls: whether the result is nullable: if any argument is (`any`), if all are (`all`), `always`, `never`, or
+            as the result type says (`own`).
     """
 
     def rule(arguments: Arguments) -> Resolved | None:
@@ -136,7 +136,7 @@ def takes(
 
 
 def with_nulls(kind: t.DataType, arguments: Arguments, nulls: str) -> t.DataType:
-    """Return a type with the nullability that follows from the arguments."""
+    """Return a type with the nullability derived from the arguments."""
     if nulls == "own":
         return kind
     if nulls == "all":
@@ -151,7 +151,7 @@ def same_as(index: int) -> Callable[[Arguments], t.DataType]:
 
 
 def common(to: Result | None = None, least: int = 1, most: int | None = None, nulls: str = "any") -> Rule:
-    """Return a rule of arguments that are all cast to their common type, which is the result's unless `to` is given."""
+    """Return a rule that casts all arguments to their common type, the result type unless `to` is given."""
 
     def rule(arguments: Arguments) -> Resolved | None:
         if len(arguments) < least or (most is not None and len(arguments) > most):
@@ -168,7 +168,7 @@ def common(to: Result | None = None, least: int = 1, most: int | None = None, nu
 
 
 def first_of(*rules: Rule) -> Rule:
-    """Return the rule that takes what one of some takes, the first first."""
+    """Return a rule that tries several rules in order."""
 
     def rule(arguments: Arguments) -> Resolved | None:
         return next((found for r in rules if (found := r(arguments)) is not None), None)

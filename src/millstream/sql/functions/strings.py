@@ -1,4 +1,4 @@
-"""Functions of text. Positions count from 1; arguments that make no sense give null."""
+"""String functions. Positions count from 1; invalid arguments return null."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from millstream.sql.functions.vectors import as_array, by_row
 
 
 def simple(operation: Callable[..., Any]) -> Kernel:
-    """Return the kernel that applies an operation of Arrow's to all arguments."""
+    """Return the kernel of an Arrow function of all arguments."""
     return lambda site, rows, values: operation(*values)
 
 
 def is_ascii(value: Value) -> bool:
-    """Tell whether all characters are of one byte."""
+    """Return whether all characters are ASCII."""
     if isinstance(value, pa.Scalar):
         return value.as_py() is None or value.as_py().isascii()
     return bool(pc.all(pc.string_is_ascii(value)).as_py() is not False)
@@ -86,7 +86,7 @@ def _concat_ws(site: Site, rows: int, values: Sequence[Value]) -> Value:
     columns = [as_array(v, rows) for v in rest]
     missing = [pc.is_null(c) for c in columns]
     nothing = reduce(pc.and_, missing)
-    # A row without any value is left out by Arrow's kernel: the others would move up.
+    # Arrow's kernel drops rows without any value, which would shift the others.
     columns[0] = pc.if_else(nothing, "", columns[0])
     between = as_array(separator, rows)
     joined = pc.binary_join_element_wise(*columns, pc.fill_null(between, ""), null_handling="skip")
@@ -97,7 +97,7 @@ def _concat_ws(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def substring(value: str, start: int, length: int | None = None) -> str | None:
-    """Return a part of text by Flink's rules; a start below zero counts from the end."""
+    """Return a substring by Flink's rules; a negative start counts from the end."""
     if length is not None and length < 0:
         return None
     begin = start - 1 if start > 0 else 0 if start == 0 else len(value) + start
@@ -156,7 +156,7 @@ def _part_type(arguments: Arguments) -> t.DataType:
 
 
 def varying(kind: t.DataType) -> t.DataType:
-    """Return the type of text that is cut from text of a type."""
+    """Return the type of a substring."""
     assert isinstance(kind, (t.CharType, t.VarCharType))
     return t.VarCharType(1).with_length(kind.length)
 
@@ -187,7 +187,7 @@ def _found_at(needle: str, value: str, start: int = 1) -> int:
 
 
 def like_pattern(pattern: str, escape: str | None) -> list[str | None]:
-    """Return the pieces of a LIKE pattern: text, None for `%`, and the empty text for `_`."""
+    """Return the pieces of a LIKE pattern: text, None for `%`, and empty text for `_`."""
     if escape is not None and (len(escape) > 1 or escape == "\0"):
         raise TableException(f"Invalid escape character '{escape}'")
     pieces: list[str | None] = []
@@ -210,7 +210,7 @@ def like_pattern(pattern: str, escape: str | None) -> list[str | None]:
 
 
 def like_regex(pattern: str, escape: str | None) -> str:
-    """Return a regular expression for a LIKE pattern, for Python and RE2 alike."""
+    """Return a regular expression for a LIKE pattern, valid in Python and RE2."""
     pieces = like_pattern(pattern, escape)
     return "".join(".*" if p is None else "." if p == "" else re.escape(p) for p in pieces)
 

@@ -1,4 +1,4 @@
-"""All functions of the language, by name: the one table that SQL and the Table API are made from."""
+"""The registry of built-in functions, shared by SQL and the Table API."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _FAMILIES = (
 
 @cache
 def functions() -> dict[str, Function]:
-    """Return all functions by name; read when one is asked for first, since many queries ask for none."""
+    """Return all functions by name; loaded on first use, because many queries need none."""
     families = [import_module(f"{__package__}.{name}") for name in _FAMILIES]
     return {f.name: f for family in families for f in family.FUNCTIONS}
 
 
 def find(name: str) -> Function | None:
-    """Return the function of a name, in any case; None if there is none."""
+    """Return the function of a case-insensitive name, or None."""
     return functions().get(name.upper())
 
 
@@ -60,16 +60,16 @@ def resolve(
     constants: Sequence[Constant | None] = (),
     options: tuple[object, ...] = (),
 ) -> Resolved:
-    """Return the type of a call and the types that its arguments are cast to.
+    """Return the result type of a call and the types its arguments are cast to.
 
     Args:
-        name: of the function.
-        types: of the arguments.
-        constants: the arguments that are constants, None for others; the types of some results depend on them.
-        options: what is not a value, as in `expressions.Call`.
+        name: the function's name.
+        types: the argument types.
+        constants: constant arguments, None for others; some result types depend on them.
+        options: arguments that are not values, as in `expressions.Call`.
 
     Raises:
-        ValidationException: there is no such function, or it does not take such arguments.
+        ValidationException: the function does not exist or does not accept the arguments.
     """
     function = find(name)
     if function is None:
@@ -81,14 +81,14 @@ def resolve(
 
 
 def signature(name: str, types: Sequence[DataType]) -> str:
-    """Return a call as errors show it."""
+    """Return a call as error messages show it."""
     if len(types) == 2 and not name[0].isalpha():
         return f" {name} ".join(f"<{_family(k)}>" for k in types)
     return f"{name}({', '.join(f'<{_family(k)}>' for k in types)})"
 
 
 def unknown(name: str, types: Sequence[DataType]) -> ValidationException:
-    """Return the error of a function that does not exist; it names the families of the arguments' types."""
+    """Return the error for an unknown function, with the type families of the arguments."""
     families = ", ".join(f"<{next((word for k, word in _AT_LARGE if isinstance(t, k)), _family(t))}>" for t in types)
     hint = did_you_mean(name, filter(str.isidentifier, functions()))
     return ValidationException(f"No match found for function signature {name}({families}){hint}")
@@ -110,19 +110,19 @@ def _family(kind: DataType) -> str:
 
 
 def refused(function: Function, types: Sequence[DataType]) -> ValidationException:
-    """Return what to say of arguments that a function does not take."""
+    """Return the message for arguments that a function does not accept."""
     forms = f" Supported form(s): {', '.join(map(quoted, function.forms))}" if function.forms else ""
     return ValidationException(
         f"Cannot apply '{function.name}' to arguments of type '{signature(function.name, types)}'.{forms}"
     )
 
 
-# UNIX_TIMESTAMP of a text is deterministic, but Flink does not tell it from that of now.
+# UNIX_TIMESTAMP of a text is deterministic, but Flink treats it like the one without arguments.
 _CLOCKS = frozenset(["UNIX_TIMESTAMP"])
 
 
 def non_deterministic(expression: Expression) -> str | None:
-    """Return the name of the first function in an expression whose result may differ each time; None without one."""
+    """Return the name of the first non-deterministic function in an expression, or None."""
     for part in walk(expression):
         if isinstance(part, UserCall) and not part.function.deterministic:
             return part.name

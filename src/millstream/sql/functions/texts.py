@@ -1,4 +1,4 @@
-"""More functions of text: parts, padding, splitting, formats, what it looks like."""
+"""More string functions: parts, padding, splitting, formatting, tests."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _WORD = re.compile(r"[a-zA-Z0-9]+")
 
 
 def _initcap(value: str) -> str:
-    """Make the first letter of each word large, where words are letters and digits of ASCII."""
+    """Capitalize each word, where words consist of ASCII letters and digits."""
     return _WORD.sub(lambda found: found.group().capitalize(), value)
 
 
@@ -128,7 +128,7 @@ def _locate(needle: str, value: str, start: int = 1) -> int:
 
 
 def _instr(value: str, needle: str, start: int = 1, occurrence: int = 1) -> int:
-    """Return where a text is for the n-th time; from the end backwards where the start is negative."""
+    """Return the position of the n-th occurrence; a negative start searches backwards."""
     if occurrence < 1:
         raise TableException("INSTR: nthAppearance must be positive!")
     if start < 0:
@@ -170,13 +170,13 @@ def _split_index_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value
 
 
 def _nth_part(column: pa.Array, separator: int, index: int) -> pa.Array:
-    """Return the part of each text at a place, where a byte that stands for itself is between parts."""
+    """Return the n-th part of each text split by a single-byte separator."""
     _, offsets, letters = column.buffers()
     offset_of = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     begin = int(offset_of[0])
     body = np.frombuffer(letters or b"", np.uint8)[begin : int(offset_of[-1])]
     separators = np.append(np.flatnonzero(body == separator), 0)
-    # Of each row: the first separator that is not before it.
+    # Per row the first separator at or after its start.
     first = np.searchsorted(separators[:-1], offset_of - begin)
     count = np.diff(first)
     starts, ends = offset_of[:-1].astype(np.int64), offset_of[1:].astype(np.int64)
@@ -185,7 +185,7 @@ def _nth_part(column: pa.Array, separator: int, index: int) -> pa.Array:
         starts = np.where(has_start, separators[np.where(has_start, first[:-1] + index - 1, -1)] + begin + 1, ends)
     has_end = count > index
     ends = np.where(has_end, separators[np.where(has_end, first[:-1] + index, -1)] + begin, ends)
-    # One column of all that is between these places, every other of which is a part.
+    # One column of all slices between these positions; every other one is a part.
     places = np.empty(2 * len(column), np.int32)
     places[::2], places[1::2] = starts, ends
     pieces = pa.StringArray.from_buffers(max(len(places) - 1, 0), pa.py_buffer(places), letters)
@@ -267,7 +267,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 
 
 def _as_java_has_it(value: Any, kind: t.DataType) -> Any:
-    """Return a point in time as the text that Java's LocalDateTime gives."""
+    """Return a timestamp's text as Java's LocalDateTime does."""
     if value is None or not isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
         return value
     second, rest = divmod(value, UNITS[arrow_type(kind).unit])
@@ -290,7 +290,7 @@ def _printf(site: Site, pattern: str | None, *arguments: Any) -> str | None:
         return None
 
 
-# --- what text looks like
+# --- tests of text
 
 
 def _test(name: str, test: Callable[[str], bool]) -> Function:

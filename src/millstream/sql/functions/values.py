@@ -1,4 +1,4 @@
-"""Functions of values of any type: lists of constants, the larger and the smaller, what a value's type is called."""
+"""Functions on values of any type: IN, GREATEST, LEAST, TYPEOF, constructors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from millstream.sql.functions.vectors import as_array, from_stored, stored, stor
 
 
 def _in(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    """Tell whether the first value is among the others, which are mostly constants."""
+    """Return whether the first value is among the others, which are mostly constants."""
     value, *among = values
     if not all(isinstance(v, pa.Scalar) for v in among):
         tests = [compare("=", site.types[0], value, v, rows) for v in among]
@@ -39,7 +39,7 @@ def _in(site: Site, rows: int, values: Sequence[Value]) -> Value:
         choices = from_stored([stored_scalar(k) for k in known], value.type)
         found = pc.is_in(value, value_set=choices)
     if len(known) < len(among):
-        # One that is not known might be equal.
+        # An unknown value might be equal.
         found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
 
@@ -68,7 +68,7 @@ def _nullif(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _if_ordered(arguments: Arguments) -> t.DataType | None:
-    """Return the type of arguments, of which one can be greater than another."""
+    """Return the common type of orderable arguments."""
     kind = arguments.types[0]
     return kind if type_rules.is_ordered(kind, kind) else None
 
@@ -79,7 +79,7 @@ def _extreme(operation: Callable[..., Any]) -> Kernel:
             whole = operation(*(v.cast(pa.int8()) for v in values), skip_nulls=False)
             return whole.cast(pa.bool_())
         if isinstance(site.type, t.LocalZonedTimestampType):
-            # Arrow has no kernel for points in time.
+            # Arrow has no kernel for timestamps.
             kind = arrow_type(site.type)
             return operation(*(v.cast(kind).cast(pa.int64()) for v in values), skip_nulls=False).cast(kind)
         return operation(*values, skip_nulls=False)
@@ -90,7 +90,7 @@ def _extreme(operation: Callable[..., Any]) -> Kernel:
 def _greatest(site: Site, rows: int, values: Sequence[Value]) -> Value:
     found = _extreme(pc.max_element_wise)(site, rows, values)
     if isinstance(site.type, (t.FloatType, t.DoubleType)):
-        # Arrow prefers a number; NaN is greater than any.
+        # Arrow prefers a number, but NaN is the greatest.
         found = pc.if_else(reduce(pc.or_, map(pc.is_nan, values)), pa.scalar(np.nan, found.type), found)
     return found
 
@@ -111,7 +111,7 @@ def _uuid(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _hash_code(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    """Return a hash that is the same in every process; of null, too."""
+    """Return a hash that is stable across processes, also for null."""
     return pa.array(hashes([as_array(values[0], rows)], rows).astype(np.int32))
 
 
@@ -145,7 +145,7 @@ def _array_rule(arguments: Arguments) -> Resolved | None:
 
 
 def interleaved(columns: Sequence[pa.Array], rows: int) -> pa.Array:
-    """Return the members of the first row, then of the second, and so on."""
+    """Return the elements interleaved by row: those of the first row, then of the second, and so on."""
     if len(columns) == 1:
         return columns[0]
     places = (np.arange(rows)[:, None] + np.arange(len(columns))[None, :] * rows).ravel()
@@ -189,7 +189,7 @@ def _map(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _map_of_last(keys: pa.Array, items: pa.Array, pairs: int, rows: int, kind: pa.DataType, fixed: bool) -> Value:
-    """Make maps of pairs whose keys may be equal: the last one counts."""
+    """Build maps from pairs; of equal keys the last wins."""
     all_keys, all_items = stored(keys), stored(items)
     made = []
     for row in range(rows):
@@ -270,7 +270,7 @@ FUNCTIONS = [
     Function("GREATEST", common(_if_ordered), _greatest),
     Function("LEAST", common(_if_ordered), _extreme(pc.min_element_wise)),
     Function("TYPEOF", _typeof_rule, _typeof),
-    # Of plans alone: buckets of distinct values (`plan/rules/distinct_split.py`).
+    # Internal: buckets of distinct values (`optimizer/rules/distinct_split.py`).
     Function("$HASH_CODE", takes(anything, to=t.IntType(False), nulls="never"), _hash_code),
     Function("UUID", _NONE, _uuid, api="uuid", deterministic=False),
     Function(

@@ -1,4 +1,4 @@
-"""What kernels are made of: values of rows and of all rows at once, nulls, and the detour through Python."""
+"""Building blocks of kernels: scalars and columns, null masks, fallback to Python."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from millstream.sql.types import DataType
 
 
 def is_scalar(value: Value) -> bool:
-    """Tell whether it is one value for all rows."""
+    """Return whether a value is a scalar for all rows."""
     return isinstance(value, pa.Scalar)
 
 
 def as_array(value: Value, rows: int) -> pa.Array:
-    """Return a value as a column of so many rows."""
+    """Return a value as a column of `rows` rows."""
     if not isinstance(value, pa.Scalar):
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
     if not value.is_valid:
@@ -36,7 +36,7 @@ def nulls(kind: DataType) -> pa.Scalar:
 
 
 def validity(values: Sequence[Value]) -> pa.Array | pa.Scalar | None:
-    """Return where none of the values is null; None if that is everywhere."""
+    """Return a mask of rows without nulls; None if there are no nulls."""
     found = None
     for value in values:
         if isinstance(value, pa.Scalar):
@@ -59,9 +59,9 @@ def where_valid(valid: pa.Array | pa.Scalar | None, result: Value) -> Value:
 
 
 def to_numpy(array: pa.Array) -> NDArray[Any]:
-    """Return the numbers of a column; those under nulls are whatever stands there.
+    """Return the numbers of a column; values under nulls are undefined.
 
-    They are read from Arrow's own buffer: nothing is copied, and a null does not make floats of whole numbers.
+    They are a view of Arrow's buffer: no copy, and nulls do not turn integers into floats.
     """
     kind = array.type
     if pa.types.is_boolean(kind):
@@ -86,7 +86,7 @@ _DTYPES: dict[pa.DataType, np.dtype[Any]] = {
 
 
 def from_numpy(values: NDArray[Any], kind: pa.DataType, like: Sequence[pa.Array] = ()) -> pa.Array:
-    """Return numbers as a column that is null where one of the columns `like` is."""
+    """Return numbers as a column that is null where one of the `like` columns is."""
     masked = [array for array in like if array.null_count]
     if not masked:
         validity_buffer = None
@@ -102,7 +102,7 @@ def from_numpy(values: NDArray[Any], kind: pa.DataType, like: Sequence[pa.Array]
 
 
 def scattered(parts: Sequence[tuple[NDArray[Any], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
-    """Return the column that has each part's values at its places, and null elsewhere."""
+    """Return a column with each part's values at its indexes, and null elsewhere."""
     places = np.full(rows, -1, np.int64)
     start = 0
     for at, values in parts:
@@ -112,11 +112,11 @@ def scattered(parts: Sequence[tuple[NDArray[Any], pa.Array]], rows: int, kind: p
     return joined.take(pa.array(places, mask=places < 0))
 
 
-# --- Python, value by value
+# --- fallback to Python
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type with numbers where there are times: Python's own have fewer digits and years."""
+    """Return the type with numbers for times: Python's times have less precision and range."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_date(kind) or pa.types.is_time(kind):
@@ -131,9 +131,9 @@ def storage_type(kind: pa.DataType) -> pa.DataType:
 
 
 def stored(column: pa.Array) -> list[Any]:
-    """Return the values of a column as Python has them, times as numbers: as `Constant` has values.
+    """Return the values of a column as Python values, times as numbers, as in `Constant`.
 
-    Rows are tuples: two fields of theirs may have one name.
+    Rows are tuples, because two fields may have the same name.
     """
     kind = storage_type(column.type)
     plain = column if kind == column.type else column.cast(kind)
@@ -171,17 +171,17 @@ def stored_scalar(value: pa.Scalar) -> Any:
 
 
 def from_stored(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return the column of values that `stored` gave."""
+    """Return the column of values in the format of `stored`."""
     storage = storage_type(kind)
     made = pa.array(values, storage)
     return made if storage == kind else made.cast(kind)
 
 
 def by_row(function: Callable[..., Any], keep_nulls: bool = False, with_site: bool = False) -> Kernel:
-    """Return the kernel that calls a Python function for each row, or once where all arguments are constants.
+    """Return the kernel that calls a Python function per row, or once if all arguments are constant.
 
-    It is for what no vector operation does. The values are Python's as Arrow tells them; unless `keep_nulls` is set a
-    null among them gives null without a call.
+    It is for functions without a vectorized form. Values are Arrow's Python values; without `keep_nulls`, a null
+    argument returns null without a call.
     """
 
     def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -212,7 +212,7 @@ def _called(call: Callable[..., Any], values: Sequence[Value], rows: int, keep_n
 def _called_once_each(
     call: Callable[..., Any], values: Sequence[Value], varying: int, fixed: list[Any], keep_nulls: bool
 ) -> list[Any]:
-    """Call the function once for each value of the one column among the arguments."""
+    """Call the function once per value of the only column among the arguments."""
     before, after = fixed[:varying], fixed[varying + 1 :]
     given = stored(values[varying])
     if not keep_nulls:
