@@ -244,7 +244,7 @@ class WordIndex:
         while len(left):
             free = np.flatnonzero(table.take(place) == _EMPTY)
             wanted, wants = (place, left) if len(free) == len(left) else (place.take(free), left.take(free))
-            # Until slots are known, the number of a key stands for it. Of several that want a place the first has it.
+            # Until slots are assigned, a key's number stands for it. The first key to want an entry gets it.
             table[wanted[::-1]] = _NUMBER - wants[::-1]
             other = _NUMBER - table.take(place).astype(np.int64)
             mine = np.flatnonzero(other == left)
@@ -263,7 +263,7 @@ class WordIndex:
         return owner, taken
 
     def _make_room(self, more: int) -> bool:
-        """Have room for more keys; tell whether the table is another one then."""
+        """Reserve capacity for more keys; return whether the table was rebuilt."""
         if 3 * (self._used + more) <= len(self._table):
             return False
         live = np.flatnonzero(self._live.values)
@@ -275,7 +275,7 @@ class WordIndex:
         return True
 
     def _place_all(self, slots: Slots) -> None:
-        """Put slots into the table whose keys are not in it."""
+        """Insert slots whose keys are not in the table."""
         words = [kept.values[slots] for kept in self._words]
         place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
         self._used += len(slots)
@@ -283,19 +283,19 @@ class WordIndex:
         while len(slots):
             free = np.flatnonzero(table.take(place) == _EMPTY)
             table[place.take(free)] = slots.take(free)
-            # Of several that wanted the same place one has it.
+            # One of several keys that want the same entry gets it.
             lost = np.flatnonzero(table.take(place) != slots)
             slots, place = slots.take(lost), (place.take(lost) + 1) & self._mask
 
     def keys(self) -> tuple[Slots, list[Word], Word | None]:
-        """Return all slots that have a key, and those keys."""
+        """Return all used slots, and their keys."""
         slots = np.flatnonzero(self._live.values)
         nulls = None if self._nulls is None else self._nulls.values.take(slots)
         return slots, [kept.values.take(slots) for kept in self._words], nulls
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes."""
+        """The size in bytes."""
         nulls = 0 if self._nulls is None else self._nulls.nbytes
         return sum(kept.nbytes for kept in self._words) + nulls + self._live.nbytes + self._table.nbytes
 
@@ -304,7 +304,7 @@ class WordIndex:
         return self._count
 
     def remove(self, slots: Slots) -> None:
-        """Forget keys."""
+        """Remove keys."""
         self._live.values[slots] = False
         words = [kept.values[slots] for kept in self._words]
         place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
@@ -316,7 +316,7 @@ class WordIndex:
 
 
 class KeyIndex:
-    """An index of keys that are words, as long as there is no long text among them; then it is a dict."""
+    """An index of packed keys that becomes a dict with the first long text."""
 
     def __init__(self, kinds: Sequence[pa.DataType], arrays: Arrays) -> None:
         self._kinds = list(kinds)
@@ -339,7 +339,7 @@ class KeyIndex:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size in bytes."""
         return self._words.nbytes if self._any is None else self._any.nbytes
 
     def _words_of(self, columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | None:
@@ -347,7 +347,7 @@ class KeyIndex:
 
     @property
     def _dict(self) -> DictIndex:
-        """The same keys with the same slots in a dict, from the first long text on."""
+        """The same keys and slots in a dict, from the first long text on."""
         if self._any is None:
             slots, words, nulls = self._words.keys()
             keys = _python_keys(unpack_keys(words, nulls, self._kinds), len(slots))
@@ -357,17 +357,17 @@ class KeyIndex:
 
 
 def can_pack(kinds: Sequence[pa.DataType]) -> bool:
-    """Tell whether keys of some types are words, unless there is a long text among them."""
+    """Return whether keys of some types can be packed, unless they have long texts."""
     return bool(kinds) and all(is_number_like(kind) or pa.types.is_string(kind) for kind in kinds)
 
 
 def packed_width(kinds: Sequence[pa.DataType]) -> int:
-    """Return how many words a key of some types has."""
+    """Return the number of words of a key of some types."""
     return sum(2 if pa.types.is_string(kind) else 1 for kind in kinds)
 
 
 def pack_keys(columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | None:
-    """Return the words of keys, and which of their columns are null, if there is one; None where a text is too long."""
+    """Return the words of keys, and their null columns if there are any; None if a text is too long."""
     words: list[Word] = []
     nulls: Word | None = None
     for i, column in enumerate(columns):
@@ -392,20 +392,20 @@ def _number(column: pa.Array) -> Word:
 
 
 def _text(column: pa.Array) -> list[Word] | None:
-    """Return the bytes of texts, of which the last is the length; None where one is too long."""
+    """Return texts as two words, the last byte being the length; None if one is too long."""
     if not len(column):
         return [np.zeros(0, np.uint64)] * 2
     text = column if column.null_count == 0 else column.fill_null("")
     lengths = pc.binary_length(text).to_numpy().astype(np.uint64)
     if lengths.max() > _LONGEST:
         return None
-    # That it is ASCII is not looked at: it counts bytes.
+    # ascii_rpad counts bytes, also for other texts.
     both = np.frombuffer(pc.ascii_rpad(text, 16, "\0").buffers()[2], "<u8", 2 * len(text))
     return [both[0::2].copy(), both[1::2] | lengths << _LENGTH]
 
 
 def unpack_keys(words: Sequence[Word], nulls: Word | None, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
-    """Return the columns of which `words_of` made words."""
+    """Return the key columns of packed words."""
     columns: list[pa.Array] = []
     left = list(words)
     for i, kind in enumerate(kinds):
