@@ -1,1 +1,1 @@
-"""Where state is kept, and how a job finds it again."""
+"""Checkpoints and savepoints: snapshots, manifests, storage, restore and inspection."""

@@ -1,4 +1,4 @@
-"""What is different between two checkpoints or savepoints, state by state."""
+"""Differences between two checkpoints or savepoints, state by state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = dict[Address, StateRow]
 
 @dataclass(frozen=True)
 class RowDifference:
-    """A row that one has and the other has not, or has with another value; None where it is not."""
+    """A row that was added, removed or changed; the missing side is None."""
 
     before: StateRow | None
     after: StateRow | None
@@ -26,7 +26,7 @@ class RowDifference:
 
     @property
     def row(self) -> StateRow:
-        """The row on either side, for its key and namespace."""
+        """The row of either side, for its key and namespace."""
         row = self.after or self.before
         assert row is not None
         return row
@@ -34,13 +34,13 @@ class RowDifference:
 
 @dataclass
 class StateDifference:
-    """How a state differs.
+    """The differences of a state.
 
     Attributes:
-        operator: the operator, by its uid or name.
+        operator: the uid or name of the operator.
         state: the name of the state.
-        only_in: "first" or "second" when only one of the two knows the state.
-        examples: the first of the rows that differ.
+        only_in: "first" or "second" if only one of the two has the state.
+        examples: the first rows that differ.
     """
 
     operator: str
@@ -58,12 +58,12 @@ class StateDifference:
 
 
 def differences(first: Inspection, second: Inspection, examples: int = 5) -> Iterator[StateDifference]:
-    """Compare the states of two; operators are matched by their ids, states by their names.
+    """Compare two checkpoints; operators are matched by id, states by name.
 
     Args:
-        first: the one from before.
-        second: the one after.
-        examples: how many rows that differ are kept of each state.
+        first: the earlier one.
+        second: the later one.
+        examples: how many differing rows to collect per state.
     """
     for operator in _either(first, second):
         before, after = _states(first, operator.id), _states(second, operator.id)
@@ -116,7 +116,7 @@ def _compare(found: StateDifference, before: Rows, after: Rows, examples: int) -
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Tell whether two values are the same, also where == does not say: by what is stored of them.
+    """Return whether two values are equal; if == is inconclusive, compare their stored form.
 
     Example:
         >>> is_same(float("nan"), float("nan")), is_same([1], [2])
@@ -126,6 +126,6 @@ def is_same(one: Any, other: Any) -> bool:
         if one == other:
             return True
     except Exception:
-        # Not every == answers with a bool.
+        # Not every == returns a bool.
         pass
     return type(one) is type(other) and dump(one) == dump(other)

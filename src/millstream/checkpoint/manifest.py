@@ -1,9 +1,7 @@
 """The manifest of a checkpoint or savepoint: a snapshot as one self-contained text file.
 
-Two lines: a header that says what this is, in which version, and the checksum of the rest; then the snapshot as JSON.
-What only its owner understands (positions of sources, staged output, what subtasks carry) is in it as base64.
-
-The version is that of all that is in it.
+Two lines: a header with kind, version and checksum; then the snapshot as JSON. Opaque values (source positions, staged
+output, runtime snapshots of subtasks) are base64. The version covers everything in the manifest.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from millstream.state.restored import StoredState
 VERSION = 3
 NAME = "_metadata"
 
-# The directory beside the checkpoints of a job that holds their state files.
+# The directory of state files beside a job's checkpoints.
 SHARED = "shared"
 
 
@@ -34,7 +32,7 @@ class Manifest:
 
     Attributes:
         kind: "checkpoint" or "savepoint".
-        state: where the state files are: relative to the manifest's directory, or absolute.
+        state: the location of the state files: relative to the manifest's directory, or absolute.
     """
 
     kind: str
@@ -47,11 +45,11 @@ class Manifest:
 
 @dataclass
 class Origin:
-    """The checkpoint or savepoint a job starts from.
+    """The checkpoint or savepoint that a job starts from.
 
     Attributes:
-        claimed: whether it is this job's to delete as soon as it has a checkpoint of its own.
-        state_bytes: how large its state files are.
+        claimed: whether the job deletes it as soon as it has a checkpoint of its own.
+        state_bytes: the size of its state files.
     """
 
     manifest: Manifest
@@ -62,7 +60,7 @@ class Origin:
     state_bytes: int = 0
 
     def describe(self) -> str:
-        """Say what it is, in a line."""
+        """Return a one-line description."""
         snapshot, taken = self.manifest.snapshot, datetime.fromtimestamp(self.manifest.timestamp / 1000, UTC)
         subtasks = [s for v in snapshot.vertices.values() for s in v.subtasks]
         size = in_bytes(self.state_bytes) if self.state_bytes >= 1024 else f"{self.state_bytes} bytes"
@@ -74,7 +72,7 @@ class Origin:
 
 
 def encode_manifest(manifest: Manifest, keys: SigningKeys | None = None) -> bytes:
-    """Return the bytes of a manifest, signed where there are keys."""
+    """Return the bytes of a manifest, signed if there are keys."""
     snapshot = manifest.snapshot
     body = json.dumps(
         {
@@ -91,7 +89,7 @@ def encode_manifest(manifest: Manifest, keys: SigningKeys | None = None) -> byte
             "committables": {operator: _base64(staged) for operator, staged in snapshot.committables.items()},
         },
         ensure_ascii=False,
-        # A name may have half a character in it, which JSON has as an escape only.
+        # A name may contain a lone surrogate, which JSON can only hold as an escape.
     ).encode(errors="backslashreplace")
     checksum = _checksum(manifest.kind, VERSION, body)
     header = {"millstream": manifest.kind, "version": VERSION, "length": len(body), "crc32": checksum}
@@ -102,7 +100,7 @@ def encode_manifest(manifest: Manifest, keys: SigningKeys | None = None) -> byte
 
 
 def decode_manifest(name: str, data: bytes, keys: SigningKeys | None = None) -> Manifest:
-    """Read a manifest; what cannot be used is an error that names the file, and so is what none of the keys signed."""
+    """Read a manifest; damage or a wrong signature is an error that names the file."""
     head, newline, body = data.partition(b"\n")
     try:
         header = json.loads(head)

@@ -1,4 +1,4 @@
-"""CheckpointOptions: the settings of a job's checkpoints, checked once and read by everything that takes part."""
+"""CheckpointOptions: the checkpoint settings of a job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SAVEPOINT_DIRECTORY = TextSetting(
 
 
 def storage_type(config: Configuration) -> str | None:
-    """Return the kind of storage that a configuration names: jobmanager, filesystem, or None."""
+    """Return the configured kind of storage: jobmanager, filesystem, or None."""
     name = STORAGE.read(config)
     return None if name is None else name.lower()
 
@@ -59,19 +59,19 @@ class CheckpointOptions:
     """How a job takes checkpoints. Times are in seconds.
 
     Args:
-        enabled: whether it takes any by itself; a savepoint can be asked for in any case.
-        interval: from the start of one to the start of the next; infinite when not enabled.
-        mode: what a failure may do to results.
-        timeout: how long one may take before it counts as failed.
-        min_pause: the least time from the end of one to the start of the next.
-        max_concurrent: how many may be under way at once; 1 when there is a least pause.
-        tolerable_failures: how many in a row may fail before the job does.
-        retention: when they outlive the job.
-        retained: how many completed ones are kept.
-        compression: whether their files are compressed.
-        incremental: None when nothing is said; False asks for the complete state in each.
-        directory: where they are kept; None for the job's own directory.
-        savepoint_directory: where savepoints go whose directory is not given.
+        enabled: whether it takes periodic checkpoints; savepoints are always possible.
+        interval: from the start of one checkpoint to the start of the next; infinite if not enabled.
+        mode: the processing guarantee.
+        timeout: how long a checkpoint may take.
+        min_pause: the minimum time from the end of one to the start of the next.
+        max_concurrent: the maximum number of concurrent checkpoints; 1 with a minimum pause.
+        tolerable_failures: how many consecutive checkpoints may fail before the job fails.
+        retention: when checkpoints outlive the job.
+        retained: the number of retained checkpoints.
+        compression: whether state files are compressed.
+        incremental: None if not configured; False writes the complete state each time.
+        directory: where checkpoints are stored; None for the job's own directory.
+        savepoint_directory: the default directory of savepoints.
 
     Example:
         >>> config = Configuration.from_dict({"execution.checkpointing.interval": "10 s"})
@@ -111,7 +111,7 @@ class CheckpointOptions:
             mode=MODE.read(config),
             timeout=TIMEOUT.read(config) / 1000,
             min_pause=min_pause / 1000,
-            # Between two that overlap there is no pause.
+            # Overlapping checkpoints have no pause.
             max_concurrent=1 if min_pause else max_concurrent,
             tolerable_failures=TOLERABLE_FAILURES.read(config),
             retention=RETENTION.read(config),

@@ -1,8 +1,8 @@
-"""Restoring: from the cut of a job that was to the start of one that is, whatever has changed in between. Pure.
+"""Restores a snapshot for a plan, whatever has changed in between. Pure.
 
-Operators are matched by their ids, which come from their uids. Where graph and parallelism are the same, everything
-goes on as it was. Where they are not, state is parted anew by key group, and each subtask's time starts at the least of
-those it takes over from.
+Operators are matched by id, which comes from the uid. With the same graph and parallelism, everything continues as it
+was. Otherwise state is redistributed by key group, and each subtask starts with the minimum watermark of the subtasks
+it takes over from.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from millstream.state.restored import Restored, StoredState
 
 Address = tuple[int, int]
 
-# What had come to operators and was not processed: by operator, each with the number of its subtask.
+# In-flight data by operator, each with the index of its subtask.
 RecoveredInput = dict[str, list[tuple[int, RecoveredBlocks]]]
 
 
 @dataclass
 class InitialState:
-    """What an execution starts from.
+    """The initial state of an execution.
 
     Attributes:
         state_files, runtime_snapshots: by (vertex, subtask), as in LevelTask.
-        chains: the files behind each state that is gone on with: (vertex, subtask, state) -> names.
-        checksums: of the last file of each of them, if known.
-        sources: how far each source was dealt out, by operator id; pickled.
+        chains: the files of each state that is continued: (vertex, subtask, state) -> names.
+        checksums: of the last file of each chain, if known.
+        sources: the position of each source, by operator id; pickled.
         ended: the vertices whose input has ended.
-        tables: what is known of the tables of each state, by state id.
+        tables: the tables of each state, by state id.
     """
 
     epoch: int = 0
@@ -62,13 +62,13 @@ class InitialState:
     runtime_snapshots: dict[Address, bytes] = field(default_factory=dict)
     sources: dict[str, bytes] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
-    # Files of the job's own that are read once more and then are not the job's state any longer.
+    # Files of the job that are read once more and then no longer belong to its state.
     held: set[str] = field(default_factory=set)
     tables: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
 
 def edges_of(plan: JobPlan) -> list[tuple[int, str, str, int, str]]:
-    """Return how the vertices of a plan are connected, by the ids of their first operators."""
+    """Return the edges of a plan, by the ids of the first operators of its vertices."""
     heads = {v.id: v.head.id for v in plan.vertices}
     return [
         (e.id, heads[e.source], heads[e.target], e.input_index, e.partitioner.name)
@@ -78,21 +78,21 @@ def edges_of(plan: JobPlan) -> list[tuple[int, str, str, int, str]]:
 
 
 def is_same_graph(snapshot: Snapshot, plan: JobPlan) -> bool:
-    """Tell whether a plan has the very vertices, parallelism and edges that a snapshot was taken of."""
+    """Return whether a plan has exactly the vertices, parallelism and edges of a snapshot."""
     before = {h: ([o.id for o in v.operators], v.parallelism) for h, v in snapshot.vertices.items()}
     now = {v.head.id: ([n.id for n in v.nodes], v.parallelism) for v in plan.vertices}
     return before == now and sorted(map(tuple, snapshot.edges)) == sorted(edges_of(plan))
 
 
 def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_restored: bool = False) -> InitialState:
-    """Return where a plan starts when it goes on from a snapshot.
+    """Return the initial state of a plan that is restored from a snapshot.
 
     Args:
-        snapshot: the cut.
-        plan: the job that goes on.
-        state_url: where the snapshot's state files are; None when they are in the job's own directory, to be gone on
-            with.
-        allow_non_restored: whether state that no operator takes is simply left out.
+        snapshot: the snapshot.
+        plan: the plan to start.
+        state_url: the location of the snapshot's state files; None if they are in the job's own directory and are
+            continued.
+        allow_non_restored: whether state without an operator is dropped.
     """
     _check_all_taken(snapshot, plan, allow_non_restored)
     same = is_same_graph(snapshot, plan)
@@ -123,10 +123,10 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
 
 
 def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot], earlier: Collection[str]) -> frozenset[int]:
-    """Return the vertices whose input has ended, and that have nothing left to do.
+    """Return the vertices whose input has ended and that have no work left.
 
-    Behind a source that has ended, one with requests in flight has not; nor has one that both are in now. Nor has one
-    with an operator that has input from before.
+    A vertex with async requests in flight or with recovered input has not ended, even behind a source that has. Nor
+    has a vertex that now contains both.
     """
     ended: set[int] = set()
     for vertex in sorted(plan.vertices, key=lambda v: v.level):
@@ -134,7 +134,7 @@ def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot], earlier: Collection
         if vertex.head.id in owners:
             is_over = all(b.ended for b in before)
         else:
-            # It is new: nothing will ever come.
+            # It is new: no input will ever arrive.
             is_over = bool(vertex.in_edges) and all(e.source in ended for e in vertex.in_edges) and not before
         if is_over and not any(n.id in earlier for n in vertex.nodes):
             ended.add(vertex.id)
@@ -151,12 +151,12 @@ def _take_state(
     state_url: str | None,
     same: bool,
 ) -> None:
-    """Say what one operator's subtask reads its states from."""
+    """Set what one operator's subtask reads its states from."""
     states = {i for s in before.subtasks for i in (*s.states, *s.parts) if operator_of(i)[0] == node.id}
     for state_id in states:
         own = operator_of(state_id)[1] == ""
         if same and state_url is None and own:
-            # The chain is this job's own and goes on.
+            # The chain belongs to this job and is continued.
             chain = before.subtasks[subtask].states.get(state_id, [])
             files[state_id] = chain[-1] if chain else None
             start.chains[vertex.id, subtask, state_id] = list(chain)
@@ -178,7 +178,7 @@ def _take_state(
 
 
 def _expiring(before: VertexSnapshot, node: ChainNode, state_id: str) -> frozenset[str] | None:
-    """Return the tables of a state whose contents had a time to live; None when that is not known."""
+    """Return the tables of a state with a time to live; None if unknown."""
     operator = next(o for o in before.operators if o.id == node.id)
     tables = operator.tables.get(operator_of(state_id)[1])
     if tables is None:
@@ -188,7 +188,7 @@ def _expiring(before: VertexSnapshot, node: ChainNode, state_id: str) -> frozens
 
 def _overlaps(subtask: int, before: VertexSnapshot, groups: range, max_parallelism: int) -> bool:
     if before.max_parallelism != max_parallelism:
-        # Other groups: any key may be anywhere.
+        # Other key groups: any key may be anywhere.
         return True
     theirs = owned_groups(subtask, before.parallelism, before.max_parallelism)
     return theirs.start < groups.stop and groups.start < theirs.stop
@@ -211,7 +211,7 @@ def _taken_over(
     plan: JobPlan,
     earlier: RecoveredInput,
 ) -> bytes | None:
-    """Return what a subtask takes over besides state; None when all its operators are new."""
+    """Return the runtime snapshot that a subtask takes over; None if all its operators are new."""
     head = vertex.head.operator
     reads, unread = None, list[PendingRange]()
     if isinstance(head, SourceOperator):
@@ -226,7 +226,7 @@ def _taken_over(
         left = [decode(s.runtime_snapshot) for s in before.subtasks if s.runtime_snapshot]
         carried = [one.operators.get(node.id) for one in left]
         found = [c for c in carried if c is not None]
-        # What has ended and is run once more has all that said: only those behind it have not heard it.
+        # An ended operator that runs once more has emitted everything; only operators behind it have not.
         if found and (vertex.id in ended or not before.ended):
             operators[node.id] = node.operator.redistribute(found, subtask, reads)
         watermarks[node.id] = min((one.watermarks.get(node.id, MIN_WATERMARK) for one in left), default=MIN_WATERMARK)
@@ -242,7 +242,7 @@ def _taken_over(
         watermarks=watermarks,
         ended_edges=frozenset(e.id for e in vertex.in_edges if e.source in over),
         pending_ranges=unread,
-        # Whoever is dealt some of them makes them in its first epoch.
+        # The new owners repeat the requests in their first epoch.
         requests=any(
             has_requests(s.runtime_snapshot) for n in vertex.nodes if n.id in owners for s in owners[n.id].subtasks
         ),
@@ -253,14 +253,14 @@ def _taken_over(
 
 
 def _earlier_input(snapshot: Snapshot) -> RecoveredInput:
-    """Return what had come to the operators of a snapshot and was not processed."""
+    """Return the in-flight data of the operators of a snapshot."""
     found: RecoveredInput = {}
     for head, vertex in snapshot.vertices.items():
         for subtask, carried in enumerate(s.runtime_snapshot for s in vertex.subtasks):
             if not has_pending_input(carried):
                 continue
             left = decode(carried)
-            # What came earlier still is to be processed first.
+            # Input recovered earlier is processed first.
             inputs = [*left.recovered_blocks, *((head, number, blocks) for _, number, blocks in left.pending_blocks)]
             for one in inputs:
                 found.setdefault(one[0], []).append((subtask, one))
@@ -268,9 +268,9 @@ def _earlier_input(snapshot: Snapshot) -> RecoveredInput:
 
 
 def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: RecoveredInput) -> list[RecoveredBlocks]:
-    """Return what a subtask takes of the input that had come to an operator and was not processed.
+    """Return the in-flight data of an operator that a subtask takes over.
 
-    Of records that are partitioned by key it is given all, and picks out its own.
+    It gets all records partitioned by key, and selects its own.
     """
     node = vertex.nodes[place]
     by_key = {e.input_index for e in vertex.in_edges if place == 0 and e.partitioner.by_key}
@@ -289,10 +289,10 @@ def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: RecoveredInp
 def _unread(
     before: VertexSnapshot | None, subtask: int, parallelism: int, reads: Callable[[Any], bool]
 ) -> list[PendingRange]:
-    """Return what a source's subtask has to read of what was dealt out to all of them and not read."""
+    """Return the assigned but unread split ranges that a source's subtask takes over."""
     if before is None:
         return []
-    # Where a source has no splits, anybody may read anything.
+    # Without splits, any subtask may read any range.
     return [
         one
         for i, found in enumerate(before.subtasks)
@@ -307,7 +307,7 @@ def _reads(source: SourceOperator, subtask: int, parallelism: int, split: Any) -
 
 
 def _operators_in(snapshot: Snapshot, plan: JobPlan) -> list[OperatorSnapshot]:
-    """Return the operators of a snapshot that a plan has too."""
+    """Return the operators of a snapshot that the plan has too."""
     here = {n.id for v in plan.vertices for n in v.nodes}
     return [o for v in snapshot.vertices.values() for o in v.operators if o.id in here]
 
@@ -333,7 +333,7 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
 
 
 def _changed_query(snapshot: Snapshot, plan: JobPlan, lost: list[OperatorSnapshot]) -> str:
-    """Return what to tell of a query whose operators are not those of the snapshot."""
+    """Return the error message for a query whose operators differ from those of the snapshot."""
     here = {n.id: n.name for v in plan.vertices for n in v.nodes}
     known = {o.id: o.name for v in snapshot.vertices.values() for o in v.operators}
     before = [name for one, name in known.items() if one not in here]
@@ -347,14 +347,14 @@ def _changed_query(snapshot: Snapshot, plan: JobPlan, lost: list[OperatorSnapsho
 
 
 def _has_input(vertex: VertexSnapshot, operator_id: str) -> bool:
-    """Tell whether input of an operator was not processed; it is not read, since its classes may not be here."""
+    """Return whether an operator has in-flight data; it is not decoded, since its classes may be missing."""
     inputs = {i for s in vertex.subtasks for i in pending_inputs(s.runtime_snapshot)} - {SPLIT_RANGES}
     # Channels lead to the first operator of a chain.
     return RECOVERED in inputs or (vertex.operators[0].id == operator_id and bool(inputs))
 
 
 def has_state(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:
-    """Tell whether an operator has left anything that would be lost without it."""
+    """Return whether an operator has anything that would be lost without it."""
     if operator_id in snapshot.sources or operator_id in snapshot.committables or _has_input(vertex, operator_id):
         return True
     return any(operator_of(i)[0] == operator_id for s in vertex.subtasks for i in (*s.states, *s.parts))

@@ -1,4 +1,4 @@
-"""What a job starts from: finds the checkpoint or savepoint that a user asks for, and checks that it can be read."""
+"""Finds the checkpoint or savepoint that a job starts from, and verifies it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger("millstream")
 
 
 class ClaimMode(Enum):
-    """Whose a checkpoint is from which a job starts: the new job's, or whoever's it was."""
+    """Who owns the checkpoint that a job starts from: the new job, or its former owner."""
 
     CLAIM = 0
     NO_CLAIM = 1
@@ -48,22 +48,22 @@ CLAIM_MODE = ChoiceSetting(
 )
 LATEST = "latest"
 
-# Tells whether an owner of a directory still runs.
+# Returns whether an owner of a directory still runs.
 IsAlive = Callable[[dict[str, Any]], bool]
 
 
 def starts_from_latest(config: Configuration) -> bool:
-    """Tell whether a job goes on from the latest checkpoint of its name."""
+    """Return whether a job starts from the latest checkpoint of its name."""
     return PATH.read(config) == LATEST
 
 
 def find_origin(config: Configuration, job_name: str, is_alive: IsAlive = is_alive) -> Origin | None:
-    """Return what the settings say a job starts from; None when it starts at the beginning.
+    """Return what a job starts from according to its settings; None for the beginning.
 
     Args:
         config: the job's settings.
         job_name: its name.
-        is_alive: tells whether an owner of a directory still runs.
+        is_alive: returns whether an owner of a directory still runs.
     """
     path = PATH.read(config)
     if path is None:
@@ -83,7 +83,7 @@ def find_origin(config: Configuration, job_name: str, is_alive: IsAlive = is_ali
 
 
 def find_published(config: Configuration, job_name: str, locations: Sequence[str]) -> Origin:
-    """Return the newest of a job's published checkpoints that can be read; they are given oldest first."""
+    """Return the newest readable checkpoint of a job's published ones, which are given oldest first."""
     options, keys, problems = storage_options(config), signing_keys(config), []
     for location in reversed(locations):
         try:
@@ -99,9 +99,9 @@ def find_published(config: Configuration, job_name: str, locations: Sequence[str
 
 
 def supersede_runs(directory: str, runs: Sequence[str], origin: Origin | None, options: dict[str, Any]) -> None:
-    """Note in the directories of a job's earlier leaders up to where their checkpoints count.
+    """Write to the directories of earlier leaders up to which checkpoint they count.
 
-    Whoever looks for the latest one without knowing of leaders would else find what a deposed one has left.
+    A reader that does not know of leaders would otherwise find checkpoints of a deposed leader.
     """
     there = set(open_storage(directory, options).list(""))
     for run in (r for r in runs if r in there):
@@ -113,17 +113,17 @@ def supersede_runs(directory: str, runs: Sequence[str], origin: Origin | None, o
 def claim_latest(
     config: Configuration, job_name: str, origin: Origin | None, home: str, is_alive: IsAlive = is_alive
 ) -> None:
-    """See to it that nobody goes on from another checkpoint than a job that starts from the latest one now.
+    """Make sure that no other job restores from another checkpoint than this one, which starts from the latest.
 
-    One could still be on its way to storage, of a driver that has died, while the output that it names is aborted, or
-    while other output counts in its place.
+    A dead driver's checkpoint could still reach storage while its output is aborted, or while other output is committed
+    in its place.
 
     Args:
         config: the job's settings.
         job_name: its name.
-        origin: what it starts from, None for the beginning.
+        origin: what it starts from; None for the beginning.
         home: its own directory.
-        is_alive: tells whether an owner of a directory still runs.
+        is_alive: returns whether an owner of a directory still runs.
     """
     directory = CheckpointOptions.read(config).directory
     if starts_from_latest(config) and directory is not None:
@@ -132,7 +132,7 @@ def claim_latest(
 
 
 def subsume_latest(config: Configuration, job_name: str, own: str, is_alive: IsAlive) -> None:
-    """Delete the checkpoints of former drivers of a job that goes on from the latest one."""
+    """Delete the checkpoints of former drivers of a job that starts from the latest one."""
     directory = CheckpointOptions.read(config).directory
     if starts_from_latest(config) and directory is not None:
 
@@ -150,7 +150,7 @@ def subsume_runs(directory: str, runs: Sequence[str], options: dict[str, Any]) -
 def _latest(
     config: Configuration, job_name: str, options: dict[str, Any], keys: SigningKeys | None, is_alive: IsAlive
 ) -> tuple[StoredCheckpoint, int] | None:
-    """Return the newest checkpoint of a job of that name that can be read, and how many bytes of state it has."""
+    """Return the newest readable checkpoint of a job of that name, and the bytes of its state."""
     directory = CheckpointOptions.read(config).directory
     if directory is None:
         raise InvalidProgramError(
@@ -184,7 +184,7 @@ def _latest(
 
 
 def verify(found: StoredCheckpoint, options: dict[str, Any]) -> int:
-    """Read everything a checkpoint consists of, and return how many bytes; damage is an error that names the file."""
+    """Read everything in a checkpoint and return its size; damage is an error that names the file."""
     storage = open_storage(found.state_url(), options)
     sizes: dict[str, int] = {}
 
@@ -204,7 +204,7 @@ def verify(found: StoredCheckpoint, options: dict[str, Any]) -> int:
 
 
 def delete_origin(origin: Origin, options: dict[str, Any]) -> None:
-    """Delete a claimed checkpoint, and its job's directory when nothing else is in it."""
+    """Delete a claimed checkpoint, and its job's directory if nothing else is in it."""
     open_storage(origin.location, options).delete("")
     if origin.manifest.kind == "checkpoint":
         home = origin.location.rpartition("/")[0]

@@ -1,7 +1,7 @@
-"""Signatures of manifests: with a key, state is taken only from who has it too.
+"""Signatures of manifests: with a key, only state signed with it is accepted.
 
-A manifest has the digests of all state files, so that its signature stands for everything in a checkpoint or savepoint.
-Where that is does not matter: it can be moved. Only the driver needs the key, and whoever looks into state.
+A manifest holds the digests of all state files, so its signature covers everything in a checkpoint or savepoint. The
+location is not signed: it can be moved. Only the driver and tools that read state need the key.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from millstream.common.setting import TextSetting
 
 SIGNING_KEY_FILE = TextSetting("millstream.state.signing-key-file", None)
 
-# A key of less can be guessed.
+# A shorter key can be guessed.
 _LEAST_KEY = 16
 
 
 class SigningKeys:
-    """The first key signs, and what any of them has signed is taken, so that keys can be changed.
+    """Signing keys: the first one signs, and signatures of any of them are accepted, so that keys can be rotated.
 
     Example:
         >>> old, new = SigningKeys(b"an old key"), SigningKeys(b"a new key", b"an old key")
@@ -45,12 +45,12 @@ class SigningKeys:
         """Check the signature of a text.
 
         Args:
-            name: what the text is called in the error.
+            name: the name of the text in the error.
             text: the text.
-            signature: what it came with; None where it has none.
+            signature: its signature; None if it has none.
 
         Raises:
-            UntrustedStateError: it is not one of these keys'.
+            UntrustedStateError: the signature is not of one of these keys.
         """
         if signature is None:
             raise UntrustedStateError(
@@ -66,7 +66,7 @@ class SigningKeys:
 
 
 def signing_keys(config: Configuration) -> SigningKeys | None:
-    """Read the keys that sign a job's state; None where it is not signed."""
+    """Read the keys that sign a job's state; None if it is not signed."""
     path = SIGNING_KEY_FILE.read(config)
     if path is None:
         return None
@@ -83,7 +83,7 @@ def signing_keys(config: Configuration) -> SigningKeys | None:
 
 
 def check_digests(name: str, checksums: Iterator[Checksum | None]) -> None:
-    """See that files are named by digests: no signature stands for what has another checksum, or none."""
+    """Check that all files are named with digests: the signature covers nothing else."""
     if not all(is_digest(c) for c in checksums):
         raise UntrustedStateError(
             f"{name} names a state file without its digest, so that its signature does not stand for that file: take "

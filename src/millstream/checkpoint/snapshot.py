@@ -1,4 +1,4 @@
-"""What a cut of a running job consists of: everything it takes to go on from there."""
+"""The snapshot of a job at the end of an epoch: everything needed to restore it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from millstream.common.pickles import dump
 from millstream.state.changelog import Loads
 from millstream.state.restored import StoredState
 
-# The files of one state of one subtask: the chain, oldest first, or its part of a savepoint.
+# The files of one state of one subtask: its chain, oldest first.
 Chain = list[str]
 
 
 @dataclass
 class OperatorSnapshot:
-    """One operator: who it is, and what tables its states have."""
+    """One operator: its identity, and the tables of its states."""
 
     id: str
     uid: str | None
@@ -29,10 +29,10 @@ class OperatorSnapshot:
 
 @dataclass
 class SubtaskSnapshot:
-    """One subtask: where its states are, and what else it carries. States are by their ids, see `state_id_of`.
+    """One subtask: its state files and runtime snapshot. States are named by id, see `state_id_of`.
 
     Attributes:
-        checksums: of the last file of each chain: it stands for the files before, too.
+        checksums: of the last file of each chain: it covers the files before, too.
     """
 
     states: dict[str, Chain] = field(default_factory=dict)
@@ -57,15 +57,15 @@ class VertexSnapshot:
 
 @dataclass
 class Snapshot:
-    """A cut of a job, at the end of an epoch.
+    """The snapshot of a job at the end of an epoch.
 
     Attributes:
         vertices: by the id of their first operator.
-        edges: how the vertices were connected: (edge, first operators of its two ends, input, partitioner).
-        sources: how far each source had been dealt out, by operator id.
-        committables: what sinks had staged and is not known to be committed, by operator id: (subtask, committable)s.
+        edges: (edge, first operators of its two ends, input, partitioner).
+        sources: the position of each source, by operator id.
+        committables: output that is not known to be committed, by operator id: (subtask, committable)s.
 
-    Positions of sources and committables are packed, see `pack`: whoever only looks need not have the classes.
+    Positions and committables are packed, see `pack`: a reader need not have their classes.
     """
 
     job_id: str
@@ -83,35 +83,35 @@ class Snapshot:
         }
 
     def checksums(self) -> Iterator[Checksum | None]:
-        """Yield the checksums by which all state files are known: of a chain the last, which stands for the others."""
+        """Yield the checksums of all state files: of a chain the last, which covers the others."""
         for subtask in (s for v in self.vertices.values() for s in v.subtasks):
             yield from (subtask.checksums.get(i) for i, chain in subtask.states.items() if chain)
             yield from (part.checksum for part in subtask.parts.values())
 
     def parts(self) -> list[str]:
-        """Return the names of the files that state was exported to, for a savepoint."""
+        """Return the files that a savepoint's state was exported to."""
         return [p.file for v in self.vertices.values() for s in v.subtasks for p in s.parts.values()]
 
 
 def pack(value: Any) -> bytes:
-    """Return how a snapshot holds a source's position, or what a sink has staged; `unpack` is the way back.
+    """Pack a source position or a list of committables; `unpack` reverses it.
 
-    The version of the manifest is that of what is packed in it too.
+    The version of the manifest covers packed values too.
     """
     return dump(value)
 
 
 def unpack(packed: bytes, loads: Loads = pickle.loads) -> Any:
-    """Return the position, or the list of (subtask, committable); `loads` says how to read pickles."""
+    """Return the position, or the list of (subtask, committable); `loads` reads the pickle."""
     return loads(packed)
 
 
 def state_id_of(operator: str, which: str) -> str:
-    """Return what a state is known by: that of an operator's keys (""), or that of its subtasks ("operator")."""
+    """Return the id of a state: an operator's keyed state (""), or its operator state ("operator")."""
     return f"{operator}.{which}" if which else operator
 
 
 def operator_of(state_id: str) -> tuple[str, str]:
-    """Return the operator a state belongs to, and which state of it it is."""
+    """Return the operator of a state, and which of its states it is."""
     operator, _, which = state_id.partition(".")
     return operator, which

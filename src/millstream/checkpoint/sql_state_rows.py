@@ -1,4 +1,4 @@
-"""State that operators of SQL keep as columns, as rows that a person reads: with the names the query gave. Pure."""
+"""Columnar state of SQL operators as readable rows, with the column names of the query. Pure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from millstream.common.restricted_pickles import load_restricted
 from millstream.common.types import Row
 from millstream.state.column_table import HASH, RowChange
 
-# What files say of a row besides its columns.
+# Columns of the files that are not part of the row.
 _NUMBER = "number"
 _INNER = frozenset([HASH, _NUMBER, "mark", "order", "updated_at"])
 _KEY = re.compile(r"k(\d+)")
 _COLUMN = re.compile(r"c(\d+)")
-# What an int begins with among objects; a pickle never begins so.
+# The first byte of an int among objects; no pickle begins with it.
 _INT = b"\0"
 _KEYS = ("groupBy", "partitionBy", "key")
 
 
 def column_rows(changes: Iterable[RowChange], names: Mapping[str, str]) -> Iterator[tuple[Address, StateRow]]:
-    """Yield the rows that changes come to, one after the other, with what tells each from the others.
+    """Yield the rows that result from changes, each with its address.
 
     Args:
-        changes: what was set and removed, oldest first.
-        names: how columns are called, by what files call them.
+        changes: rows that were set and removed, oldest first.
+        names: the names of columns in the query, by their names in files.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for change in changes:
@@ -47,7 +47,7 @@ def column_rows(changes: Iterable[RowChange], names: Mapping[str, str]) -> Itera
 
 
 def _addresses(batch: pa.RecordBatch, is_gone: bool) -> list[tuple[Any, ...]]:
-    """Return what tells rows apart: the number of each, or its key."""
+    """Return the addresses of rows: the number of each, or its key."""
     names = batch.schema.names
     hashes = batch.column(0).to_pylist()
     if _NUMBER in names or (is_gone and not any(_KEY.fullmatch(n) for n in names)):
@@ -61,7 +61,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     values: list[Any] = column.to_pylist()
     if not pa.types.is_binary(column.type) or _KEY.fullmatch(name) or _COLUMN.fullmatch(name):
         return values
-    # What an aggregate keeps of a key is no value of a column, but any object: see `sql.columns.keyed.written`.
+    # An aggregate's accumulator may be any object, not only a column value: see `sql.columns.keyed_columns.written`.
     return [None if body is None else _object(body) for body in values]
 
 
@@ -70,7 +70,7 @@ def _object(body: bytes) -> Any:
 
 
 def names_of(operator: str, state: str, columns: Sequence[str]) -> dict[str, str]:
-    """Return how the columns of a state are called in the query, as far as the name of its operator says so.
+    """Return the names of a state's columns in the query, as far as the operator's name contains them.
 
     Example:
         >>> names_of("GroupAggregate(groupBy=[k], select=[k, SUM(n) AS s])", "groups", ["k0", "a0"])
@@ -92,7 +92,7 @@ def names_of(operator: str, state: str, columns: Sequence[str]) -> dict[str, str
         if accumulator is not None and int(accumulator[1]) < len(calls):
             names[column] = calls[int(accumulator[1])].partition(" AS ")[0] + (accumulator[2] or "")
     found = {column: name for column, name in names.items() if column in columns}
-    # Two columns of one name could not be told apart.
+    # Columns with equal names would be indistinguishable.
     return found if len(set(found.values())) == len(found) else {}
 
 

@@ -1,4 +1,4 @@
-"""The rows of a state as a person sees them: key, namespace, value, whatever the table looks like inside. Pure.
+"""The rows of a state as users see them: key, namespace and value, whatever the layout of the table. Pure.
 
     table                      key           namespace                   value
     of keys                    the key                                   the value, list, map or accumulator
@@ -9,7 +9,7 @@
     broadcast state            an entry's                                the entry's value
     lists of subtasks                        the subtask's number        the list
 
-A flat table is all rows of one subtask's table by (key, namespace), where they can be changed.
+A flat table holds all rows of one subtask's table by (key, namespace), so that they can be changed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from millstream.state.kinds import VALUE, StateKind
 from millstream.state.restored import SPLIT_LIST, UNION_LIST
 from millstream.state.table import BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
 
-# The one row of every table of operator state.
+# The only row of a table of operator state.
 _OPERATOR_ROW = "operator"
 
-# A key in the form a dict takes, and a namespace.
+# A hashable key, and a namespace.
 Address = tuple[Any, Any]
 Flat = dict[Address, Any]
 
@@ -39,8 +39,8 @@ class StateRow:
     """One row of a state.
 
     Attributes:
-        key: the key as the program's selector gave it.
-        namespace: what tells rows of one key apart: a window, the time of a timer; None where there is nothing to tell.
+        key: the key as the program's selector returned it.
+        namespace: distinguishes the rows of one key: a window, the time of a timer; None without namespaces.
         value: the content.
     """
 
@@ -51,12 +51,12 @@ class StateRow:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a table are laid out.
+    """The layout of a table.
 
     Attributes:
         kind: what a row holds, see `state.kinds`.
         address: how rows are addressed, see `state.table`.
-        expires: whether contents carry the time of their last use.
+        expires: whether values carry the time of their last use.
     """
 
     kind: StateKind
@@ -92,7 +92,7 @@ class Layout:
                 yield (None, subtask) if self.is_list_of_subtasks else (row, None), content
 
     def gather(self, flat: Flat) -> dict[Any, Any]:
-        """Return a flat table in the form it is stored in."""
+        """Return a flat table in its stored form."""
         rows: dict[Any, Any] = {}
         for (key, namespace), value in flat.items():
             if self.address == BY_PANE:
@@ -112,7 +112,7 @@ class Layout:
         return rows
 
     def row(self, address: Address, content: Any) -> StateRow:
-        """Return a row as a person sees it."""
+        """Return a row as users see it."""
         key, namespace = address
         value = self._flat_kind.without_stamps(content) if self.expires else content
         return StateRow(key if self.is_broadcast else thaw(key), namespace, value)
@@ -120,11 +120,11 @@ class Layout:
     # --- what is put in
 
     def stored_key(self, key: Any) -> Any:
-        """Return a key in the form it is stored in."""
+        """Return a key in its stored form."""
         return key if self.is_broadcast else hashable(key)
 
     def address_of(self, key: Any, namespace: Any) -> Address:
-        """Return the address of a row; a namespace that does not fit is an error that says what would."""
+        """Return the address of a row; raise an error for a namespace of the wrong type."""
         if self.is_broadcast:
             return key, _nothing(namespace, "namespace")
         if self.is_list_of_subtasks:
@@ -140,12 +140,12 @@ class Layout:
         return row, _nothing(namespace, "namespace")
 
     def content_of(self, value: Any, before: Any, now: int) -> Any:
-        """Return a value in the form it is stored in, None when there is nothing to store.
+        """Return a value in its stored form, None if there is nothing to store.
 
         Args:
             value: the value.
-            before: what was stored until now, whose stamps go on; None when they are made anew.
-            now: the stamp of what is new.
+            before: the stored value until now, whose stamps are retained; None for new stamps.
+            now: the stamp of new values.
         """
         content = None if value is None else self._flat_kind.stored(value)
         if content is None or not self.expires:
@@ -159,7 +159,7 @@ class Layout:
 
 
 def shown_name(table: str) -> str:
-    """Return the name of a table as a person knows it.
+    """Return the name of a table as users know it.
 
     Example:
         >>> shown_name("_event_timers"), shown_name("_trigger.count"), shown_name("total")
@@ -174,12 +174,12 @@ def shown_name(table: str) -> str:
 
 
 def is_internal(table: str) -> bool:
-    """Tell whether a table is an operator's own, and no state that a function has asked for."""
+    """Return whether a table is internal to its operator, not a state of a user function."""
     return table in _INTERNAL
 
 
 def shown_kind(table: str, layout: Layout) -> str:
-    """Return the kind of a state as a person knows it."""
+    """Return the kind of a state as users know it."""
     if layout.is_broadcast:
         return "broadcast"
     if layout.is_list_of_subtasks:

@@ -1,6 +1,6 @@
-"""Storage for state files and manifests: a directory, or any place that fsspec reaches (s3://, hdfs://, ...).
+"""Storage for state files and manifests: a directory, or any URL that fsspec supports (s3://, hdfs://, ...).
 
-A name is relative to the storage's own place, or absolute: a path, or a URL.
+A name is relative to the storage's location, or absolute: a path or a URL.
 """
 
 from __future__ import annotations
@@ -35,44 +35,44 @@ class Storage(Protocol):
         ...
 
     def publish(self, name: str, data: bytes, private: bool = False) -> None:
-        """Write a file that is there completely or not at all; in a directory, one that only its owner can read."""
+        """Write a file atomically; in a directory, `private` makes it readable only by its owner."""
         ...
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file that is there completely or not at all, unless there is one; tell whether that was done.
+        """Write a file atomically unless it exists; return whether it was written.
 
-        Of several who do that at once, on whatever machines, one does it.
+        If several processes on any machines do that at once, exactly one succeeds.
         """
         ...
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a directory with all in it; it may be gone already."""
+        """Delete a file, or a directory with its contents; it may not exist."""
         ...
 
     def list(self, directory: str) -> list[str]:
-        """Return the names of what is in a directory; nothing when there is no such directory."""
+        """Return the names in a directory; nothing if there is no such directory."""
         ...
 
     def make_durable(self, names: Iterable[str]) -> None:
-        """Make sure that files survive the machine they were written on."""
+        """Make sure that files survive the failure of this machine."""
         ...
 
     def forget(self, names: Iterable[str]) -> None:
-        """Drop what is kept of these files on this host only."""
+        """Drop local copies of these files."""
         ...
 
     def scratch(self, name: str) -> str:
-        """Return a fresh directory for files that no other process needs."""
+        """Return a new directory for files that no other process needs."""
         ...
 
 
 def is_remote(url: str) -> bool:
-    """Tell whether a place is not simply a directory."""
+    """Return whether a URL is not a local directory."""
     return "://" in url and not url.startswith("file://")
 
 
 def local_path(url: str) -> str:
-    """Return the path of a place that is a directory.
+    """Return the path of a URL that is a local directory.
 
     Example:
         >>> local_path("file:///tmp/checkpoints")
@@ -82,7 +82,7 @@ def local_path(url: str) -> str:
 
 
 def absolute_url(url: str) -> str:
-    """Return a place as every process finds it, whatever its working directory: a path becomes absolute.
+    """Return a URL that does not depend on the working directory: paths become absolute.
 
     Example:
         >>> absolute_url("s3://bucket/savepoints"), absolute_url("/tmp/../savepoints")
@@ -92,12 +92,12 @@ def absolute_url(url: str) -> str:
 
 
 def open_storage(url: str, options: dict[str, Any] | None = None, cache: str | None = None) -> Storage:
-    """Open the storage at a place.
+    """Open the storage at a URL.
 
     Args:
         url: a path or a URL.
-        options: what the file system needs to know, see `storage_options`.
-        cache: a directory on this host for copies of remote files.
+        options: options of the file system, see `storage_options`.
+        cache: a local directory for copies of remote files.
     """
     if is_remote(url):
         return RemoteStorage(url, options or {}, cache)
@@ -106,7 +106,7 @@ def open_storage(url: str, options: dict[str, Any] | None = None, cache: str | N
 
 @record
 class StateLocation:
-    """Where a job's state files are: a place, what its file system must be told, and where copies of them may be."""
+    """The location of a job's state files, options of its file system, and a directory for local copies."""
 
     url: str
     options: dict[str, Any]
@@ -116,14 +116,14 @@ class StateLocation:
         return open_storage(self.url, self.options, self.copies)
 
 
-# What a disk says that has no room.
+# Error numbers of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-# Where a file can be made on the condition that there is none.
+# Protocols that can create a file conditionally.
 _CONDITIONAL = ("s3", "s3a", "memory")
 
 
 def creates_exclusively(url: str) -> bool:
-    """Tell whether a file can be made at a place on the condition that there is none."""
+    """Return whether storage can create a file only if it does not exist."""
     return not is_remote(url) or url.partition("://")[0] in _CONDITIONAL
 
 
@@ -131,14 +131,14 @@ _S3_KEYS = {"s3.access-key": "key", "s3.secret-key": "secret", "s3.endpoint": "e
 
 
 def storage_options(config: Configuration) -> dict[str, Any]:
-    """Return what Flink's `s3.*` settings mean to fsspec."""
+    """Translate Flink's `s3.*` settings to fsspec options."""
     found = {ours: config.get_string(key, "") for key, ours in _S3_KEYS.items() if config.contains_key(key)}
     return {"s3": found, "s3a": found} if found else {}
 
 
 @contextlib.contextmanager
 def _written_to(directory: str, setting: str = "execution.checkpointing.dir") -> Iterator[None]:
-    """Say where it was, and what can be done, when something cannot be written."""
+    """Turn write errors into messages that name the directory and the setting."""
     try:
         yield
     except OSError as e:
@@ -152,7 +152,7 @@ def _written_to(directory: str, setting: str = "execution.checkpointing.dir") ->
 
 
 class DirectoryStorage:
-    """Files in a directory that all workers of a job can see."""
+    """Files in a directory that all workers of a job share."""
 
     def __init__(self, directory: str, scratch: str | None = None, options: dict[str, Any] | None = None) -> None:
         self.url = directory
@@ -160,14 +160,14 @@ class DirectoryStorage:
         self._options = options or {}
 
     def _elsewhere(self, url: str) -> RemoteStorage:
-        """Return the storage for a file that is not in a directory: a savepoint may be anywhere."""
+        """Return the storage of a remote file: a savepoint may be anywhere."""
         return RemoteStorage(url.rpartition("/")[0], self._options, os.path.join(self._scratch, "copies"))
 
     def _path(self, name: str) -> str:
         return os.path.join(self.url, name.removeprefix("file://"))
 
     def read(self, name: str) -> memoryview:
-        """Return a file's bytes, mapped rather than read: a large file takes no memory of its own."""
+        """Return a file's bytes, memory-mapped: a large file takes no memory of its own."""
         if is_remote(name):
             return self._elsewhere(name).read(name)
         path = self._path(name)
@@ -209,7 +209,7 @@ class DirectoryStorage:
         self._sync(os.path.dirname(path))
 
     def _unfinished(self, path: str, data: bytes, private: bool = False) -> str:
-        """Write a file under another name, and return that."""
+        """Write a file under a temporary name, and return that name."""
         self._make(os.path.dirname(path))
         unfinished = f"{path}.{uuid.uuid4().hex[:8]}.inprogress"
         mode = 0o600 if private else 0o666
@@ -225,10 +225,10 @@ class DirectoryStorage:
         path = self._path(name)
         unfinished = self._unfinished(path, data)
         try:
-            # A rename would replace what is there; a link is refused.
+            # A rename would replace an existing file; a link fails.
             os.link(unfinished, path)
         except FileExistsError:
-            # Over NFS it may have been made and the answer lost.
+            # Over NFS the link may exist although the answer was lost.
             if os.stat(unfinished).st_nlink != 2:
                 return False
         finally:
@@ -260,8 +260,8 @@ class DirectoryStorage:
         try:
             os.fsync(descriptor)
             if not is_read_again and hasattr(os, "posix_fadvise"):
-                # Files of state are read after a failure only. The memory they take as long as nobody says so is what
-                # the next one is written to.
+                # State files are only read after a failure. Otherwise their page cache would displace that of the
+                # next file.
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
@@ -276,7 +276,7 @@ class DirectoryStorage:
 
 
 class RemoteStorage:
-    """Files that fsspec reaches. What this host has written or read is kept here, and used first."""
+    """Files that fsspec reaches. Files that this host has written or read are cached locally."""
 
     def __init__(self, url: str, options: dict[str, Any], cache: str | None) -> None:
         import fsspec
@@ -287,7 +287,7 @@ class RemoteStorage:
             self._fs: Any = fsspec.filesystem(protocol, **options.get(protocol, {}))
         except (ImportError, ValueError) as e:
             raise InvalidProgramError(f"Storage at {url} needs a package that is not installed: {e}") from None
-        # An object store shows an object when it is complete; elsewhere only a rename does.
+        # An object store shows only complete objects; other file systems need a rename.
         self._renames = protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")
         if cache is None:
             cache = tempfile.mkdtemp(prefix="millstream-cache-", dir=scratch())
@@ -340,7 +340,7 @@ class RemoteStorage:
 
     def publish(self, name: str, data: bytes, private: bool = False) -> None:
         self.write(name, [data])
-        # Whoever reads a manifest wants to know what is really there.
+        # Readers of a manifest need the actual contents of the storage.
         os.unlink(self._copy(name))
 
     def create(self, name: str, data: bytes) -> bool:
@@ -350,7 +350,7 @@ class RemoteStorage:
                 "directory that the machines share, S3, ZooKeeper or Kubernetes for it."
             )
         try:
-            # To S3 that is If-None-Match.
+            # S3: If-None-Match.
             self._fs.pipe_file(self._url(name), data, mode="create")
         except FileExistsError:
             return False
@@ -375,7 +375,7 @@ class RemoteStorage:
         return [path.rstrip("/").rpartition("/")[2] for path in found]
 
     def make_durable(self, names: Iterable[str]) -> None:
-        """Do nothing: what an object store has taken, it keeps."""
+        """Do nothing: an object store is durable."""
 
     def forget(self, names: Iterable[str]) -> None:
         for name in names:

@@ -1,4 +1,4 @@
-"""How driver and slots talk when slots stay: frames over sockets, who may say what when, and the slot's loop.
+"""The exchange between driver and resident slots: frames over sockets, two pure machines, and the slot's loop.
 
-Nothing here knows Spark. `millstream.spark.resident_epochs` brings the processes that meet here.
+Nothing here knows Spark. `millstream.spark.resident_epochs` starts the processes.
 """

@@ -1,4 +1,4 @@
-"""Where callers come in. Who has not proved to be of the execution costs little, and not for long."""
+"""Accepts connections. Unauthenticated peers cost little memory, and only for a limited time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from millstream.exchange.credentials import Credentials
 from millstream.exchange.handshake import Side
 from millstream.exchange.poller import Poller
 
-# So many strangers may be about to prove themselves at once, besides all that are expected, and for so long.
+# Maximum number of unauthenticated connections beyond the expected ones, and seconds until they are closed.
 MOST_UNPROVED = 128
 PROOF_SECONDS = 10.0
 
 
 class Acceptor:
-    """A listener, as long as it is open, and those who have called and not proved themselves yet."""
+    """A listening socket and its connections that are not authenticated yet."""
 
     def __init__(
         self,
@@ -28,14 +28,14 @@ class Acceptor:
         welcome: Callable[[Connection], None],
         expected: int = 0,
     ) -> None:
-        """Listen; callers are let in once `open` is called.
+        """Listen; connections are accepted once `open` is called.
 
         Args:
-            own: where to listen.
-            poller: what sends and receives.
-            credentials: what a caller has to know.
-            welcome: is given every link, before anything has come over it, and adds it to the poller.
-            expected: how many will call, perhaps all at once.
+            own: the address to listen on.
+            poller: sends and receives.
+            credentials: authenticate a peer.
+            welcome: gets every connection before any data has arrived, and adds it to the poller.
+            expected: how many peers will connect, perhaps all at once.
         """
         self._most_unproved = MOST_UNPROVED + expected
         self._poller = poller
@@ -43,14 +43,14 @@ class Acceptor:
         self._welcome = welcome
         self._listener: socket.socket = listen(own)
         self.address: Address = address_of(self._listener)
-        # When each of them called, oldest first.
+        # When each of them connected, oldest first.
         self._unproved: dict[Connection, float] = {}
 
     def open(self) -> None:
         self._poller.watch(self._listener.fileno(), self._admit)
 
     def close(self) -> None:
-        """Listen no more, and hang up on those who have not proved themselves."""
+        """Stop listening, and close unauthenticated connections."""
         self._poller.forget(self._listener.fileno())
         self._listener.close()
         for link in self._unproved:
@@ -64,7 +64,7 @@ class Acceptor:
         try:
             link = Connection(connection, self._credentials, Side.CALLED)
         except OSError:
-            # The caller has gone already.
+            # The peer has disconnected already.
             connection.close()
             return
         self._make_room()
@@ -72,7 +72,7 @@ class Acceptor:
         self._welcome(link)
 
     def _make_room(self) -> None:
-        """Forget who has proved itself or gone; hang up on who takes too long, and on the oldest if there are many."""
+        """Close expired connections, and the oldest ones if there are too many."""
         waiting = {link: since for link, since in self._unproved.items() if not link.is_trusted and not link.closed}
         expired = time.monotonic() - PROOF_SECONDS
         surplus = len(waiting) - self._most_unproved + 1

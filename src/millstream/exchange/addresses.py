@@ -1,10 +1,10 @@
-"""Where driver and slots are found: a path in a directory of their user's own, or a host and a port."""
+"""Addresses of driver and slots: a path in a private directory, or a host and a port."""
 
 from __future__ import annotations
 
 import socket
 
-# A path for a Unix socket, or a host and a port.
+# The path of a Unix socket, or a host and a port.
 Address = str | tuple[str, int]
 
 _CONNECT_SECONDS = 10
@@ -12,7 +12,7 @@ _BACKLOG = 1024
 
 
 def listen(address: Address) -> socket.socket:
-    """Listen there; a port of 0 is any that is free."""
+    """Listen on an address; port 0 is any free port."""
     listener = socket.socket(_family(address), socket.SOCK_STREAM)
     listener.bind(address)
     listener.listen(_BACKLOG)
@@ -21,7 +21,7 @@ def listen(address: Address) -> socket.socket:
 
 
 def connect(address: Address) -> socket.socket:
-    """Connect. This waits for the other host, but never for the other process: its kernel takes the call."""
+    """Connect. This waits for the other host, but not for the other process: its kernel accepts the connection."""
     connection = socket.socket(_family(address), socket.SOCK_STREAM)
     try:
         connection.settimeout(_CONNECT_SECONDS)
@@ -33,7 +33,7 @@ def connect(address: Address) -> socket.socket:
 
 
 def accept(listener: socket.socket) -> socket.socket | None:
-    """Take a call; None when the caller has hung up meanwhile."""
+    """Accept a connection; None if the peer has disconnected meanwhile."""
     try:
         return listener.accept()[0]
     except (BlockingIOError, ConnectionAbortedError):
@@ -41,13 +41,13 @@ def accept(listener: socket.socket) -> socket.socket | None:
 
 
 def address_of(listener: socket.socket) -> Address:
-    """Return where a listener is called."""
+    """Return the address of a listener."""
     name = listener.getsockname()
     return name if isinstance(name, str) else (name[0], name[1])
 
 
 def beside(driver: Address, slot: int) -> Address:
-    """Return where a slot shall listen: in the driver's directory, or at the interface that leads to the driver."""
+    """Return the address for a slot: in the driver's directory, or on the interface that leads to the driver."""
     if isinstance(driver, str):
         return f"{driver}-{slot}"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""The connections of a slot to all other slots: who is where, what may be sent, and what it costs to wait."""
+"""The connections of a slot to all other slots, with credit and backpressure."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from millstream.exchange.poller import Poller
 from millstream.exchange.receive_buffer import ReceiveBuffer
 from millstream.operators.diagnostics.io_metrics import ChannelTraffic
 
-# The credit of a channel: so many bytes may wait at the sender before its loop has to.
+# The credit of a channel: bytes that may be queued at the sender before it blocks.
 CREDIT_BYTES = 8 << 20
-# Small messages gather until there is this much, or the level has ended.
+# Small messages gather up to this size, or until the level ends.
 _GATHER_BYTES = 1 << 16
-# So many channels a slot tells of at most.
+# Maximum number of channels in a slot's I/O metrics.
 TOLD_CHANNELS = 16
 
 
 class PeerLostError(ConnectionError):
-    """Another slot is gone: this epoch cannot end."""
+    """Another slot died: this epoch cannot end."""
 
 
 class PeerUnreachableError(ConnectionError):
-    """Another slot could not be called: perhaps its host cannot be reached from here at all."""
+    """Another slot cannot be connected to: its host may be unreachable."""
 
 
 @dataclass
 class Channel:
-    """What one slot has to do with another.
+    """The channel to another slot.
 
     Attributes:
-        link: the connection, which serves both directions.
-        blocked: how often this slot had to wait until the other took what was sent, and for how many seconds in all.
-        most_queued: the most bytes that have waited to be sent since that was last told.
+        link: the connection, used in both directions.
+        blocked: how often this slot was backpressured by the other, and for how many seconds.
+        most_queued: the maximum queued bytes since the last report.
     """
 
     link: Connection
@@ -52,7 +52,7 @@ class Channel:
 
 @dataclass
 class _Caller:
-    """Who is at the other end of a connection that was accepted, once that is known."""
+    """The peer of an accepted connection, once it is known."""
 
     slot: int | None = None
 
@@ -69,15 +69,15 @@ class Channels:
         own: Address,
         go_on: Callable[[], None],
     ) -> None:
-        """Listen for others.
+        """Listen for other slots.
 
         Args:
-            slot: whose channels they are.
-            arrivals: where all goes that comes.
-            poller: what sends and receives.
-            credentials: what all of this execution know.
-            own: where others call.
-            go_on: is called whenever this slot has waited a while, and may raise.
+            slot: the number of this slot.
+            arrivals: receives all frames.
+            poller: sends and receives.
+            credentials: of this execution.
+            own: the address to listen on.
+            go_on: is called whenever this slot has waited for a while, and may raise.
         """
         self._slot = slot
         self._arrivals = arrivals
@@ -86,19 +86,19 @@ class Channels:
         self._go_on = go_on
         self._door = Acceptor(own, poller, credentials, self._welcome, expected=slot)
         self._channels: dict[int, Channel] = {}
-        # For how many seconds this slot has waited for others to take something.
+        # Total seconds of backpressure.
         self.back_pressured = 0.0
         self._lost: set[int] = set()
 
     @property
     def address(self) -> Address:
-        """Where other slots call this one."""
+        """The address of this slot."""
         return self._door.address
 
     # --- meeting
 
     def meet(self, roster: dict[int, Address]) -> None:
-        """Connect to all others: those with higher numbers are called, those with lower ones call."""
+        """Connect to all slots with higher numbers; those with lower numbers connect to this one."""
         self._door.open()
         for other in sorted(roster):
             if other > self._slot:
@@ -126,7 +126,7 @@ class Channels:
 
     def _welcome(self, link: Connection) -> None:
         caller = _Caller()
-        # Whoever cannot prove itself is hung up on, and nothing comes of it.
+        # Unauthenticated peers are disconnected without further effect.
         self._poller.add(link, partial(self._hear, link, caller), partial(self._lose, caller))
 
     def _hear(self, link: Connection, caller: _Caller, frame: Frame) -> None:
@@ -146,7 +146,7 @@ class Channels:
     # --- sending
 
     def send(self, target: int, frame: Frame) -> None:
-        """Send a frame; if the other does not take what was sent before, wait until it does."""
+        """Send a frame; block while the channel has no credit."""
         if target == self._slot:
             self._arrivals.take(target, frame)
             return
@@ -157,7 +157,7 @@ class Channels:
         link.push(frame)
         channel.most_queued = max(channel.most_queued, link.queued)
         if link.queued > _GATHER_BYTES:
-            # Also takes what has come: a slot that sends much is not deaf meanwhile.
+            # Also receives: a slot that sends much keeps receiving.
             self._wait(0)
 
     def _wait_for_room(self, channel: Channel, size: int) -> None:
@@ -174,17 +174,17 @@ class Channels:
     # --- receiving
 
     def wait_for(self, epoch: int, level: int) -> list[bytes]:
-        """Wait for the barriers of all slots of the level before; return what came ahead of them.
+        """Wait for the barriers of all slots of the previous level; return the blocks before them.
 
-        All that others wait for is sent by then: who goes on to a level sends nothing until it is through with it. They
-        do take it, since whoever has sent its barrier, and not got all of them, does nothing but wait.
+        All output is sent by then, since a slot sends nothing while it works on a level. The others receive it, since
+        a slot that has sent its barrier and misses others only waits.
         """
         while not self._arrivals.is_complete(epoch, level) or self._poller.has_to_send:
             self._wait()
         return self._arrivals.collect(epoch, level)
 
     def _wait(self, seconds: float | None = None) -> None:
-        # Before as well: who went between two epochs will never be heard of again.
+        # Check before as well: a peer lost between two epochs sends nothing more.
         self._check()
         self._poller.turn(seconds)
         self._check()
@@ -198,7 +198,7 @@ class Channels:
     # --- what is known
 
     def take_traffic(self) -> tuple[ChannelTraffic, ...]:
-        """Return what is known of each channel, or of the busiest; what was most is counted anew from here on."""
+        """Return the I/O metrics of each channel, or of the busiest ones; maxima restart from here."""
         found = [self._traffic_of(other, channel) for other, channel in self._channels.items()]
         if len(found) > TOLD_CHANNELS:
             found = nlargest(TOLD_CHANNELS, found, key=_business)
@@ -221,7 +221,7 @@ class Channels:
         )
 
     def close(self) -> None:
-        """Listen no more; hanging up is the poller's part."""
+        """Stop listening; the poller closes the connections."""
         self._door.close()
 
 

@@ -1,4 +1,4 @@
-"""One end of a connection that never blocks: frames queue up to be sent, and are put together as they come."""
+"""A non-blocking connection: frames are queued to be sent, and assembled as they arrive."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MOST_PARTS = 64
 class Connection:
     """One end of a connection.
 
-    Until the other side has proved itself, nothing that was pushed leaves, and nothing that comes is taken for a frame.
+    Until the peer is authenticated, no queued frame is sent and no received data is taken for a frame.
 
     Attributes:
-        queued: how many bytes wait to be sent.
-        sent, received: how many bytes of frames there were.
-        closed: whether the connection is gone; `reason` says why, if there is more to say.
-        silence: for how many seconds the other machine may give no sign of life; None for a process of this one.
+        queued: bytes waiting to be sent.
+        sent, received: bytes of frames.
+        closed: whether the connection is closed; `reason` says why, if known.
+        silence: the keepalive timeout in seconds; None for a process on this machine.
     """
 
     def __init__(self, connection: socket.socket, credentials: Credentials, side: Side) -> None:
@@ -45,7 +45,7 @@ class Connection:
         self._handshake: Handshake | None = Handshake(credentials.secret, side)
         self._greetings: deque[memoryview] = deque([memoryview(self._handshake.greeting)])
         self._out: deque[memoryview] = deque()
-        # Is told when there is something to send where there was nothing.
+        # Called when the queue becomes non-empty.
         self.stirred: Callable[[], None] = lambda: None
         self._buffer = bytearray()
         self._head: tuple[int, int, int, int] | None = None
@@ -54,27 +54,27 @@ class Connection:
 
     @classmethod
     def to(cls, address: Address, credentials: Credentials) -> Connection:
-        """Call somebody."""
+        """Connect to an address."""
         return cls(connect(address), credentials, Side.CALLER)
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the other side has proved that it knows the secret."""
+        """Whether the peer is authenticated."""
         return self._handshake is None
 
     @property
     def has_to_send(self) -> bool:
-        """Whether something waits that may be sent."""
+        """Whether there is data that may be sent."""
         return bool(self._greetings) or (bool(self._out) and self.is_trusted)
 
     @property
     def is_silent(self) -> bool:
-        """Whether the other machine has given no sign of life for too long."""
+        """Whether the peer's machine has not answered for too long."""
         return self.silence is not None and is_silent(self.socket, self.silence)
 
     @property
     def awaits_room(self) -> bool:
-        """Whether there is a reason to wait until the socket takes something."""
+        """Whether to wait until the socket is writable."""
         stream = self._stream
         return stream.must_send or (stream.can_send and self.has_to_send)
 
@@ -91,17 +91,17 @@ class Connection:
         self.queued += HEAD.size + len(payload)
 
     def flush(self) -> None:
-        """Send what the socket takes."""
+        """Send what the socket accepts."""
         try:
             if self._greetings:
                 self._send(self._greetings)
-            # What a caller says must come behind what proves it.
+            # Frames must follow the proof.
             if self.is_trusted and not self._greetings:
                 before = self.queued
                 self.queued -= self._send(self._out)
                 self.sent += before - self.queued
         except OSError as e:
-            # What the other side said last is still to be read; the end of that is the end of the link.
+            # The peer's last data is still to be read; its end closes the connection.
             self._is_deaf, self.reason = True, str(e)
             self._greetings.clear()
             self._out.clear()
@@ -122,7 +122,7 @@ class Connection:
         return total
 
     def receive(self) -> list[Frame]:
-        """Take what has come. A large payload is received where it stays."""
+        """Return the received frames. A large payload is received in place."""
         frames = self._receive()
         while self._stream.has_more and not self.closed:
             frames += self._receive()
@@ -183,14 +183,14 @@ class Connection:
             if self._body is None:
                 self._body, self._filled = _room_for(length), len(self._buffer)
                 self._body[: self._filled] = self._buffer
-                # What is still to come of it goes past the buffer.
+                # The rest of the payload bypasses the buffer.
                 self.received += length - self._filled
                 self._buffer.clear()
             if self._filled < length:
                 return None
             body, self._body = self._body, None
         self._head = None
-        # Nobody changes it any more, so it is as good as bytes, and a copy is saved.
+        # Nothing changes it any more, so it can serve as bytes without a copy.
         return Frame(Kind(kind), epoch, level, cast(bytes, body))
 
     def _break(self, reason: str) -> None:
@@ -198,7 +198,7 @@ class Connection:
         self.reason = self.reason or reason
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.closed = True
         self.socket.close()
 

@@ -1,4 +1,4 @@
-"""What the processes of one execution know, and nobody else: its secret, and with TLS who they are."""
+"""The credentials of one execution: its secret, and its certificate for TLS."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from millstream.common.errors import MillstreamError
 from millstream.exchange.handshake import Side
 from millstream.exchange.socket_stream import PlainStream, Stream, TlsStream
 
-# No execution is older than its certificate.
+# Longer than any execution.
 _VALID_DAYS = 3650
 
 
 class CertificateError(MillstreamError):
-    """A certificate cannot be had, or not be used."""
+    """A certificate is missing or unusable."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate, its private key, and the certificates that are trusted in others.
+    """A certificate, its private key, and the trusted certificates.
 
     Attributes:
         certificate, key, trusted: PEM files, which every host has at this place.
-        pem: certificate and key themselves, where they were made for one execution; it is also what is trusted.
+        pem: certificate and key created for one execution, which trusts only this certificate.
     """
 
     certificate: str = ""
@@ -37,14 +37,14 @@ class Identity:
     pem: str = field(default="", repr=False)
 
     def context(self, is_called: bool) -> ssl.SSLContext:
-        """Return what connections are encrypted with. Raises CertificateError."""
+        """Return the TLS context of a connection. Raises CertificateError."""
         return _context(self, is_called)
 
 
 @lru_cache(maxsize=32)
 def _context(identity: Identity, is_called: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_called else ssl.PROTOCOL_TLS_CLIENT)
-    # Version 1.3 has no renegotiation, and no weak cipher.
+    # TLS 1.3 has neither renegotiation nor weak ciphers.
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
@@ -58,7 +58,7 @@ def _context(identity: Identity, is_called: bool) -> ssl.SSLContext:
 
 
 def _load_text(context: ssl.SSLContext, pem: str) -> None:
-    # Python reads a key only from a file; this one is nobody else's, and gone at once.
+    # Python reads keys only from files; this one is private and deleted at once.
     with tempfile.NamedTemporaryFile("w", prefix="millstream-", suffix=".pem") as file:
         file.write(pem)
         file.flush()
@@ -83,7 +83,7 @@ def _load_files(context: ssl.SSLContext, identity: Identity) -> None:
 
 
 def make_identity() -> Identity:
-    """Make a certificate that is used for one execution only. Raises CertificateError."""
+    """Create a certificate for one execution. Raises CertificateError."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -101,7 +101,7 @@ def make_identity() -> Identity:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # Clocks of hosts differ.
+        # The clocks of hosts differ.
         .not_valid_before(now - day)
         .not_valid_after(now + _VALID_DAYS * day)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -115,12 +115,12 @@ def make_identity() -> Identity:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Made by the driver for one execution, and sent to its slots with their Spark task.
+    """Created by the driver for one execution, and sent to its slots with their Spark task.
 
     Attributes:
-        secret: what both ends of a connection prove to know.
-        identity: the certificate that both ends show, and trust; None where connections are not encrypted.
-        silence: for how many seconds the other end's machine may give no sign of life.
+        secret: the secret that both ends of a connection prove to know.
+        identity: the certificate that both ends present and trust; None without encryption.
+        silence: the keepalive timeout in seconds.
     """
 
     secret: bytes = field(repr=False)
@@ -128,7 +128,7 @@ class Credentials:
     silence: float = 50.0
 
     def stream(self, connection: socket.socket, side: Side) -> Stream:
-        """Return what frames go over: TLS between hosts if that is wanted; a Unix socket never leaves its host."""
+        """Return the stream for a socket: TLS between hosts if configured; a Unix socket never leaves its host."""
         if self.identity is None or connection.family == socket.AF_UNIX:
             return PlainStream(connection)
         return TlsStream(connection, self.identity.context(side is Side.CALLED), side is Side.CALLED)

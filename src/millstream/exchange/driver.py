@@ -1,4 +1,4 @@
-"""The driver's side: carries out what the exchange's machine decides, over the connections of the slots."""
+"""The driver's side of the exchange: carries out the instructions of the exchange machine over its connections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from millstream.exchange.poller import Poller
 
 log = logging.getLogger("millstream")
 
-# How long the slots may take to come: Spark may have to find cores for them.
+# How long slots may take to start: Spark may have to find cores for them.
 START_SECONDS = 60.0
 
 
@@ -39,7 +39,7 @@ class ExchangeFailed(Exception):
 
 
 class _Caller:
-    """Who is at the other end of a connection, once that is known."""
+    """The peer of a connection, once it is known."""
 
     def __init__(self) -> None:
         self.slot: int | None = None
@@ -47,7 +47,7 @@ class _Caller:
 
 
 class Exchange:
-    """The driver's end of one execution. All but `tell` is called from one thread."""
+    """The driver's end of one execution. All methods but `tell` are called from one thread."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Exchange:
         """Listen for slots.
 
         Args:
-            slots: how many there are.
-            reporters: how many of them, from 0, report an epoch's end.
-            credentials: what all of this execution know.
-            host: at which of this machine's addresses slots call; None if they are all on this machine.
-            lost: is called, from any thread, when a slot or who holds it is gone, even between two epochs.
+            slots: the number of slots.
+            reporters: how many of them, from 0, report the end of an epoch.
+            credentials: of this execution.
+            host: the address of this machine that slots connect to; None if all are on this machine.
+            lost: is called from any thread when a slot or its host process dies, even between two epochs.
         """
         self._machine = p.ExchangeMachine(slots, reporters)
         self._expected_slots = slots
@@ -74,7 +74,7 @@ class Exchange:
         own = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
         self._door = Acceptor(own, self._poller, credentials, self._welcome, expected=2 * slots)
         self._slots: dict[int, Connection] = {}
-        # All who have called and are no slots: the processes that hold slots, and who has not said its name yet.
+        # Connections that are no slots: host processes, and peers that have not registered.
         self._others: dict[Connection, _Caller] = {}
         self._outcome: p.FinishEpoch | p.FailEpoch | None = None
         self._ended_at = time.monotonic()
@@ -84,7 +84,7 @@ class Exchange:
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
-        # Why the last caller that was refused was.
+        # Why the last rejected peer was rejected.
         self._refusal = ""
         self._door.open()
         self._poller.watch(self._wake.fileno(), self._hear)
@@ -92,30 +92,30 @@ class Exchange:
 
     @property
     def address(self) -> Address:
-        """Where slots call."""
+        """The address that slots connect to."""
         return self._door.address
 
     @property
     def has_hosts(self) -> bool:
-        """Whether a process that holds slots has called."""
+        """Whether a host process has connected."""
         return any(caller.is_host for caller in self._others.values())
 
     @property
     def has_all_slots(self) -> bool:
-        """Whether every slot has called."""
+        """Whether all slots have registered."""
         return len(self._slots) == self._expected_slots
 
     def expect_hosts(self, hosts: int) -> None:
-        """Say how many processes hold slots, before the first of them can call: behind the last the door is shut."""
+        """Set the number of host processes before the first connects: after the last one, listening stops."""
         self._expected_hosts = hosts
 
     def tell(self, event: p.Event) -> None:
-        """Let an event be seen to. May be called from any thread."""
+        """Queue an event. May be called from any thread."""
         self._told.put(event)
         try:
             self._waker.send(b"w")
         except OSError as e:
-            # Full: it is awake anyway. Closed: nobody listens any more.
+            # Full: it is awake anyway. Closed: the exchange has ended.
             log.debug("the exchange was not woken: %s", e)
 
     def run(self, epoch: int, payload: bytes, own: Sequence[bytes] = ()) -> list[bytes]:
@@ -123,8 +123,8 @@ class Exchange:
 
         Args:
             epoch: its number.
-            payload: what all slots are told.
-            own: what each slot is told besides, by its number.
+            payload: the tasks of all slots.
+            own: additional tasks of each slot, by number.
         """
         self._outcome = None
         self._own = own
@@ -143,13 +143,13 @@ class Exchange:
         return self._outcome.reports
 
     def release(self) -> None:
-        """Ask slots that wait to go, and end those that do not."""
+        """Stop idle slots, and end the others."""
         self._hang_ups.close()
         self._hear()
         self._handle(p.ReleaseRequested())
 
     def serve_until(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Send and receive until something is the case, or the time is over; tell which."""
+        """Send and receive until a condition holds; return False after the timeout."""
         deadline = time.monotonic() + seconds
         while not done():
             left = deadline - time.monotonic()
@@ -159,7 +159,7 @@ class Exchange:
         return True
 
     def close(self) -> None:
-        """Hang up on all, and listen no more."""
+        """Close all connections and stop listening."""
         self._hang_ups.close()
         self._hang_up(p.CloseConnections())
         self._poller.close()
@@ -177,8 +177,8 @@ class Exchange:
             self._handle(p.ProtocolViolated(str(e)))
 
     def _hear(self) -> None:
-        """See to what other threads have told."""
-        # Somebody may have heard it already.
+        """Handle events of other threads."""
+        # The wake-up byte may have been read already.
         with contextlib.suppress(BlockingIOError):
             self._wake.recv(4096)
         while True:
@@ -204,7 +204,7 @@ class Exchange:
         elif frame.kind is Kind.HELLO and slot is None:
             self._take_hello(link, caller, frame)
         elif frame.kind is Kind.FAILED:
-            # Perhaps before it has said its name: what it goes on from is opened first.
+            # Perhaps before its registration: its work is opened first.
             self._handle(p.SlotFailed(slot, frame.payload.decode()))
         elif slot is None:
             raise ProtocolError(f"somebody said {frame.kind.name} before its name")
@@ -246,7 +246,7 @@ class Exchange:
             log.warning("%s", self._refusal)
 
     def _hear_hosts(self) -> None:
-        """Take what hosts have said before a slot was lost: perhaps why."""
+        """Handle frames that hosts have sent before a slot was lost: they may explain it."""
         for link, caller in list(self._others.items()):
             for frame in link.receive() if caller.is_host and not link.closed else ():
                 self._take(link, caller, frame)
@@ -275,7 +275,7 @@ class Exchange:
             link.push(frame)
 
     def _hang_up(self, _: p.CloseConnections) -> None:
-        """End all slots by their lifelines; who has not called yet finds nobody."""
+        """End all slots through their lifelines, and stop listening."""
         self._door.close()
         for link in self._others:
             self._poller.forget(link.socket.fileno())

@@ -1,6 +1,6 @@
 """The driver's side of an execution, without sockets or a clock: events in, instructions out.
 
-    STARTING   the Spark job is submitted; slots call
+    STARTING   the Spark job is submitted; slots connect
        | all have called: the roster is sent
     MEETING    slots connect to each other
        | all are connected
@@ -8,8 +8,8 @@
        | asked to release, or anything broke
     ENDING     slots are told to stop, or hung up on
 
-Whatever breaks in whatever phase ends the execution and fails the epoch that was asked for; if none was, the next.
-There is no way back from ENDING: what slots still say then is of no consequence.
+Any failure ends the execution and fails the requested epoch, or the next one. ENDING is final: later messages of slots
+have no effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from millstream.exchange.addresses import Address
 
 
 class Phase(Enum):
-    """Where an execution stands."""
+    """Phase of an execution."""
 
     STARTING = auto()
     MEETING = auto()
@@ -32,21 +32,21 @@ class Phase(Enum):
 
 
 class FailureKind(Enum):
-    """What kind of thing went wrong."""
+    """Kind of failure."""
 
-    # User code raised, or a slot could not do its work; it has said what happened.
+    # User code raised, or a slot could not do its work; it has reported the failure.
     RAISED = auto()
-    # A process is gone, or a connection to it.
+    # A process died, or a connection to it broke.
     DIED = auto()
     # A process sends no heartbeat.
     FROZEN = auto()
-    # Spark has ended the job that holds the slots.
+    # Spark ended the job that holds the slots.
     SPARK = auto()
-    # The slots did not all come.
+    # Not all slots started in time.
     LATE = auto()
     # The slots cannot reach each other.
     CUT_OFF = auto()
-    # Somebody broke the rules: an error of ours.
+    # A protocol violation: a bug of ours.
     CONFUSED = auto()
     CANCELLED = auto()
     RELEASED = auto()
@@ -89,21 +89,21 @@ class SlotReported:
 
 @dataclass(frozen=True)
 class SlotFailed:
-    # None: it has not said its name yet.
+    # None: it has not registered yet.
     slot: int | None
     report: str
 
 
 @dataclass(frozen=True)
 class ConnectionLost:
-    """A connection is gone: to a slot, or to the process that holds some."""
+    """A connection to a slot or to a host process broke."""
 
     who: str
 
 
 @dataclass(frozen=True)
 class SlotFrozen:
-    """A slot has sent no heartbeat for too long, and is killed."""
+    """A slot sent no heartbeat for too long, and is killed."""
 
     text: str
 
@@ -127,7 +127,7 @@ class SparkEnded:
 
 @dataclass(frozen=True)
 class StartTimedOut:
-    """It has taken too long; perhaps something is known that explains it."""
+    """The start took too long; `hint` may explain it."""
 
     hint: str = ""
 
@@ -175,7 +175,7 @@ class SendEpoch:
 
 @dataclass(frozen=True)
 class FinishEpoch:
-    """The epoch is done; these are the reports, by slot."""
+    """Finish the epoch with the reports, by slot."""
 
     reports: list[bytes]
 
@@ -192,7 +192,7 @@ class SendStop:
 
 @dataclass(frozen=True)
 class CloseConnections:
-    """End all slots at once, whatever they do."""
+    """End all slots at once."""
 
 
 Instruction = SendRoster | SendEpoch | FinishEpoch | FailEpoch | SendStop | CloseConnections
@@ -203,11 +203,11 @@ class ExchangeMachine:
     """Decides what the driver does in one execution."""
 
     def __init__(self, slots: int, reporters: int) -> None:
-        """Begin.
+        """Create the machine of an execution.
 
         Args:
-            slots: how many slots there are.
-            reporters: how many of them, from 0, report an epoch's end: those of the last level.
+            slots: the number of slots.
+            reporters: how many of them, from 0, report the end of an epoch: those of the last level.
         """
         self.phase = Phase.STARTING
         self.cause: Cause | None = None
@@ -219,7 +219,7 @@ class ExchangeMachine:
         self._reports: dict[int, bytes] = {}
 
     def handle(self, event: Event) -> Instructions:
-        """Take what happened; return what to do."""
+        """Handle an event and return what to do."""
         if self.phase is Phase.ENDING:
             return self._handle_late(event)
         return self._WAYS[type(event)](self, event)
@@ -306,7 +306,7 @@ class ExchangeMachine:
     def _release(self, _: ReleaseRequested) -> Instructions:
         idle = self.phase is Phase.RUNNING and self._asked is None
         self.phase, self.cause = Phase.ENDING, Cause(FailureKind.RELEASED)
-        # Only who waits for a word of the driver's can be asked to go; others have to be made to.
+        # Only an idle slot can be asked to stop; others must be ended.
         return [SendStop() if idle else CloseConnections()]
 
     def _confused(self, text: str) -> Instructions:

@@ -1,4 +1,4 @@
-"""What is said over a connection, one frame after the other.
+"""Frames of the exchange protocol.
 
 frame = kind u8 | epoch u64 | level u16 | length u64 | payload
 """
@@ -10,36 +10,36 @@ from enum import IntEnum
 from typing import NamedTuple
 
 HEAD = struct.Struct(">BQHQ")
-# How many blocks an END closes off.
+# The number of blocks that an END closes.
 COUNT = struct.Struct(">I")
-# Ahead of an epoch's tasks: for how many seconds before it the driver had nothing to ask for.
+# Before an epoch's tasks: the seconds that the driver was idle before it.
 PAUSE = struct.Struct(">d")
-# Behind it: how many bytes follow that are for one slot alone; the tasks of all come behind these.
+# After it: the length of the part for this slot alone; the common tasks follow.
 OWN = struct.Struct(">I")
 
 
 class ProtocolError(Exception):
-    """Somebody said what must not be said at this moment."""
+    """A frame that is not allowed at this point."""
 
 
 class Kind(IntEnum):
-    """The kinds of frames, by who sends them to whom."""
+    """The kinds of frames, by sender and receiver."""
 
-    # From a slot to the driver: who I am; I am connected to all others; all I did in an epoch; what went wrong; a
-    # connection to another slot broke, or (at the end of this list) could not be made.
+    # From a slot to the driver: registration; connected to all slots; epoch report; failure; lost connection to
+    # another slot, or (last in this list) failure to connect to one.
     HELLO = 1
     MET = 2
     REPORT = 3
     FAILED = 4
     LOST = 5
-    # From the process that holds slots to the driver: this connection is their lifeline; one of them is frozen and is
-    # killed (at the end of this list).
+    # From the host process of slots to the driver: this connection is their lifeline; one of them is frozen and is
+    # killed (last in this list).
     HOLD = 6
-    # From the driver to a slot: where the others are; an epoch; the end.
+    # From the driver to a slot: the addresses of all slots; an epoch; stop.
     ROSTER = 7
     EPOCH = 8
     STOP = 9
-    # From slot to slot: who I am; blocks for a level of an epoch; there are no more of them (the barrier).
+    # From slot to slot: introduction; blocks for a level of an epoch; no more blocks (the barrier).
     MEET = 10
     DATA = 11
     END = 12
@@ -48,7 +48,7 @@ class Kind(IntEnum):
 
 
 class Frame(NamedTuple):
-    """One thing said. The payload is nobody's to change."""
+    """One frame. The payload is read-only."""
 
     kind: Kind
     epoch: int = 0
@@ -57,5 +57,5 @@ class Frame(NamedTuple):
 
 
 def end_of(epoch: int, level: int, blocks: int) -> Frame:
-    """Return the frame that says that so many blocks were all."""
+    """Return the frame that ends a level with its number of blocks."""
     return Frame(Kind.END, epoch, level, COUNT.pack(blocks))

@@ -1,7 +1,7 @@
-"""Both ends of a connection prove that they know the job's secret, before anything else is said or read.
+"""Mutual authentication: both ends prove that they know the job's secret before any frame is sent or read.
 
-Each sends a random challenge; who called answers first, then who was called. A proof is bound to both challenges and to
-who gives it, so none can be used again or sent back. There is no socket here: bytes in, bytes out.
+Each end sends a random challenge; the client answers first, then the server. A proof covers both challenges and the
+side, so it can be neither replayed nor reflected. No socket here: bytes in, bytes out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from enum import Enum
 
 _MAGIC = b"MILLSTR1"
-# How a record of TLS begins: one of its handshake, or an alert.
+# The first byte of a TLS handshake record or alert.
 _TLS = (b"\x16", b"\x15")
 _CHALLENGE = 32
 _PROOF = 32
@@ -19,23 +19,23 @@ _GREETING = len(_MAGIC) + _CHALLENGE
 
 
 class Side(Enum):
-    """Which end of a connection somebody is."""
+    """The side of a connection."""
 
     CALLER = b"caller"
     CALLED = b"called"
 
 
 class AuthenticationError(ConnectionError):
-    """The other side does not know the job's secret."""
+    """The peer does not know the job's secret."""
 
 
 class Handshake:
-    """One end's part in it.
+    """One side of a handshake.
 
     Attributes:
-        greeting: what to send at once.
-        is_done: whether the other side has proved itself.
-        rest: what came behind the handshake.
+        greeting: bytes to send at once.
+        is_done: whether the peer is authenticated.
+        rest: bytes received behind the handshake.
     """
 
     def __init__(self, secret: bytes, side: Side) -> None:
@@ -49,7 +49,7 @@ class Handshake:
         self.rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take what came; return what to answer. Raises AuthenticationError."""
+        """Consume received bytes and return the answer. Raises AuthenticationError."""
         self._heard += data
         answer = b""
         if self._theirs is None:

@@ -1,8 +1,8 @@
-"""Whether the machine at the other end of a TCP connection still answers.
+"""Detects dead peers: TCP keepalive for machines that do not answer, and a watcher for broken connections.
 
-Its kernel answers whatever its processes do: one that is frozen, or too busy to read, is not silent. Without this, two
-slots whose machines no longer reach each other, while both reach the driver, would wait until TCP gives up, a quarter
-of an hour. TCP's own limit (TCP_USER_TIMEOUT) also ends connections whose other end only does not read.
+The kernel of a machine answers even if its processes are frozen or busy. Without keepalive, two slots whose machines
+cannot reach each other, while both reach the driver, would wait until TCP gives up after a quarter of an hour. TCP's
+own limit (TCP_USER_TIMEOUT) also ends connections whose peer only does not read.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import struct
 import threading
 from collections.abc import Callable
 
-# Signs of life are asked for, and looked at, so often within the time that is allowed.
+# Number of keepalive probes, and of checks, within the timeout.
 CHECKS = 5
-# Of Linux's tcp_info: how often something was sent again since the last answer, and milliseconds since that.
+# Of Linux's tcp_info: retransmits since the last answer, and milliseconds since then.
 _INFO = struct.Struct("=2xB53xI")
 
 
 def enable_keepalive(connection: socket.socket, seconds: float) -> None:
-    """Have the kernel ask the other machine now and then whether it is there, and break the connection if not."""
+    """Let the kernel probe the peer's machine, and break the connection if it does not answer."""
     every = max(1, round(seconds / CHECKS))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every)
@@ -30,7 +30,7 @@ def enable_keepalive(connection: socket.socket, seconds: float) -> None:
 
 
 def is_silent(connection: socket.socket, seconds: float) -> bool:
-    """Tell whether something was sent again and again, and no answer has come for so long.
+    """Return whether data was retransmitted without an answer for so many seconds.
 
     The kernel does not ask for signs while something is on its way.
     """
@@ -40,32 +40,32 @@ def is_silent(connection: socket.socket, seconds: float) -> bool:
 
 
 class DisconnectWatcher:
-    """Watches connections on a thread of its own, which sleeps until one of them has broken.
+    """Watches connections on its own thread, which sleeps until one of them breaks.
 
     It reads nothing. Where the system has no epoll (it is Linux's), nothing is told; who reads next notices.
     """
 
     def __init__(self, tell: Callable[[], None]) -> None:
-        """Begin to watch.
+        """Start to watch.
 
         Args:
-            tell: is called, from the thread, when a connection has broken; only for the first.
+            tell: is called on the thread when the first connection has broken.
         """
         self._tell = tell
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
-        # Closing the one end wakes the thread.
+        # Closing one end of the pipe wakes the thread.
         self._end, self._ender = os.pipe()
         if self._epoll is not None:
             self._epoll.register(self._end, select.EPOLLIN)
             threading.Thread(target=self._watch, args=(self._epoll,), name="hang-ups", daemon=True).start()
 
     def add(self, descriptor: int) -> None:
-        """Watch a connection, until it is closed at this end."""
+        """Watch a connection until it is closed on this side."""
         if self._epoll is not None:
             self._epoll.register(descriptor, select.EPOLLRDHUP | select.EPOLLONESHOT)
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._ender < 0:
             return
         os.close(self._ender)
@@ -77,7 +77,7 @@ class DisconnectWatcher:
         broken = {descriptor for descriptor, _ in epoll.poll()}
         if self._end not in broken:
             self._tell()
-            # Nobody else may get the descriptor while `close` can still be called.
+            # The descriptor must not be reused while `close` can still be called.
             while self._end not in {descriptor for descriptor, _ in epoll.poll()}:
                 pass
         epoll.close()

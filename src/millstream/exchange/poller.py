@@ -1,6 +1,6 @@
-"""The only place where a slot or the driver sleeps: it sends and receives on all links at once.
+"""Sends and receives on all connections: the only place where a slot or the driver sleeps.
 
-So who has no room to send still takes what others send, and no circle of full buffers can stand still.
+A slot that is blocked on sending still receives, so full buffers cannot deadlock.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class _Watched:
 
 
 class Poller:
-    """Waits for whatever happens on some links and descriptors."""
+    """Waits for events on connections and file descriptors."""
 
     def __init__(self) -> None:
-        # What a turn costs must not grow with the number of links that are quiet.
+        # The cost of a turn must not grow with the number of idle connections.
         self._poll = select.epoll()
         self._links: dict[int, _Watched] = {}
-        # Those that may have something to send.
+        # Connections that may have data to send.
         self._stirring: dict[int, _Watched] = {}
         self._others: dict[int, Callable[[], None]] = {}
-        # How often it is looked whether other machines are silent, and when next.
+        # Interval of keepalive checks, and the time of the next one.
         self._look_seconds = self._look_at = math.inf
 
     def add(self, link: Connection, take: Callable[[Frame], None], lost: Callable[[], None]) -> None:
-        """Serve a link.
+        """Serve a connection.
 
         Args:
-            link: the link.
-            take: is given what comes over it.
-            lost: is called once, when it has broken; the link is served no longer.
+            link: the connection.
+            take: gets the received frames.
+            lost: is called once when the connection has broken; it is not served any longer.
         """
         fd = link.socket.fileno()
         watched = self._links[fd] = self._stirring[fd] = _Watched(link, take, lost, select.EPOLLIN)
@@ -55,17 +55,17 @@ class Poller:
             self._look_at = min(self._look_at, time.monotonic() + self._look_seconds)
 
     def watch(self, fd: int, act: Callable[[], None]) -> None:
-        """Call something whenever there is something to read from a descriptor."""
+        """Call a function whenever a descriptor is readable."""
         self._others[fd] = act
         self._poll.register(fd, select.EPOLLIN)
 
     @property
     def has_to_send(self) -> bool:
-        """Whether something waits, on any link, that may be sent."""
+        """Whether any connection has data that may be sent."""
         return any(watched.link.has_to_send for watched in self._stirring.values())
 
     def forget(self, fd: int) -> None:
-        """Look at a descriptor no longer, if it was looked at."""
+        """Stop serving a descriptor, if it was served."""
         self._stirring.pop(fd, None)
         known = self._links.pop(fd, None) is not None
         known = self._others.pop(fd, None) is not None or known
@@ -73,14 +73,14 @@ class Poller:
             self._poll.unregister(fd)
 
     def drop(self, link: Connection, reason: str) -> None:
-        """Hang up on somebody: to those here it is as if the link had broken."""
+        """Close a connection as if it had broken."""
         watched = self._links.get(link.socket.fileno())
         if watched is not None and watched.link is link:
             link.reason = link.reason or reason
             self._end(watched)
 
     def close(self) -> None:
-        """Hang up on all."""
+        """Close all connections."""
         for watched in self._links.values():
             watched.link.close()
         self._links.clear()
@@ -88,12 +88,12 @@ class Poller:
         self._poll.close()
 
     def turn(self, seconds: float | None = None) -> bool:
-        """Send what can be sent, else wait for something to happen; see to it, and tell whether something did.
+        """Send what can be sent, else wait for an event; return whether one was handled.
 
-        It may return before anything has, also if there is no limit to the time.
+        It may return early, even without a timeout.
         """
         if self._offer():
-            # Somebody may have waited for just that.
+            # The peer may have waited for just that.
             seconds = 0.0
         if self._look_at < math.inf:
             seconds = self._look_around(math.inf if seconds is None else seconds)
@@ -108,7 +108,7 @@ class Poller:
         return bool(ready)
 
     def until(self, done: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Send and receive until something is the case; tell whether it is, or the time is over."""
+        """Send and receive until a condition holds; return False after the timeout."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not done():
             left = None if deadline is None else deadline - time.monotonic()
@@ -118,7 +118,7 @@ class Poller:
         return True
 
     def _look_around(self, seconds: float) -> float:
-        """Hang up on machines that are silent, if it is time to; return for how long to wait until it is again."""
+        """Close connections to unresponsive machines if a check is due; return the seconds until the next one."""
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + self._look_seconds
@@ -128,7 +128,7 @@ class Poller:
         return min(seconds, self._look_at - now)
 
     def _offer(self) -> bool:
-        """Send what can be sent; tell whether something was."""
+        """Send what can be sent; return whether anything was sent."""
         has_sent = False
         for fd, watched in list(self._stirring.items()):
             link = watched.link

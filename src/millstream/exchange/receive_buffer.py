@@ -1,8 +1,8 @@
-"""What has come to a slot from the others, and whether it is all of it. No socket and no clock: frames in, blocks out.
+"""Frames that a slot has received from the others. Pure: frames in, blocks out.
 
-A sender's frames come in the order of its epochs and levels, each level closed by an END that says how many blocks it
-had. So whatever is lost, doubled or left over from before is out of order at the latest with the sender's next frame,
-and is noticed. (The last frame of all can only be lost with its link, which is noticed as well.)
+Frames of a sender arrive in the order of its epochs and levels, and an END with the number of blocks closes each level.
+So a lost, duplicate or late frame is out of order at the latest with the sender's next frame, and is detected. (The
+very last frame can only be lost with its connection, which is detected as well.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from millstream.exchange.frames import COUNT, Frame, Kind, ProtocolError
 
 @dataclass
 class _Level:
-    """What has come so far for one level of one epoch."""
+    """Frames received for one level of one epoch."""
 
     messages: list[bytes] = field(default_factory=list)
     ended: int = 0
@@ -22,14 +22,14 @@ class _Level:
 
 @dataclass
 class _Sender:
-    """How far a sender has come.
+    """The progress of a sender.
 
     Attributes:
         levels: the levels it sends to here, in every epoch.
-        epoch: the epoch it is in, or was in last.
-        at: the place in `levels` of the level that it ends next.
-        blocks: how many blocks it has sent for that level.
-        waiting: how many bytes of it wait for their level.
+        epoch: its current or last epoch.
+        at: the index in `levels` of the level it ends next.
+        blocks: blocks sent for that level.
+        waiting: bytes waiting for their level.
     """
 
     levels: list[int]
@@ -41,14 +41,14 @@ class _Sender:
 
 
 class ReceiveBuffer:
-    """The input of one slot, from all slots that send to it, itself included."""
+    """The input of one slot, from all slots that send to it, including itself."""
 
     def __init__(self, slot: int, widths: list[int]) -> None:
-        """Expect nothing yet.
+        """Create an empty buffer.
 
         Args:
-            slot: whose input it is.
-            widths: how many slots each level has.
+            slot: the number of the slot.
+            widths: the number of slots of each level.
         """
         self._widths = widths
         self._levels: dict[tuple[int, int], _Level] = {}
@@ -59,7 +59,7 @@ class ReceiveBuffer:
         }
 
     def take(self, sender: int, frame: Frame) -> None:
-        """Take a frame of another slot, or of this one. Raises ProtocolError."""
+        """Add a frame of another slot or of this one. Raises ProtocolError."""
         state = self._senders[sender]
         self._check(sender, state, frame)
         place = frame.epoch, frame.level
@@ -86,7 +86,7 @@ class ReceiveBuffer:
         if state.at == len(state.levels) and frame.epoch > state.epoch:
             state.at = 0
         if state.at == 0 and not state.blocks and state.levels[:1] == [frame.level]:
-            # A sender begins an epoch: its first, or a later one than that whose levels it has all ended.
+            # A sender begins its first epoch, or the next one after it has ended all levels.
             state.epoch = frame.epoch
         expected = (state.epoch, state.levels[state.at]) if state.at < len(state.levels) else None
         if (frame.epoch, frame.level) != expected:
@@ -94,18 +94,18 @@ class ReceiveBuffer:
             raise ProtocolError(f"slot {sender} sent {frame.kind.name} of {_name(frame[1:3])} {due}")
 
     def is_complete(self, epoch: int, level: int) -> bool:
-        """Tell whether all that is to come for a level has come."""
+        """Return whether all input of a level has arrived."""
         arrived = self._levels.get((epoch, level))
         return arrived is not None and arrived.ended == self._widths[level - 1]
 
     def collect(self, epoch: int, level: int) -> list[bytes]:
-        """Hand out the blocks of a level that is complete."""
+        """Return the blocks of a complete level."""
         for sender, size in self._sizes.pop((epoch, level), {}).items():
             self._senders[sender].waiting -= size
         return self._levels.pop((epoch, level)).messages
 
     def take_waiting(self, sender: int) -> tuple[int, int]:
-        """Return how many bytes of a sender wait for their level: now, and at most since this was last asked."""
+        """Return the bytes of a sender that wait for their level: now, and the maximum since the last call."""
         state = self._senders[sender]
         most, state.most_waiting = state.most_waiting, state.waiting
         return state.waiting, most

@@ -1,7 +1,7 @@
-"""The slot's side: runs level after level of epoch after epoch, as the driver asks.
+"""The slot's side of the exchange: runs the levels of each epoch as the driver requests.
 
-One thread does everything. It sleeps only in the poller, which sends and receives at once. A thread of its own for
-sending would fight user code for the interpreter, 5 ms a switch.
+A single thread sleeps only in the poller, which sends and receives at once. A separate sender thread would compete with
+user code for the interpreter lock, 5 ms a switch.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from millstream.operators.diagnostics.io_metrics import LevelTimes, SlotTraffic
 from millstream.operators.runtime.messages import LevelTask
 from millstream.operators.runtime.slot_tasks import with_own
 
-# A slot tells its traffic at most so often, however many epochs there are.
+# Minimum seconds between two reports of a slot's I/O metrics.
 TELL_SECONDS = 0.1
 
 
 class DriverGoneError(ConnectionError):
-    """The driver has hung up or is gone."""
+    """The driver has disconnected or died."""
 
 
 class Work(Protocol):
-    """What a slot does; the exchange knows nothing of it."""
+    """The work of a slot; the exchange knows nothing of it."""
 
     def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
-        """Get ready: from here on what the driver sends can be unpickled. The slot's traffic goes into the reports."""
+        """Prepare, so that tasks of the driver can be unpickled. Reports include the slot's I/O metrics."""
         ...
 
     def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -46,27 +46,27 @@ class Work(Protocol):
         ...
 
     def after_epoch(self) -> None:
-        """Do what can wait until the driver has its report."""
+        """Do what can wait until the driver has the report."""
         ...
 
     def describe(self, error: Exception) -> str:
-        """Say what went wrong, for the driver."""
+        """Return the report of a failure for the driver."""
         ...
 
 
 class _EpochClock:
-    """Where a slot's time goes in one epoch.
+    """Measures where a slot's time goes in one epoch.
 
-    A level that is not the last is back-pressured while a channel has no room, and from its end to that of the epoch:
-    there could be more to do for it, if those behind it had taken what they have got.
+    A level other than the last is backpressured while a channel has no credit, and from its end to the end of the
+    epoch: it could do more if the levels behind it had processed their input.
     """
 
     def __init__(self, ended_at: float, paused: float) -> None:
-        """Begin with the time since the slot's last epoch, if there was one; `paused` of it there was nothing to do."""
+        """Start with the time since the slot's last epoch, if any; the driver was idle for `paused` seconds of it."""
         self._held_back = 0.0 if math.isnan(ended_at) else max(0.0, time.monotonic() - ended_at - paused)
         self._level = 0
         self._started = self._blocked = 0.0
-        # Of each level: when it ended, and for how long it was busy, and blocked.
+        # Of each level: its end, and the seconds it was busy and blocked.
         self._levels: dict[int, tuple[float, float, float]] = {}
 
     def begin(self, level: int, blocked: float) -> None:
@@ -77,7 +77,7 @@ class _EpochClock:
         self._levels[self._level] = now, now - self._started - waited, waited
 
     def count(self, times: list[LevelTimes]) -> float:
-        """Add this epoch to the times of all; return when it ended."""
+        """Add this epoch to the times of all levels; return when it ended."""
         now, last = time.monotonic(), len(times) - 1
         for level, (ended, busy, blocked) in self._levels.items():
             held_back = 0.0 if level == last else self._held_back + now - ended
@@ -89,25 +89,25 @@ class Slot:
     """One slot of an execution."""
 
     def __init__(self, number: int, widths: list[int], driver: Address, credentials: Credentials, work: Work) -> None:
-        """Take a place.
+        """Connect to the driver, and listen for other slots.
 
         Args:
-            number: which slot it is.
-            widths: how many slots each level has.
-            driver: where the driver is called.
-            credentials: what all of this execution know.
-            work: what to do.
+            number: the number of the slot.
+            widths: the number of slots of each level.
+            driver: the address of the driver.
+            credentials: of this execution.
+            work: the slot's work.
         """
         self._number = number
         self._widths = widths
         self._work = work
         self._poller = Poller()
-        # First of all: where the driver is gone by now, there is nothing yet that would have to be closed.
+        # Connect first: if the driver is gone, there is nothing to close yet.
         self._driver = Connection.to(driver, credentials)
         arrivals, own = ReceiveBuffer(number, widths), beside(driver, number)
         self._channels = Channels(number, arrivals, self._poller, credentials, own, self._check_driver)
         self._told_at = -math.inf
-        # When the first epoch began here, and the last one ended.
+        # When the first epoch began here, and when the last one ended.
         self._began_at = self._ended_at = math.nan
         self._times = [LevelTimes()] * len(widths)
         self._commands: deque[Frame] = deque()
@@ -115,7 +115,7 @@ class Slot:
         self._poller.add(self._driver, self._commands.append, self._lose_driver)
 
     def take_traffic(self) -> SlotTraffic | None:
-        """Return what is known of this slot's time and channels, if it has not just been told."""
+        """Return the I/O metrics of this slot, unless they were just reported."""
         now = time.monotonic()
         if now - self._told_at < TELL_SECONDS:
             return None
@@ -126,8 +126,8 @@ class Slot:
         )
 
     def serve(self) -> None:
-        """Do what the driver asks, until it says stop or is gone."""
-        # When the driver is gone there is nobody to tell.
+        """Serve the driver until it sends STOP or disconnects."""
+        # Without the driver there is nobody to report to.
         try:
             with contextlib.suppress(DriverGoneError):
                 self._serve()
@@ -143,7 +143,7 @@ class Slot:
             while (command := self._next_command()).kind is not Kind.STOP:
                 self._obey(command)
         except PeerLostError as e:
-            # The driver may know already. If only the connection broke, it does not.
+            # The driver may know already, but not if only this connection broke.
             self._say_last(Frame(Kind.LOST, payload=str(e).encode()))
         except PeerUnreachableError as e:
             self._say_last(Frame(Kind.CUT_OFF, payload=str(e).encode()))
@@ -188,7 +188,7 @@ class Slot:
             else:
                 self._send_level(task.epoch, level + 1, outgoing)
             clock.end(self._channels.back_pressured)
-        # So that nobody has to wait for what comes after the epoch.
+        # Send before work that can wait.
         self._poller.turn(0)
         self._ended_at = clock.count(self._times)
 
@@ -202,7 +202,7 @@ class Slot:
             self._channels.send(target, end_of(epoch, level, blocks))
 
     def _say_last(self, frame: Frame) -> None:
-        """Tell the driver, and wait: what comes next is its decision."""
+        """Send a final frame to the driver, and wait for STOP."""
         self._driver.push(frame)
         while self._next_command().kind is not Kind.STOP:
             pass
@@ -216,7 +216,7 @@ class Slot:
 
 
 def _epoch(payload: memoryview) -> tuple[float, list[LevelTask]]:
-    """Return for how long there was nothing to do, and the tasks of this slot."""
+    """Return the driver's idle seconds, and the tasks of this slot."""
     (paused,) = PAUSE.unpack_from(payload)
     (length,) = OWN.unpack_from(payload, PAUSE.size)
     own = payload[PAUSE.size + OWN.size :][:length]

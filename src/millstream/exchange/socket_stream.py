@@ -1,4 +1,4 @@
-"""Bytes over a socket that never blocks, as they are or encrypted; BlockingIOError says that now nothing goes."""
+"""Non-blocking byte streams over a socket, plain or encrypted; BlockingIOError means that nothing can be done now."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
-# A record of TLS holds so much at most.
+# The maximum size of a TLS record.
 _RECORD = 1 << 14
-# TLS says that something was sent when all of it was: so much is given to it at once.
+# TLS reports a write only when all of it is sent: maximum bytes per write.
 _MOST_SENT = 1 << 18
-# So much is taken from one connection before others have their turn.
+# Maximum bytes received from one connection before others have their turn.
 _MOST_RECEIVED = 1 << 20
 
 
 class Stream(Protocol):
-    """One end of a connection.
+    """One end of a byte stream.
 
     Attributes:
-        socket: what to wait at.
-        can_send: whether it makes sense to wait until the socket takes something.
-        must_send: whether reading cannot go on before the socket takes something.
+        socket: the socket to wait on.
+        can_send: whether to wait until the socket is writable.
+        must_send: whether reading must wait until the socket is writable.
     """
 
     socket: socket.socket
@@ -33,24 +33,24 @@ class Stream(Protocol):
 
     @property
     def has_more(self) -> bool:
-        """Whether something has been received that the socket says nothing of."""
+        """Whether data was received that the socket does not signal."""
         ...
 
     def send(self, parts: Sequence[memoryview]) -> int:
-        """Send some of it; return how many bytes."""
+        """Send some of the parts; return the number of bytes."""
         ...
 
     def receive(self, size: int) -> bytes:
-        """Return what has come, or nothing at the end."""
+        """Return received data, or nothing at the end."""
         ...
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Put there what has come; return how many bytes, 0 at the end."""
+        """Receive into a buffer; return the number of bytes, 0 at the end."""
         ...
 
 
 class PlainStream:
-    """Bytes as they are."""
+    """A plain stream."""
 
     can_send = True
     must_send = False
@@ -70,7 +70,7 @@ class PlainStream:
 
 
 class TlsStream:
-    """Bytes encrypted. Either direction may have to wait for the other: for a handshake, or a new key."""
+    """A TLS stream. Each direction may have to wait for the other: for the handshake, or a new key."""
 
     def __init__(self, connection: socket.socket, context: ssl.SSLContext, is_called: bool) -> None:
         connection.setblocking(False)
@@ -106,7 +106,7 @@ class TlsStream:
         while size > 0:
             part = self._attempt(partial(self._tls.recv, _RECORD))
             if not part:
-                # Nothing now is only worth saying when there was nothing before; the end will come again.
+                # Report "nothing now" only if nothing was received; the end is reported again.
                 if part is None and not parts:
                     raise BlockingIOError
                 break
@@ -127,7 +127,7 @@ class TlsStream:
         return total
 
     def _attempt(self, read: Callable[[], T]) -> T | None:
-        """Read; None when there is nothing now."""
+        """Read; None if there is nothing now."""
         try:
             result = read()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as e:
@@ -139,7 +139,7 @@ class TlsStream:
         return result
 
     def _get_ready(self) -> None:
-        """Go on with TLS's own handshake; nothing is sent or received before it is done."""
+        """Continue the TLS handshake; nothing is sent or received before it is done."""
         if self._is_ready:
             return
         try:
@@ -157,9 +157,9 @@ class TlsStream:
 
 
 def _some_of(parts: Sequence[memoryview]) -> memoryview | bytes:
-    """Return what to send next: of a large part some records, or small ones together.
+    """Return what to send next: some records of a large part, or several small parts together.
 
-    What could not be sent is given again, and perhaps more behind it, which is what TLS asks for.
+    Data that could not be sent is passed again, perhaps with more behind it, as TLS requires.
     """
     if len(parts) == 1 or len(parts[0]) >= _RECORD:
         return parts[0][:_MOST_SENT]
@@ -176,7 +176,7 @@ _PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNSUPPORTED_PROTOCOL", "UNEXP
 
 
 def _explain(error: ssl.SSLError) -> str:
-    """Say in a sentence why TLS did not come about."""
+    """Return why TLS failed, as a sentence."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the other side's certificate is not trusted here ({error.verify_message})"

@@ -1,4 +1,4 @@
-"""The job master: carries out what the job machine asks for, on the job's own thread, and tells what came of it."""
+"""The job master: carries out the instructions of the job machine on the job's thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log = logging.getLogger("millstream")
 
 
 class JobMaster:
-    """One job."""
+    """Runs one job: carries out the instructions of the job machine on the job's thread and reports the results."""
 
     def __init__(
         self,
@@ -59,25 +59,25 @@ class JobMaster:
         watch: type[SlotMonitor] = SlotMonitor,
         watchdog: type[EpochWatchdog] = EpochWatchdog,
     ) -> None:
-        """Take a job, to be started.
+        """Create the master of a job, to be started.
 
         Args:
-            machine: what decides.
-            engine: what runs its epochs.
-            store: its checkpoints.
+            machine: decides what to do.
+            engine: runs epochs.
+            store: stores checkpoints.
             replan: plans the program for another parallelism.
-            claim: given the job's directory, makes sure that nobody goes on from another checkpoint.
-            subsume: given the job's directory, deletes what its earlier drivers have left.
-            is_alive: tells whether an owner of the job's directory still runs.
-            on_end: deletes what the job has on this machine.
-            keep_failure: writes down what is needed to run an operator again on what it has failed on.
+            claim: makes sure that no other job restores from another checkpoint, given the job's directory.
+            subsume: deletes checkpoints of earlier drivers, given the job's directory.
+            is_alive: returns whether an owner of the job's directory still runs.
+            on_end: deletes the job's files on this machine.
+            keep_failure: writes a failure report.
             clock: the job's clock.
-            inbox: where events from outside come in.
-            watch: how slots are counted, where their number matters.
-            watchdog: how epochs that do not end are broken off.
+            inbox: receives external events.
+            watch: counts slots where their number matters.
+            watchdog: cancels epochs that do not end.
         """
         self.result: Future[JobExecutionResult] = Future()
-        # Whoever waits for it may give up waiting, but cannot take it away.
+        # Callers may stop waiting for the result, but cannot cancel it.
         self.result.set_running_or_notify_cancel()
         self._machine = machine
         self._engine = engine
@@ -91,7 +91,7 @@ class JobMaster:
         self._clock = clock or JobClock()
         self._inbox = inbox or ThreadMailbox()
         self._todo: deque[i.Instruction] = deque()
-        # What it was asked to stop by.
+        # The event that stopped the job.
         self._stop_event: e.CancelRequested | e.SuspendRequested | None = None
         self._is_woken = threading.Event()
         self._lock = threading.Lock()
@@ -108,24 +108,24 @@ class JobMaster:
 
     @property
     def view(self) -> JobView:
-        """The job as it is now."""
+        """The current view of the job."""
         return self._machine.view
 
     def start(self) -> None:
-        """Run the job on a thread of its own."""
+        """Run the job on its own thread."""
         name = f"job-{self.view.job_id[:8]}"
         threading.Thread(target=self._main, name=name, daemon=True).start()
 
     def cancel(self) -> None:
-        """Ask the job to stop; `result` is done when it has. A job that is already ending ends as it would."""
+        """Cancel the job; `result` completes when it has stopped. A job that is already ending ends as it would."""
         self._stop(e.CancelRequested())
 
     def suspend(self, reason: str) -> None:
-        """Ask the job to stop, and to leave all as it is to whoever leads from now on."""
+        """Stop the job without changes on storage, so that the new leader can continue it."""
         self._stop(e.SuspendRequested(reason=reason))
 
     def leave(self) -> None:
-        """Ask the job to stop because this process ends: others go on with it, where there are any."""
+        """Stop the job because this process exits: suspend it if other job managers can continue it."""
         if self._store.is_shared:
             self.suspend("the process that ran it was told to end")
         else:
@@ -142,7 +142,7 @@ class JobMaster:
             runner.cancel()
 
     def ask(self, request: Request) -> None:
-        """Have something done between two epochs; the request's future tells when it is."""
+        """Queue a request to be served between two epochs; its future reports the result."""
         if isinstance(request, SavepointRequest):
             # Slots write there too, and have other working directories.
             request = replace(request, directory=absolute_url(request.directory))
@@ -155,18 +155,18 @@ class JobMaster:
             self._refuse_late()
 
     def lease_checkpoint(self, seconds: float = math.inf) -> Lease | None:
-        """Keep the last complete checkpoint from being deleted while somebody reads it; None when there is none.
+        """Lease the last complete checkpoint, so that it is not deleted while it is read; None if there is none.
 
-        The end of the job ends all leases.
+        All leases end with the job.
         """
         return self.leases.take(lambda: self.view.checkpoints.latest, seconds)
 
     def sample(self, seconds: float) -> None:
-        """Have slots note what they do in the epochs of the next seconds; the view has what was seen."""
+        """Sample the stacks of slots for the next seconds; the view has the samples."""
         self._sampled_until = time.monotonic() + seconds
 
     def _wake(self) -> None:
-        """A source has something to read."""
+        """Wake the job: a source has input."""
         if not self._is_woken.is_set():
             self._is_woken.set()
             self._inbox.put(e.InputArrived())
@@ -181,7 +181,7 @@ class JobMaster:
             raise
 
     def _break_down(self, error: BaseException) -> None:
-        """An error of the machine's own: nobody may be left waiting, and no slot running."""
+        """Clean up after an error of the machine itself: refuse requests and release slots."""
         self._has_broken_down = True
         for request in self._machine.unanswered():
             self._refuse(i.Refuse(request=request, error=_as_exception(error)))
@@ -208,7 +208,7 @@ class JobMaster:
         self._refuse_late()
 
     def _tell(self, event: e.Event) -> None:
-        # What follows from an event comes before what was asked for earlier.
+        # Instructions of an event come before earlier ones.
         clock = self._clock
         self._todo.extendleft(reversed(self._machine.handle(event, clock.now(), clock.ahead())))
 
@@ -218,13 +218,13 @@ class JobMaster:
         except (Exception, SystemExit) as error:
             self._drop_rest()
             stopped = self._stop_event if self.view.outcome is None else None
-            # An epoch that was broken off has not failed.
+            # A cancelled epoch has not failed.
             event = stopped or e.InstructionFailed(error=_as_exception(error))
         if event is not None:
             self._tell(event)
 
     def _drop_rest(self) -> None:
-        """Drop what was still to do, but for what the machine counts on: answers are given, manifests answered for."""
+        """Drop the remaining instructions, except for answers to requests; fail manifests that were not begun."""
         for dropped in self._todo:
             if isinstance(dropped, i.WriteManifest):
                 self._inbox.put(
@@ -233,7 +233,7 @@ class JobMaster:
         self._todo = deque(x for x in self._todo if isinstance(x, (i.Answer, i.Refuse, i.Finish)))
 
     def _refuse_late(self) -> None:
-        """Answer those who ask when the job is over."""
+        """Answer requests that arrive after the job has ended."""
         while (event := self._inbox.take(0.0)) is not None:
             if self._has_broken_down:
                 if isinstance(event, e.Requested):
@@ -273,7 +273,7 @@ class JobMaster:
 
     def _poll_sources(self, asked: i.PollSources) -> e.SourcesPolled:
         sources, now = self._opened_sources(), self._clock.now()
-        # Before it is asked: what comes later wakes the job again.
+        # Clear before polling: later input wakes the job again.
         self._is_woken.clear()
         read = sources.poll(asked.budgets, now, asked.running, asked.ahead)
         again = now if read.split_ranges else sources.next_poll(now, self._clock.now(), asked.budgets)
@@ -314,7 +314,7 @@ class JobMaster:
             self._watchdog.end()
 
     def _break_off(self) -> None:
-        """The epoch does not end."""
+        """Cancel the running epoch."""
         with self._lock:
             runner = self._runner
         if runner is not None:
@@ -366,12 +366,12 @@ class JobMaster:
         try:
             self._inbox.work(partial(self._write, asked.manifest))
         except RuntimeError as error:
-            # There is no thread left for it.
+            # No thread is available.
             return e.ManifestFailed(checkpoint=asked.manifest.id, reason=str(error))
         return None
 
     def _write(self, manifest: Manifest) -> e.Event:
-        """Write a manifest, beside the job."""
+        """Write a manifest in the background."""
         try:
             return e.ManifestWritten(checkpoint=manifest.id, location=self._store.write(manifest))
         except Exception as error:
@@ -384,7 +384,7 @@ class JobMaster:
     def _discard_checkpoints(self, asked: i.DiscardCheckpoints) -> e.CheckpointsDiscarded:
         fault_point("driver.before-clean-up")
         discarded = set()
-        # Those that are read are deleted with the next ones.
+        # Leased checkpoints are deleted with the next ones.
         for checkpoint in sorted(asked.checkpoints - self._leased()):
             try:
                 self._store.discard(checkpoint)
@@ -397,12 +397,12 @@ class JobMaster:
         return e.CheckpointsDiscarded(checkpoints=frozenset(discarded))
 
     def _discard_others(self, asked: i.DiscardOthers) -> None:
-        # One that is newer than what the job goes back to must not count, whoever reads it.
+        # A checkpoint newer than the target of the rollback must not remain, even if it is leased.
         read = {number for number in self._leased() if number < max(asked.kept, default=0)}
         self._store.discard_all_but(asked.kept | read)
 
     def _leased(self) -> frozenset[int]:
-        """Return the checkpoints that are read; none when the job ends, since nobody would delete them later."""
+        """Return the leased checkpoints; none when the job ends, since nothing would delete them later."""
         return self.leases.held() if self.view.outcome is None else frozenset()
 
     def _delete_state(self, asked: i.DeleteState) -> None:
@@ -426,7 +426,7 @@ class JobMaster:
         return e.OriginDeleted() if done else None
 
     def _tidy(self, what: str, delete: Callable[[], None]) -> bool:
-        """Delete what nobody needs any more; tell whether that was done. What stays does no harm to the job."""
+        """Delete files that are no longer needed; return whether that succeeded. Remaining files do no harm."""
         try:
             delete()
         except Exception as error:
@@ -444,7 +444,7 @@ class JobMaster:
     def _release_directory(self, _: i.ReleaseDirectory) -> None:
         self._store.release()
 
-    # --- people
+    # --- requests and logs
 
     def _plan_again(self, asked: i.Replan) -> e.Replanned:
         return e.Replanned(plan=self._replan(asked.parallelism))
@@ -461,7 +461,7 @@ class JobMaster:
         try:
             sys.stdout.write(asked.text)
         except (OSError, ValueError) as error:
-            # Nobody listens any more, or not in this encoding: no reason to run the epoch again.
+            # Standard output is closed, or has another encoding: no reason to repeat the epoch.
             log.warning("what user code printed could not be written: %s", error)
 
     def _log(self, asked: i.Log) -> None:
@@ -472,7 +472,7 @@ class JobMaster:
         try:
             self._keep(asked, self._clock.now())
         except Exception as error:
-            # What becomes of a job does not hang on what is kept of its failures.
+            # The job does not depend on its failure reports.
             log.warning("failure %d of job '%s' cannot be replayed: %s", asked.number, self.view.job_name, error)
 
     def _warn(self, asked: i.Warn) -> None:
@@ -499,7 +499,7 @@ class JobMaster:
             assert asked.result is not None
             self.result.set_result(asked.result)
 
-    # How each instruction is carried out; what comes of it, if that is an event.
+    # The handler of each instruction; it may return an event.
     _WAYS: dict[type, Callable[[JobMaster, Any], e.Event | None]] = {
         i.ClaimDirectory: _take_directory,
         i.OpenOutput: _open_output,
@@ -538,5 +538,5 @@ class JobMaster:
 
 
 def _as_exception(error: BaseException) -> Exception:
-    """Return what ends the job; a program that calls sys.exit() in its sinks or sources fails like any other."""
+    """Return the exception that ends the job: sys.exit() in a sink or source fails the job like any other error."""
     return error if isinstance(error, Exception) else JobExecutionError(f"user code has ended the program: {error!r}")

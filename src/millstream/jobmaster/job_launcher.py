@@ -1,4 +1,4 @@
-"""Starts a job on an engine: plans it, reads its settings, gives it its directories."""
+"""The job launcher: plans a job, reads its settings, creates its directories, and starts it on an engine."""
 
 from __future__ import annotations
 
@@ -59,11 +59,10 @@ from millstream.operators.source import SourceOperator
 
 log = logging.getLogger("millstream")
 
-# How long input may gather when the user has asked for throughput above all.
+# How long input may gather when the user prefers throughput (buffer timeout -1).
 _LONGEST_GATHERING = 1.0
 
-# The configuration's keys for how long slots work in an epoch at most, and for how long epochs are aimed to be; where
-# they say nothing, that follows from the engine.
+# Maximum and target seconds of an epoch; the defaults depend on the engine.
 SLICE = DurationSetting("millstream.epoch.slice", 1000, limit=at_least(1, in_words))
 _TARGET = DurationSetting("millstream.epoch.target", 1000, limit=at_least(1, in_words))
 _MAX_RECORDS = IntegerSetting("millstream.epoch.max-records", EpochSizer.max_records, limit=at_least(1))
@@ -94,15 +93,15 @@ class JobSpec:
 
 @record
 class JobClaim:
-    """What makes a job this process's, where another could have it.
+    """The claim of this process on a job that other processes could run.
 
     Attributes:
-        owner: this process, for whoever finds the job's directory taken.
-        fence: what its checkpoints have to pass; None where nobody else can have the job.
-        record: what was known of the job when it was claimed.
-        leadership: under which leader it runs, where there are several job managers.
-        hold: what says that this process is there, where there is one.
-        drivers: who else may have had it, then.
+        owner: this process, as written to the job's directory.
+        fence: guards the job's checkpoints; None if no other process can have the job.
+        record: the job's record when it was claimed.
+        leadership: the leadership it runs under, with several job managers.
+        hold: the lease of this driver, if there is one.
+        drivers: the registry of drivers, with one job manager.
     """
 
     job_id: str
@@ -115,7 +114,7 @@ class JobClaim:
 
     @contextmanager
     def let_go_if_it_fails(self) -> Iterator[None]:
-        """Leave the job to others if it cannot be started."""
+        """Release the claim if the job cannot be started."""
         try:
             yield
         except BaseException:
@@ -123,18 +122,18 @@ class JobClaim:
             raise
 
     def let_go(self) -> None:
-        """The job has ended, or was not started."""
+        """Release the claim: the job has ended or was not started."""
         if self.hold is not None:
             self.hold.let_go()
 
     def is_alive(self, owner: dict[str, Any]) -> bool:
-        """Tell whether an owner of a directory still runs."""
+        """Return whether an owner of a directory still runs."""
         return is_alive(owner) if self.drivers is None else self.drivers.is_alive(owner)
 
 
 @record
 class PreparedJob:
-    """A job that is planned and checked, and not started."""
+    """A job that is planned and checked, but not started."""
 
     launch: JobSpec
     plan: JobPlan
@@ -142,7 +141,7 @@ class PreparedJob:
     claim: JobClaim
 
     def former_runs(self) -> list[str] | None:
-        """Return the ids under which earlier leaders wrote; None where there is one job manager."""
+        """Return the run ids of earlier leaders; None with one job manager."""
         if self.claim.leadership is None or self.claim.fence is None:
             return None
         return [run_id(self.plan.settings.job_id, term) for term in range(1, self.claim.fence.term)]
@@ -154,7 +153,7 @@ class PreparedJob:
 
 @record
 class JobDirectories:
-    """What a job has on disk: its own directory on this machine, and where its state files are."""
+    """A job's directory on this machine, and the location of its state files."""
 
     directory: str
     state: StateLocation
@@ -191,7 +190,7 @@ def _prepare(launch: JobSpec, graph: JobGraph, checkpoints: CheckpointOptions, c
         checkpoints=checkpoints,
         restart=restart_strategy(config, checkpoints.enabled),
         origin=_origin(config, graph.job_name, claim),
-        # A batch job has no state that another parallelism could go on with.
+        # A batch job has no state that another parallelism could restore.
         scaling=None if launch.batch else ScalingOptions.read(config, checkpoints),
         ended=_ended(claim.record),
         full_failover=full_failover(config, launch.batch),
@@ -203,7 +202,7 @@ def _prepare(launch: JobSpec, graph: JobGraph, checkpoints: CheckpointOptions, c
 
 
 def _claim_job(config: Configuration, job_name: str, checkpoints: CheckpointOptions) -> JobClaim:
-    """Take a job, where another process could have it."""
+    """Claim a job that another process could have."""
     leadership, given, owner = leadership_of(config), _job_id(config), this_process(job_name)
     if leadership is not None:
         job_id = given or leadership.job_id(job_name)
@@ -219,7 +218,7 @@ def _claim_job(config: Configuration, job_name: str, checkpoints: CheckpointOpti
 
 
 def _origin(config: Configuration, job_name: str, claim: JobClaim) -> Origin | None:
-    """Return what a job starts from: what an earlier leader has left, else what the settings say."""
+    """Return what a job starts from: the checkpoint of an earlier leader, or the configured one."""
     fence, record = claim.fence, claim.record
     if record is not None and record.outcome is not None:
         return None
@@ -231,14 +230,14 @@ def _origin(config: Configuration, job_name: str, claim: JobClaim) -> Origin | N
 
 
 def _ended(record: JobRecord | None) -> JobOutcome | None:
-    """Return how a job has ended under an earlier leader."""
+    """Return the outcome of a job under an earlier leader."""
     if record is None or record.outcome is None:
         return None
     return JobOutcome(JobStatus[record.outcome], record.message)
 
 
 def _check_start(plan: JobPlan, origin: Origin | None) -> None:
-    """See that a job can start from what it is told to, before anything is started for it."""
+    """Check that a job can start from its origin, before anything is started."""
     if origin is not None:
         restore(origin.manifest.snapshot, plan, origin.state_url, origin.allow_non_restored)
         return
@@ -251,7 +250,7 @@ def _check_start(plan: JobPlan, origin: Origin | None) -> None:
 
 
 def job_settings(config: Configuration, graph: JobGraph, job_id: str, **about: Any) -> JobSettings:
-    """Return what the subtasks of a job must know; `about` are further fields."""
+    """Return the settings that subtasks need; `about` are further fields."""
     return JobSettings(
         job_id=job_id,
         job_name=graph.job_name,
@@ -313,7 +312,7 @@ def _start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine
 
 
 def _announce(config: Configuration, job_name: str, options: JobOptions) -> None:
-    """Say what a job starts from, if not from its beginning."""
+    """Print what a job starts from, if not from scratch."""
     if config.get_boolean("millstream.quiet", False):
         return
     if options.origin is not None:
@@ -324,7 +323,7 @@ def _announce(config: Configuration, job_name: str, options: JobOptions) -> None
 
 
 def _clear_ended(prepared: PreparedJob, checkpoints: str, own: str) -> None:
-    """Delete what a driver has left that died when its job had ended."""
+    """Delete the checkpoints of a driver that died after its job had ended."""
     if prepared.options.ended is not None:
         try:
             _subsume(prepared, checkpoints)(own)
@@ -333,14 +332,14 @@ def _clear_ended(prepared: PreparedJob, checkpoints: str, own: str) -> None:
 
 
 def _own_checkpoints(prepared: PreparedJob, directory: str) -> str:
-    """Return where checkpoints go that nobody has given a place: beside the job, or where the next leader sees them."""
+    """Return the default checkpoint directory: beside the job, or where the next leader finds it."""
     if prepared.claim.leadership is None:
         return os.path.join(directory, "checkpoints")
     return f"{prepared.claim.leadership.options.home}/checkpoints"
 
 
 def _claim(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
-    """Return what makes sure that nobody goes on from another checkpoint than this job."""
+    """Return a function that makes sure that no other job restores from another checkpoint."""
     config, settings, origin = prepared.launch.config, prepared.plan.settings, prepared.options.origin
     former = prepared.former_runs()
     if former is None:
@@ -349,7 +348,7 @@ def _claim(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
 
 
 def _subsume(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
-    """Return what deletes the checkpoints of earlier drivers, once the job has enough of its own."""
+    """Return a function that deletes the checkpoints of earlier drivers."""
     config, job_name, former = prepared.launch.config, prepared.plan.settings.job_name, prepared.former_runs()
     if former is None:
         return lambda own: subsume_latest(config, job_name, own, prepared.claim.is_alive)
@@ -363,14 +362,14 @@ def _keep_failure(directory: str, asked: WriteFailureReport, at: float) -> None:
 def _remove(directory: str, claim: JobClaim) -> None:
     claim.let_go()
     with suppress(FileNotFoundError):
-        # Somebody may have deleted it under the running job.
+        # It may have been deleted while the job ran.
         shutil.rmtree(directory)
 
 
 def _make_directory(config: Configuration, prefix: str) -> str:
-    """Make a job's own directory, in the first of those that may be used."""
+    """Create a job's directory in the first configured temporary directory."""
     given = _TEMPORARY.read(config)
-    # Flink parts several with either sign.
+    # Flink allows either separator.
     temporary = None if given is None else re.split("[,:]", given)[0].strip()
     try:
         # Slots have other working directories.
@@ -400,12 +399,12 @@ def _gathering(buffer_timeout_ms: int) -> float:
 
 
 def _haste(buffer_timeout_ms: int) -> float:
-    """Return by how much slices are to be shorter than usual: in proportion to how long output may wait."""
+    """Return the factor for the length of slices: in proportion to the buffer timeout."""
     return 1.0 if buffer_timeout_ms < 0 else min(buffer_timeout_ms / _USUAL_BUFFER_TIMEOUT_MS, 1.0)
 
 
 def configured_slice(config: Configuration, batch: bool) -> float | None:
-    """Return for how many seconds slots work in an epoch if it is said; in BATCH nothing waits for the end of one."""
+    """Return the configured seconds of a slice; in BATCH nothing waits for the end of an epoch."""
     if batch:
         return math.inf
     return SLICE.read(config) / 1000 if SLICE.is_set(config) else None

@@ -1,4 +1,4 @@
-"""The sources of a running job: their enumerators, which look at files, brokers and clocks."""
+"""The split enumerators of a running job's sources."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ log = logging.getLogger("millstream")
 
 T = TypeVar("T")
 
-# When none may be read, each waits for the progress of another.
+# Poll interval when alignment holds back all sources.
 _HELD_BACK = 0.1
 _NONE_AHEAD: Mapping[int, Collection[Any]] = {}
 
 
 @record(kw_only=True)
 class Read:
-    """What sources had to say when they were asked.
+    """The result of polling sources.
 
     Attributes:
-        limited: whether there is more than the budget allowed.
-        finished: those that have dealt out everything for good.
-        pending: how much waits, of those that can tell.
+        limited: whether there was more input than the budget.
+        finished: the sources that have assigned all their splits.
+        pending: the lag of sources that report one.
     """
 
     split_ranges: SplitRanges
@@ -42,29 +42,29 @@ class Read:
 
 
 class SourceCoordinators:
-    """The enumerators of one execution, by source vertex."""
+    """The split enumerators of one execution, by source vertex."""
 
     def __init__(self, plan: JobPlan, positions: Positions, wake: Callable[[], None] = lambda: None) -> None:
         """Open the sources of a plan.
 
         Args:
             plan: the plan.
-            positions: how far each was dealt out before.
-            wake: what sources call, from any thread, when they have something to read.
+            positions: the restored position of each source.
+            wake: called by sources from any thread when they have input.
         """
         self._back_off: dict[int, PollBackoff] = {}
         self._limits: dict[int, RateLimit] = {}
         self._enumerators: dict[int, SplitEnumerator] = {}
         self._operators: dict[int, str] = {}
         self._labels: dict[int, str] = {}
-        # Those that can hold single splits back.
+        # Sources that can hold back single splits.
         self._aligned: set[int] = set()
         try:
             for vertex in plan.vertices:
                 if isinstance(operator := vertex.head.operator, SourceOperator):
                     self._open(vertex, operator.source, positions.get(vertex.head.id), wake)
         except BaseException:
-            # Those before the one that failed hold connections, which others may wait for.
+            # Sources that were opened before the failed one hold connections.
             self.close()
             raise
 
@@ -89,9 +89,9 @@ class SourceCoordinators:
         running: Collection[int],
         ahead: Mapping[int, Collection[Any]] = _NONE_AHEAD,
     ) -> Read:
-        """Deal out the next input of those that may be read: for each subtask about so many records.
+        """Assign the next input of readable sources, up to a budget of records per subtask.
 
-        Nothing is dealt out of the splits that are ahead of others.
+        Splits that alignment holds back get no input.
         """
         for vertex in self._aligned & budgets.keys():
             self._enumerators[vertex].hold_back(ahead.get(vertex, ()))
@@ -116,7 +116,7 @@ class SourceCoordinators:
         return budget if limit is None else limit.allowed(budget, now)
 
     def next_poll(self, asked: float, answered: float, readable: Collection[int]) -> float:
-        """Return when it is worth asking again after there was nothing."""
+        """Return when to poll again after a poll without input."""
         return min((self._next_poll(v, asked, answered) for v in readable), default=answered + _HELD_BACK)
 
     def _next_poll(self, vertex: int, asked: float, answered: float) -> float:
@@ -126,18 +126,18 @@ class SourceCoordinators:
         return again if limit is None else max(again, limit.next())
 
     def positions(self) -> Positions:
-        """Return how far each source has been dealt out."""
+        """Return the position of each source."""
         return {self._operators[v]: pack(e.snapshot()) for v, e in self._enumerators.items()}
 
     def confirm(self, positions: Positions) -> None:
-        """Tell the sources what has been processed for good."""
+        """Notify sources of processed positions."""
         for vertex, enumerator in self._enumerators.items():
             packed = positions.get(self._operators[vertex])
             if packed is not None:
                 enumerator.committed(unpack(packed))
 
     def confirm_all(self, unread: Collection[int]) -> None:
-        """Tell the sources that all they have dealt out was processed for good, but for those where it is not read."""
+        """Notify sources that all assigned input is processed, except for sources with unread input."""
         for vertex, enumerator in self._enumerators.items():
             if vertex not in unread:
                 enumerator.committed(enumerator.snapshot())
