@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The automaton is used by operators, which are below streams: only who asks for these gets streams as well.
+    # Imported late: operators, which are below streams, use the automaton and must not load streams.
     if name in ("CEP", "PatternStream"):
         from millstream.cep import stream
 

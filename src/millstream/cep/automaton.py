@@ -1,16 +1,15 @@
 """The automaton: runs of a compiled pattern over events and time.
 
-Nothing here has a clock, a state backend or an engine: the runs of one key go in with an event or a step of time, and
-matches and time-outs come out. A run is
+Nothing here has a clock, a state backend or an engine: the inputs are the runs of one key with an event or a step of
+time, the outputs matches and timeouts. A run is
 
     (first event, state, history)
 
-where the first event is told by its timestamp and its number, a state by its name, and the history is a chain of cells
-(previous cell, pattern, event, timestamp, number). Cells never change, so runs that began alike share them, and what no
-run needs any more is gone by itself.
+where the first event is identified by its timestamp and number, a state by its name, and the history is a chain of
+cells (previous cell, pattern, event, timestamp, number). Cells are immutable, so runs with a common prefix share them,
+and cells that no run references are garbage-collected.
 
-The one run in the start state begins a match with every event it can. Where it is the only one, there is nothing to
-keep.
+The one run in the start state begins a match with every event it can. If it is the only run, no state is stored.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ Cell = tuple[Any, str, Any, int, int]
 # The first event: timestamp and number.
 First = tuple[int, int]
 Run = tuple[First, str, Any]
-# A match, or a partial one: the events by pattern, in the order in which they were taken.
+# A match, or a partial one: the events by pattern, in order.
 Match = dict[str, list[Any]]
 
 _MAX = 2**63 - 1
-# The start's run is behind all others.
+# The start's run sorts after all others.
 _LAST: First = (_MAX, 2**31 - 1)
 
 
-# A key with more runs than this is told of, once.
+# A key with more runs than this is logged once.
 MANY_RUNS = 10_000
 
-# Of most keys there is no match that waits, and no timer; all of them share this one, which is never added to.
+# Most keys have no pending match and no timer; they share this list, which is never modified.
 _NONE: list[Any] = []
 
 
 class PatternChangedError(MillstreamError):
-    """State holds a run in a state that the pattern does not have."""
+    """The state holds a run in a state that the pattern does not have."""
 
 
 def _written(runs: Runs) -> tuple[Any, ...]:
-    # As flat lists in which every cell stands once, whoever shares it: chains of cells may be too deep to nest.
+    # As flat lists with every shared cell once: chains of cells may be too deep to nest.
     cells: dict[int, int] = {}
     flat: list[tuple[int, str, Any, int, int]] = []
     queue = None if runs.queue is None else [_flat(run, cells, flat) for run in runs.queue]
@@ -81,15 +80,15 @@ def _read(
 
 @tagged("cep-runs", write=_written, read=_read)
 class Runs:
-    """The runs of one key: all there is to know to go on from.
+    """The runs of one key: the complete state of the automaton.
 
     Attributes:
-        queue: the runs, the start's among them, as a heap by their first event; None where there is only the start's.
-        completed: matches that wait until no run that began earlier is left, as such a heap.
+        queue: the runs, the start's among them, as a heap by first event; None if only the start's run exists.
+        completed: matches that wait for runs that began earlier, as a similar heap.
         stamp: the timestamp whose taken events are being counted.
-        count: how many there were.
+        count: their number.
         began: whether a run has begun since this was last set to False, with a timestamp above 0.
-        timers: when time has to be looked at without an event; kept here for whoever has a clock.
+        timers: the times at which to advance without an event, for a caller with a clock.
     """
 
     __slots__ = ("began", "completed", "count", "queue", "stamp", "timers")
@@ -103,23 +102,23 @@ class Runs:
         self.timers: list[int] = _NONE
 
     def set_timer(self, due: int) -> None:
-        """Have time looked at when it has come so far."""
+        """Register a timer."""
         if not self.timers:
             self.timers = [due]
         elif self.timers[-1] != due:
             self.timers.append(due)
 
     def keep_timers(self, timers: list[int]) -> None:
-        """Have time looked at then, and at no other time."""
+        """Replace all timers by one."""
         self.timers = timers or _NONE
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing would be lost by forgetting this."""
+        """Whether the runs are the initial state, which need not be stored."""
         return self.queue is None and not self.completed and not self.timers
 
     def __repr__(self) -> str:
-        """Show runs and histories for those who look into state."""
+        """Show runs and histories, for readers of state."""
         shown = [f"{run[1]} after {_shown(run[2])}" for run in self.queue or () if run[2] is not None]
         shown += [f"waiting match {_shown(run[2])}" for run in self.completed]
         timers = f", timers at {self.timers}" if self.timers else ""
@@ -172,7 +171,7 @@ def _ids(cell: Any) -> list[tuple[str, First]]:
 
 
 class Context:
-    """What conditions can ask; one for an automaton, made to fit the run in hand."""
+    """The context of conditions; one per automaton, set to the current run."""
 
     __slots__ = ("_cell", "_clock", "_match", "_timestamp")
 
@@ -183,13 +182,13 @@ class Context:
         self._timestamp = 0
 
     def get_events_for_pattern(self, name: str) -> list[Any]:
-        """Return the events that a pattern has taken in this partial match so far, in order."""
+        """Return the events that a pattern has taken in this partial match, in order."""
         if self._match is None:
             self._match = match_of(self._cell)
         return self._match.get(name, [])
 
     def timestamp(self) -> int:
-        """Return the timestamp of the event; in processing time, when it came."""
+        """Return the event's timestamp; in processing time, its arrival time."""
         return self._timestamp
 
     def current_processing_time(self) -> int:
@@ -197,13 +196,13 @@ class Context:
         return self._clock()
 
     def about(self, cell: Any, timestamp: int) -> Context:
-        """Make this the context of a run."""
+        """Set the current run."""
         self._cell, self._timestamp, self._match = cell, timestamp, None
         return self
 
 
 class Automaton:
-    """A compiled pattern that takes events.
+    """Runs a compiled pattern over events.
 
     Example:
         >>> from millstream.cep.compiler import compile_pattern
@@ -220,12 +219,12 @@ class Automaton:
         clock: Callable[[], int] = lambda: 0,
         when_many: Callable[[int], None] = lambda many: None,
     ) -> None:
-        """Make an automaton.
+        """Create an automaton.
 
         Args:
             graph: the pattern's states.
-            clock: the wall clock in milliseconds, for conditions that ask.
-            when_many: told once, when a key has more than MANY_RUNS runs: how many.
+            clock: the wall clock in milliseconds, for conditions.
+            when_many: called once with the number of runs if a key has more than MANY_RUNS.
         """
         self.graph = graph
         self._when_many = when_many
@@ -238,9 +237,9 @@ class Automaton:
         self._start_run: Run = (_LAST, self._start, None)
         first = self._decisions[self._start]
         self._begin = first.decide
-        # What becomes of the start's run with an event, where that is all to know; None where it depends on more.
+        # The outcome of an event for the start's run, if it depends on nothing else; None if it does.
         self.begin = None if first.iterative else first.decide
-        # How long a run may stay in a state since its last event.
+        # The maximum time of a run in a state since its last event.
         self._guards = {s.name: s.window for s in graph.states if s.window is not None and s.window > 0}
         self._pending = frozenset(s.name for s in graph.states if s.kind is StateKind.PENDING)
         self._skip = graph.skip_strategy
@@ -252,14 +251,14 @@ class Automaton:
         return bool(self._guards)
 
     def conditions(self) -> list[Atom]:
-        """Return the conditions, each once: whoever runs the automaton opens and closes them."""
+        """Return the distinct conditions, for the caller to open and close."""
         return atoms_of(self.graph.states)
 
     def state_names(self) -> list[str]:
         return list(self._decisions)
 
     def asked(self, error: BaseException) -> tuple[str, Any] | None:
-        """Return the pattern whose condition raised an error and the event it was asked about; None if none did."""
+        """Return the pattern and event of a condition that raised an error, or None."""
         tb = error.__traceback__
         found = None
         while tb is not None:
@@ -273,14 +272,14 @@ class Automaton:
     # --- events
 
     def outcome(self, run: Run, event: Any, timestamp: int) -> Outcome:
-        """Return what would become of a run with an event, for whoever wants to know why."""
+        """Return the outcome of an event for a run, for explanations."""
         decision = self._decisions.get(run[1])
         if decision is None:
             raise self._changed(run[1])
         return decision.decide(event, self._context.about(run[2], timestamp))
 
     def event(self, runs: Runs, event: Any, timestamp: int) -> Sequence[Cell]:
-        """Let the runs take an event; return the matches that are complete, as histories, in order."""
+        """Process an event with all runs; return the completed matches as histories, in order."""
         queue = runs.queue
         if queue is None:
             outcome = self._begin(event, self._context.about(None, timestamp) if self.begin is None else None)
@@ -288,9 +287,9 @@ class Automaton:
         return self._events(runs, queue, event, timestamp)
 
     def start(self, runs: Runs, outcome: Outcome, event: Any, timestamp: int) -> Sequence[Cell]:
-        """Let the start's run, the only one there is, take an event of which `begin` has said what becomes of it."""
+        """Process an event with the start's run, the only one, and the outcome of `begin`."""
         if outcome.begins is not None and not runs.completed:
-            # Mostly one run begins, and all there is to do is to write it down.
+            # In most cases one run begins and only has to be stored.
             pattern, target = outcome.begins
             if runs.stamp != timestamp:
                 runs.stamp, runs.count = timestamp, 0
@@ -307,7 +306,7 @@ class Automaton:
     def _events(self, runs: Runs, queue: list[Run], event: Any, timestamp: int) -> Sequence[Cell]:
         completed: list[Run] = []
         changed: list[Run] | None = None
-        # What is decided alike for all runs in a state is decided once.
+        # Outcomes that are equal for all runs in a state are computed once.
         answers: dict[str, Outcome] = {}
         decisions = self._decisions
         number = -1
@@ -325,14 +324,14 @@ class Automaton:
             if outcome.unchanged:
                 if changed is None:
                     continue
-                # Mostly it stays behind the one that is above it in the heap.
+                # In most cases it stays below its parent in the heap.
                 if changed and run[0] >= changed[(len(changed) - 1) >> 1][0]:
                     changed.append(run)
                 else:
                     add(changed, run)
                 continue
             if changed is None:
-                # Up to here all stay where they are.
+                # All runs so far stay in place.
                 changed = queue[:at]
             if outcome.gone:
                 continue
@@ -352,7 +351,7 @@ class Automaton:
         completed: list[Run],
         number: int,
     ) -> int:
-        """Add what becomes of a run to what is left and to the matches; return the event's number, -1 for none yet."""
+        """Add the outcome of a run to the remaining runs and matches; return the event's number, -1 for none yet."""
         first, _, cell = run
         if outcome.takes and number < 0:
             if runs.stamp != timestamp:
@@ -362,7 +361,7 @@ class Automaton:
         if cell is None and outcome.takes:
             runs.began |= timestamp > 0
             first = (timestamp, number)
-        # The same pattern takes an event into the same cell, whatever it leads to.
+        # A pattern takes an event into one cell, shared by all next states.
         last, new = None, cell
         for pattern, target in outcome.runs:
             if pattern is None:
@@ -385,10 +384,10 @@ class Automaton:
     # --- time
 
     def advance(self, runs: Runs, timestamp: int) -> tuple[list[Cell], list[tuple[Cell, int]]]:
-        """Let time pass; return matches that are complete now, and histories that have timed out, with their time."""
+        """Advance time; return completed matches, and timed-out histories with their times."""
         queue, window = runs.queue, self.window
         if queue is None or (not self._guards and (window <= 0 or timestamp - queue[0][0][0] < window)):
-            # The first run began first; where it is in time, all are.
+            # The first run is the earliest; if it is within its window, all are.
             return [], []
         left: list[Run] = []
         completed: list[Run] = []
@@ -402,7 +401,7 @@ class Automaton:
             if state not in self._decisions:
                 raise self._changed(state)
             guard = guards.get(state, 0)
-            # A distance that Java's long cannot hold, from before 1970 to the end of time, is none there.
+            # A distance that overflows Java's long, from before 1970 to the end of time, counts as none.
             by_guard = guard > 0 and guard <= timestamp - cell[3] <= _MAX
             if not by_guard and not (window > 0 and window <= timestamp - first[0] <= _MAX):
                 add(left, run)
@@ -417,7 +416,7 @@ class Automaton:
     # --- matches
 
     def _settle(self, runs: Runs, queue: list[Run], completed: list[Run]) -> list[Cell]:
-        """Take over what is left, and return the matches that may be emitted now."""
+        """Replace the runs, and return the matches that may be emitted now."""
         found: list[Cell] = []
         if not self._skip.skips:
             while completed:
@@ -431,13 +430,13 @@ class Automaton:
             runs.completed = waiting or _NONE
         runs.queue = None if len(queue) == 1 and queue[0][2] is None else queue
         if len(queue) > self._many:
-            # At once: there may be too many to get to the end of these events.
+            # Raise at once: there may be too many matches to process.
             self._many = sys.maxsize
             self._when_many(len(queue))
         return found
 
     def _emit(self, queue: list[Run], waiting: list[Run], found: list[Cell]) -> tuple[list[Run], list[Run]]:
-        """Find matches that need not wait for an earlier run, and drop what they skip; return what is left."""
+        """Select matches that no earlier run delays, and drop skipped ones; return the remaining runs."""
         left = Shrinking(queue)
         while waiting:
             first = left.least()

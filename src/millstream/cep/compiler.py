@@ -1,8 +1,7 @@
 """Compiles a sequence of patterns into states and the edges between them.
 
-The sequence is read from its last pattern to its first, as Flink does, because a pattern's states lead to those of the
-pattern behind it. States have the names that Flink gives them, so that one knows where to look in its documentation
-and logs. Nothing here runs anything: `automaton.py` does.
+The sequence is compiled from its last pattern to its first, as in Flink, because a pattern's states lead to those of
+the next pattern. States have Flink's names, as in its documentation and logs. `automaton.py` runs the result.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ FINAL_NAME = "$endState$"
 
 
 def compile_pattern(pattern: Pattern) -> StateGraph:
-    """Compile a sequence, given by its last pattern; what cannot be looked for is an error.
+    """Compile a sequence, identified by its last pattern; raise an error for an unsupported one.
 
     Example:
         >>> [s.name for s in compile_pattern(Pattern.begin("a").times(2).next("b")).states]
@@ -64,7 +63,7 @@ def _check(last: Pattern) -> None:
 
 
 def _check_groups(last: Pattern) -> None:
-    """Refuse what Flink accepts and then does not survive."""
+    """Reject sequences that Flink accepts but cannot run."""
     for pattern in sequence(last):
         previous = pattern.get_previous()
         if pattern.get_quantifier().is_negated and previous is not None and can_be_empty(previous):
@@ -98,12 +97,12 @@ def _check_windows(last: Pattern, graph: StateGraph, has_window: bool) -> None:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the compiler is.
+    """The compiler's position.
 
     Attributes:
         pattern: the pattern that is compiled.
-        following: the pattern behind it, in the sequence or in the one around the group.
-        group: the group it is in.
+        following: the next pattern, in the sequence or in the one that contains the group.
+        group: the enclosing group.
         first_round: whether this is the first round through the group.
     """
 
@@ -163,7 +162,7 @@ class _Place:
     # --- negations
 
     def bans(self) -> list[Pattern]:
-        """Return the patterns that must not come before this one: not_followed_by, also beyond optional patterns."""
+        """Return the not_followed_by patterns before this one, across optional patterns."""
         found: list[Pattern] = []
         previous = self.pattern.get_previous()
         while previous is not None:
@@ -178,7 +177,7 @@ class _Place:
 
     @property
     def lifts_bans(self) -> bool:
-        """Whether taking an event here means that what must not come before it may come behind it."""
+        """Whether taking an event here lifts the preceding not_followed_by patterns."""
         return self.pattern.get_quantifier().is_optional and bool(self.bans())
 
 
@@ -191,7 +190,7 @@ def _until_or_none(until: Expression | None, condition: Expression | None) -> Ex
 
 
 class _Compiler:
-    """Makes the states of one sequence."""
+    """Builds the states of one sequence."""
 
     def __init__(self) -> None:
         self._states: list[State] = []
@@ -217,7 +216,7 @@ class _Compiler:
     # --- sequences
 
     def _sequence(self, place: _Place, sink: State) -> State:
-        """Make the states of a sequence that leads to a state; return its first."""
+        """Build the states of a sequence that leads to a state; return the first."""
         while place.pattern.get_previous() is not None:
             outer = place.pattern.get_quantifier().outer
             if outer is Contiguity.NOT_FOLLOW:
@@ -227,14 +226,14 @@ class _Compiler:
             else:
                 sink = self._pattern(place, sink)
             place = place.before()
-            # The window of the whole match is the least of all.
+            # The window of the match is the minimum of all windows.
             length = place.pattern.get_window_size()
             if length is not None and (self._window is None or length < self._window):
                 self._window = length
         return self._pattern(place, sink)
 
     def _pending(self, place: _Place, sink: State) -> State:
-        """Make the state that waits for the end of the window; elsewhere than at the end there is none."""
+        """Build the state that waits for the end of the window, which only a last pattern has."""
         guarded = place.pattern.get_window_size(WithinType.PREVIOUS_AND_CURRENT) is not None
         if sink.kind is not StateKind.FINAL or not (guarded or (self._window or 0) > 0):
             return sink
@@ -250,7 +249,7 @@ class _Compiler:
         banned = place.take_condition()
         stop = self._stop(banned, place.pattern.get_name())
         if sink.kind is StateKind.FINAL:
-            # The match is complete with the event behind, and not before it.
+            # The match completes with the next event, not before.
             state.ignore(sink, Not(banned))
         else:
             state.proceed(sink, Not(banned))
@@ -277,7 +276,7 @@ class _Compiler:
     # --- one pattern
 
     def _times(self, place: _Place, sink: State, behind: State, times: Times) -> State:
-        """Make the states that count: the optional ones behind, then the obligatory ones, the first one in front."""
+        """Build the counting states: the optional ones last, the required ones before them."""
         until = place.pattern.get_until_condition()
         ignore = _until_or_none(until, place.inner_ignore())
         take = _until(until, place.take_condition())
@@ -305,7 +304,7 @@ class _Compiler:
         optional: bool,
         first_round: bool,
     ) -> State:
-        """Make the state that takes one event, or one round of a group; return it."""
+        """Build the state that takes one event, or one round of a group; return it."""
         pattern = place.pattern
         if isinstance(pattern, GroupPattern):
             return self._group(place, pattern, sink, behind if optional else None, first_round)
@@ -318,7 +317,7 @@ class _Compiler:
         if ignore is not None:
             waits = state
             if optional or _heads_optional_group(place):
-                # Leaving the pattern out is decided at the first event, so what waits has no way past it.
+                # The first event decides whether the pattern is skipped, so the later state cannot proceed past it.
                 waits = self._state(pattern.get_name(), StateKind.NORMAL)
                 waits.take(taken, take)
                 waits.ignore(waits, ignore)
@@ -327,7 +326,7 @@ class _Compiler:
         return state
 
     def _loop(self, place: _Place, sink: State) -> State:
-        """Make the state that takes any number of events."""
+        """Build the state that takes any number of events."""
         pattern = place.pattern
         if isinstance(pattern, GroupPattern):
             return self._group_loop(place, pattern, sink)
@@ -353,7 +352,7 @@ class _Compiler:
         return state
 
     def _leave(self, place: _Place, state: State, behind: State) -> None:
-        """Add the way past a pattern to what is behind it; a greedy one with an until condition has two."""
+        """Add the edge that skips a pattern; a greedy pattern with an until condition needs two."""
         always = place.proceed_condition()
         until = place.pattern.get_until_condition()
         if not place.pattern.get_quantifier().is_greedy or until is None:
@@ -378,7 +377,7 @@ class _Compiler:
         return first
 
     def _group_loop(self, place: _Place, group: GroupPattern, sink: State) -> State:
-        # Where a round ends; from here the next may begin, or the loop be left.
+        # The end of a round, where the next one may begin or the loop may end.
         turn = self._taking_state(place)
         inside = _Place(group.get_raw_pattern(), place.following, group, False)
         first = self._sequence(inside, turn)
@@ -396,20 +395,20 @@ class _Compiler:
         return stop
 
     def _ban(self, place: _Place, state: State) -> None:
-        """Add the ways to stop by what must not come before this pattern."""
+        """Add the STOP edges of the not_followed_by patterns before this pattern."""
         for banned in place.bans():
             condition = place.take_condition(banned)
             state.proceed(self._stop(condition, banned.get_name()), condition)
 
     def _ban_following(self, place: _Place, state: State) -> None:
-        """Add the way to stop to a state of a loop that has not_followed_by behind it."""
+        """Add a STOP edge to a looping state that is followed by not_followed_by."""
         following = place.following
         if following is not None and following.get_quantifier().outer is Contiguity.NOT_FOLLOW:
             condition = place.take_condition(following)
             state.proceed(self._stop(condition, following.get_name()), condition)
 
     def _without_bans(self, place: _Place, state: State) -> State:
-        """Return the state to go to when an optional pattern has taken an event: what was banned is no longer."""
+        """Return the next state after an optional pattern has taken an event, without lifted STOP edges."""
         if not place.lifts_bans:
             return state
         lifted = {banned.get_name() for banned in place.bans()}
@@ -427,13 +426,13 @@ class _Compiler:
     # --- states
 
     def _taking_state(self, place: _Place, kind: StateKind = StateKind.NORMAL) -> State:
-        """Make a state in which the window since the previous event is watched, where there is one."""
+        """Build a state that checks the window since the previous event, if there is one."""
         state = self._state(place.pattern.get_name(), kind)
         times = place.pattern.get_times()
         if times is None:
             state.window = place.pattern.get_window_size(WithinType.PREVIOUS_AND_CURRENT)
         elif ":" in state.name:
-            # In Flink only states whose name has a number are watched, which leaves one out.
+            # In Flink only states with a numbered name are checked, which omits one.
             state.window = times.window
         return state
 
@@ -465,6 +464,6 @@ def _heads_optional_group(place: _Place) -> bool:
 
 
 def _restrict(state: State, taken: Expression) -> None:
-    """Leave to a greedy loop what it can take: no edge of the state behind it holds for that."""
+    """Give a greedy loop precedence: exclude its condition from the edges of the next state."""
     for edge in state.edges:
         edge.condition = And(edge.condition, Not(taken))

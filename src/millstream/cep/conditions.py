@@ -1,7 +1,7 @@
-"""Conditions of patterns: what a user gives, and the expressions the compiler makes of them.
+"""Conditions of patterns: the user's functions, and the expressions that the compiler builds from them.
 
 A condition is a function of the event, a function of the event and a context, or an object with a method `filter` of
-one or the other form. What depends on the event alone is asked once an event, however many runs wait for the answer.
+one or the other form. Conditions of the event alone are evaluated once per event for all runs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["ConditionContext", "IterativeCondition", "RichIterativeCondition", "
 
 
 class ConditionContext(Protocol):
-    """What a condition can ask, besides the event."""
+    """The context of a condition."""
 
     def get_events_for_pattern(self, name: str) -> list[Any]:
-        """Return the events that a pattern has taken in this partial match so far, in order."""
+        """Return the events that a pattern has taken in this partial match, in order."""
         ...
 
     def timestamp(self) -> int:
-        """Return the timestamp of the event; in processing time, when it came."""
+        """Return the event's timestamp; in processing time, its arrival time."""
         ...
 
     def current_processing_time(self) -> int:
@@ -34,7 +34,7 @@ class ConditionContext(Protocol):
 
 
 class IterativeCondition:
-    """A condition that also looks at what its partial match has taken before.
+    """A condition that also uses the previous events of its partial match.
 
     Example:
         >>> class Rising(IterativeCondition):
@@ -43,7 +43,7 @@ class IterativeCondition:
     """
 
     def filter(self, event: Any, ctx: ConditionContext) -> bool:
-        """Tell whether the pattern takes the event."""
+        """Return whether the pattern takes the event."""
         raise NotImplementedError(f"{type(self).__name__} must define filter(event, ctx).")
 
 
@@ -59,12 +59,12 @@ class SimpleCondition:
     """
 
     def filter(self, event: Any) -> bool:
-        """Tell whether the pattern takes the event."""
+        """Return whether the pattern takes the event."""
         raise NotImplementedError(f"{type(self).__name__} must define filter(event).")
 
     @staticmethod
     def of(function: Callable[[Any], bool]) -> SimpleCondition:
-        """Return a condition that asks a function of the event."""
+        """Return a condition from a function of the event."""
         return _Of(function)
 
 
@@ -96,10 +96,10 @@ class RichIterativeCondition(IterativeCondition):
         self._runtime_context = runtime_context
 
     def close(self) -> None:
-        """Let go of what `open` took."""
+        """Release the resources of `open`."""
 
     def get_runtime_context(self) -> Any:
-        """Return what `open` was given."""
+        """Return the runtime context of `open`."""
         if self._runtime_context is None:
             raise InvalidProgramError(
                 f"{type(self).__name__} has no runtime context yet: it has one from open() on, and an open() of your "
@@ -137,11 +137,11 @@ class Atom(Expression):
     """One condition of the user's.
 
     Attributes:
-        call: the function to be asked.
-        iterative: whether it takes the context as well.
-        owner: the object it came from, which may want to be opened and closed.
-        pattern: the pattern it was given to.
-        text: how it is shown.
+        call: the function to call.
+        iterative: whether it takes the context, too.
+        owner: the user's object, to open and close.
+        pattern: the name of its pattern.
+        text: its description.
     """
 
     call: Callable[..., Any]
@@ -157,7 +157,7 @@ class Atom(Expression):
 @tagged("cep-not")
 @dataclass(frozen=True, eq=False)
 class Not(Expression):
-    """Holds where the other does not."""
+    """Negates a condition."""
 
     inner: Expression
 
@@ -168,7 +168,7 @@ class Not(Expression):
 @tagged("cep-and")
 @dataclass(frozen=True, eq=False)
 class And(Expression):
-    """Holds where both do; the second is asked only where the first holds."""
+    """Conjunction; the second condition is evaluated only if the first holds."""
 
     left: Expression
     right: Expression
@@ -180,7 +180,7 @@ class And(Expression):
 @tagged("cep-or")
 @dataclass(frozen=True, eq=False)
 class Or(Expression):
-    """Holds where one does; the second is asked only where the first does not hold."""
+    """Disjunction; the second condition is evaluated only if the first does not hold."""
 
     left: Expression
     right: Expression
@@ -191,7 +191,7 @@ class Or(Expression):
 
 @tagged("cep-subtype", write=lambda condition: (condition.kind,))
 class Subtype:
-    """Tells whether an event is of a class."""
+    """Tests whether an event is an instance of a class."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -201,12 +201,12 @@ class Subtype:
 
 
 def as_atom(condition: Any, pattern: str, method: str) -> Atom:
-    """Return what a user gave as a condition in the form the compiler takes.
+    """Return a user's condition in the compiler's form.
 
     Args:
         condition: the condition.
-        pattern: the pattern it is for.
-        method: the method it was given to, for errors.
+        pattern: the name of its pattern.
+        method: the calling method, for errors.
     """
     call = _call_of(condition)
     if isinstance(condition, Subtype):
@@ -224,15 +224,15 @@ def as_atom(condition: Any, pattern: str, method: str) -> Atom:
 
 
 def _call_of(condition: Any) -> Any:
-    """Return the function of a condition: its own, the one it was made of, or its `filter` method."""
+    """Return the function of a condition: itself, its wrapped function, or its `filter` method."""
     return condition.function if isinstance(condition, _Of) else getattr(condition, "filter", condition)
 
 
 def _takes(call: Callable[..., Any], condition: Any, pattern: str, method: str) -> int:
-    """Return how many arguments a condition takes: the event, or the event and the context."""
+    """Return the number of arguments of a condition: the event, or the event and the context."""
     try:
         parameters = list(inspect.signature(call).parameters.values())
-    except (TypeError, ValueError):  # a builtin that does not say
+    except (TypeError, ValueError):  # a builtin without a signature
         return 1
     places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     needed = [p for p in places if p.default is p.empty]

@@ -1,4 +1,4 @@
-"""What the stream of patterns of CEP.dynamic_patterns carries."""
+"""The elements of the pattern stream of CEP.dynamic_patterns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PatternProcessor", "Removed"]
 
 
 def _read(*values: Any) -> PatternProcessor:
-    # It was checked when it was made, and whoever only looks may not have its function.
+    # It was checked at construction, and a reader of state may lack its function.
     processor = object.__new__(PatternProcessor)
     for field, value in zip(fields(PatternProcessor), values, strict=True):
         object.__setattr__(processor, field.name, value)
@@ -28,10 +28,10 @@ class PatternProcessor:
     """A pattern to look for from now on, in place of one of the same id and a lower version.
 
     Attributes:
-        id: what tells it from others.
-        version: a number; only a higher one replaces what is there.
-        pattern: what to look for.
-        function: what to do with matches, as `PatternStream.process` takes it.
+        id: identifies the pattern.
+        version: a number; only a higher one replaces the current pattern.
+        pattern: the pattern to match.
+        function: processes matches, as in `PatternStream.process`.
 
     Example:
         >>> PatternProcessor("pairs", 1, Pattern.begin("a").next("b"), lambda match, ctx: [match]).id
@@ -50,7 +50,7 @@ class PatternProcessor:
             hash(self.id)
         except TypeError:
             raise InvalidProgramError(f"The id of a pattern must be hashable, and {self.id!r} is not.") from None
-        # What cannot be looked for is said where it is made, not in the job.
+        # Report an invalid pattern here, not in the job.
         compile_pattern(self.pattern)
         self.handler()
 
@@ -62,7 +62,7 @@ class PatternProcessor:
 @tagged("cep-removed-pattern")
 @dataclass(frozen=True)
 class Removed:
-    """A pattern that is no longer looked for; what had begun of it is forgotten.
+    """Removes a pattern and its partial matches.
 
     Example:
         >>> Removed("pairs")

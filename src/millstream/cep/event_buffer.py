@@ -1,4 +1,4 @@
-"""What waits for its time: events of all keys, and keys that have to be looked at without an event."""
+"""Buffers of events and timers of all keys until their time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ by_time = itemgetter(0)
 
 
 class _Sorted:
-    """Events sorted by time; those before a place are gone."""
+    """Events sorted by time; those before an index are taken."""
 
     __slots__ = ("at", "events")
 
@@ -30,7 +30,7 @@ class _Sorted:
         due = self.events[self.at : to]
         self.at = to
         if to > len(self.events) >> 1:
-            # Half of it is gone, so that moving the rest costs no more than what was taken.
+            # Half of the list is taken, so moving the rest costs no more than taking did.
             del self.events[:to]
             self.at = 0
         return due
@@ -40,9 +40,9 @@ class _Sorted:
 
 
 class WaitingEvents:
-    """Events of all keys that wait for their time, in a few sorted lists, those that came first before the others.
+    """Buffers events of all keys until their time, in a few sorted lists, the earliest arrivals first.
 
-    Each list is less than half as long as the one before it, so there are few, and an event is moved seldom.
+    Each list is less than half as long as the previous one, so there are few, and events rarely move.
 
     Example:
         >>> waiting = WaitingEvents()
@@ -59,7 +59,7 @@ class WaitingEvents:
         self._lists.clear()
 
     def add(self, events: list[Waiting]) -> None:
-        """Add events that came after those that are here, sorted by time; the list is this object's from now on."""
+        """Add events, sorted by time, that arrived after the buffered ones; takes ownership of the list."""
         if not events:
             return
         lists = self._lists
@@ -68,7 +68,7 @@ class WaitingEvents:
         lists.append(_Sorted(events))
 
     def take(self, until: int) -> list[Waiting]:
-        """Take out the events up to a time, in the order of time and then of arrival."""
+        """Remove and return the events up to a time, ordered by time and then by arrival."""
         taken = [part.take(until) for part in self._lists]
         self._lists = [part for part in self._lists if len(part)]
         if len(taken) == 1:
@@ -96,7 +96,7 @@ class Alarms:
             keys.append(key)
 
     def take(self, until: int) -> Iterator[Any]:
-        """Take out the keys whose time has come."""
+        """Remove and return the keys whose timers are due."""
         while self._times and self._times[0] <= until:
             yield from self._keys.pop(heappop(self._times))
 

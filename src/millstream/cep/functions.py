@@ -1,4 +1,4 @@
-"""What is done with matches: functions of the user's, and the forms in which they are handed to the operator."""
+"""Functions of matches: the user's classes, and the one form that the operator calls."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SideOutput: TypeAlias = tuple[Any, Any]
 
 
 class MatchContext(Protocol):
-    """What a function of matches can ask."""
+    """The context of a function of matches."""
 
     def timestamp(self) -> int:
-        """Return the match's timestamp: that of its last event, or of what ended its time."""
+        """Return the match's timestamp: that of its last event, or of its timeout."""
         ...
 
     def current_processing_time(self) -> int:
@@ -44,7 +44,7 @@ class _Life:
         """Prepare for work; called once in each subtask."""
 
     def close(self) -> None:
-        """Let go of what `open` took."""
+        """Release the resources of `open`."""
 
 
 class PatternProcessFunction(_Life, Generic[T, OUT_co]):
@@ -63,13 +63,13 @@ class PatternProcessFunction(_Life, Generic[T, OUT_co]):
 
         Args:
             match: the events by the name of the pattern that took them.
-            ctx: tells the time.
+            ctx: provides the time.
         """
         raise NotImplementedError(f"{type(self).__name__} must define process_match(match, ctx).")
 
 
 class TimedOutPartialMatchHandler(Generic[T]):
-    """Added to a PatternProcessFunction that wants to know of partial matches whose time was up.
+    """A second base class of a PatternProcessFunction that handles timed-out partial matches.
 
     Example:
         >>> class Watch(PatternProcessFunction, TimedOutPartialMatchHandler):
@@ -80,17 +80,17 @@ class TimedOutPartialMatchHandler(Generic[T]):
     """
 
     def process_timed_out_match(self, match: dict[str, list[T]], ctx: MatchContext) -> Iterable[SideOutput] | None:
-        """Yield `(OutputTag, value)`; a time-out has no other output.
+        """Yield `(OutputTag, value)`; a timeout has no main output.
 
         Args:
-            match: what had been taken.
-            ctx: tells when the time was up.
+            match: the partial match.
+            ctx: provides the time of the timeout.
         """
         raise NotImplementedError(f"{type(self).__name__} must define process_timed_out_match(match, ctx).")
 
 
 class PatternSelectFunction(Generic[T, OUT_co]):
-    """Makes one result of every match."""
+    """Returns one result per match."""
 
     def select(self, match: dict[str, list[T]]) -> OUT_co:
         """Return the result."""
@@ -98,7 +98,7 @@ class PatternSelectFunction(Generic[T, OUT_co]):
 
 
 class PatternFlatSelectFunction(Generic[T, OUT_co]):
-    """Makes any number of results of every match."""
+    """Yields any number of results per match."""
 
     def flat_select(self, match: dict[str, list[T]]) -> Iterable[OUT_co] | None:
         """Yield results."""
@@ -106,7 +106,7 @@ class PatternFlatSelectFunction(Generic[T, OUT_co]):
 
 
 class PatternTimeoutFunction(Generic[T, OUT_co]):
-    """Makes one result of every partial match whose time was up."""
+    """Returns one result per timed-out partial match."""
 
     def timeout(self, match: dict[str, list[T]], timeout_timestamp: int) -> OUT_co:
         """Return the result."""
@@ -114,7 +114,7 @@ class PatternTimeoutFunction(Generic[T, OUT_co]):
 
 
 class PatternFlatTimeoutFunction(Generic[T, OUT_co]):
-    """Makes any number of results of every partial match whose time was up."""
+    """Yields any number of results per timed-out partial match."""
 
     def timeout(self, match: dict[str, list[T]], timeout_timestamp: int) -> Iterable[OUT_co] | None:
         """Yield results."""
@@ -129,7 +129,7 @@ class RichPatternFlatSelectFunction(PatternFlatSelectFunction[T, OUT_co], _Life)
     """A PatternFlatSelectFunction that is opened and closed with its subtask."""
 
 
-# --- the one form that the operator takes
+# --- the operator's form
 
 
 class Handler:
@@ -138,7 +138,7 @@ class Handler:
     Attributes:
         functions: the user's objects, to be opened and closed.
         match: called with a match and a context; returns results.
-        timed_out: called with a partial match whose time was up and a context; returns results. None where nobody asks.
+        timed_out: called with a timed-out partial match and a context; returns results. None without a handler.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What a key does when its time has come: the events that wait go to the automaton, and time goes on.
+"""Advances a key in time: passes buffered events to the automaton in order, and expires runs.
 
-Like the automaton this has no clock and no state of its own. It says when time has to be looked at again
-(`Runs.timers`), and whoever has a clock calls.
+Like the automaton this has no clock and no state. `Runs.timers` holds the times at which a caller with a clock must
+call again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from millstream.cep.automaton import Automaton, Runs
 
 _stamp = itemgetter(0)
 
-# Says which of two events of one timestamp comes first: below 0 for the first one, above 0 for the second.
+# Compares two events of one timestamp: below 0 if the first precedes, above 0 if the second does.
 Comparator = Callable[[Any, Any], int]
 
 
-# A match, or a partial one whose time was up: its history, its timestamp, and which of the two it is.
+# A match or a timed-out partial one: its history, its timestamp, and which of the two it is.
 Found = tuple[Any, int, bool]
 
 
@@ -34,17 +34,17 @@ class Matcher:
         # For every event, so at hand.
         self._take, self._start, self._begin = automaton.event, automaton.start, automaton.begin
         self._window, self._guarded = automaton.window, automaton.has_guards
-        # By the clock a timer comes a millisecond after its window has ended, so that one of another run may be first.
+        # A processing-time timer fires a millisecond after its window, so another run's timer may fire first.
         self._all_timers = automaton.has_guards or processing_time
         self._delay = 1 if processing_time else 0
         self._order = None if comparator is None else cmp_to_key(comparator)
 
     def fire(self, runs: Runs, events: Iterable[tuple[int, Any]], now: int) -> list[Found]:
-        """Process events up to a time, and let that time come.
+        """Process events up to a time, and advance to it.
 
         Args:
             runs: the runs of the key, which are changed.
-            events: timestamps and events, by timestamp and then in the order in which they came.
+            events: timestamps and events, by timestamp and then by arrival.
             now: the watermark, or the wall clock; no event is later.
         """
         found: list[Found] = []
@@ -52,7 +52,7 @@ class Matcher:
         return found
 
     def begin(self, events: Iterable[tuple[int, Any]], now: int) -> tuple[Runs, list[Found]] | None:
-        """Do the same for a key that has no runs; None where nothing begins, as is so with most events."""
+        """Process events of a key without runs; return None if no match begins, as for most events."""
         left = iter(events if self._order is None else self._sorted(events))
         begin = self._begin
         if begin is None:
@@ -74,7 +74,7 @@ class Matcher:
     def _fire(
         self, runs: Runs, events: Iterable[tuple[int, Any]], last: int | None, now: int, found: list[Found]
     ) -> None:
-        """Process events behind those of a timestamp, and let a time come; add what is found."""
+        """Process events after a timestamp, advance to a time, and add the matches."""
         take, start, begin = self._take, self._start, self._begin
         window, guarded = self._window, self._guarded
         for timestamp, event in events:
@@ -111,7 +111,7 @@ class Matcher:
         return found
 
     def _needs_all_timers(self, runs: Runs) -> bool:
-        """Tell whether a run may end by a timer that is not its own, as one does that has none."""
+        """Return whether another run's timer may expire this run, which has no timer."""
         return self._all_timers or (runs.queue is not None and runs.queue[0][0][0] <= 0)
 
     def _keep_timers(self, runs: Runs, now: int) -> None:

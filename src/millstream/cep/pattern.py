@@ -1,4 +1,4 @@
-"""Pattern: the sequence of events to look for, as a user writes it down, and what is refused while it is written.
+"""Pattern: the user's description of an event sequence, checked while it is built.
 
     Pattern.begin("small").where(lambda p: p.amount < 1)
         .next("large").where(lambda p: p.amount > 500)
@@ -26,12 +26,12 @@ Length = Duration | Time | int
 
 
 class MalformedPatternError(InvalidProgramError):
-    """A pattern that cannot be looked for as it is written."""
+    """An invalid pattern."""
 
 
 @tagged("cep-within-type")
 class WithinType(Enum):
-    """Between which events a window of time lies."""
+    """The events between which a time window applies."""
 
     PREVIOUS_AND_CURRENT = "from the last taken event to the one for this pattern"
     FIRST_AND_LAST = "from the first event of the match to its last"
@@ -63,7 +63,7 @@ def _read_quantifier(outer: Contiguity, inner: Contiguity, kind: str, is_optiona
     read=_read_quantifier,
 )
 class Quantifier:
-    """How often a pattern takes an event, and how these must follow each other."""
+    """How often a pattern takes events, and how they must follow each other."""
 
     def __init__(self, outer: Contiguity, kind: str = "SINGLE") -> None:
         self.outer = outer
@@ -79,17 +79,17 @@ class Quantifier:
 
     @property
     def is_looping(self) -> bool:
-        """Whether it takes any number of events."""
+        """Whether the pattern takes any number of events."""
         return self.kind == "LOOPING"
 
     @property
     def is_times(self) -> bool:
-        """Whether it takes a number of events that was given."""
+        """Whether the pattern takes a fixed number of events."""
         return self.kind == "TIMES"
 
     @property
     def is_negated(self) -> bool:
-        """Whether it says what must not come."""
+        """Whether the pattern is negated."""
         return self.outer in _NEGATED
 
     def __eq__(self, other: object) -> bool:
@@ -111,7 +111,7 @@ class Quantifier:
 @tagged("cep-times")
 @dataclass(frozen=True)
 class Times:
-    """How often: at least and at most; and how long, in milliseconds, between one and the next."""
+    """The minimum and maximum number of events, and the maximum milliseconds between two of them."""
 
     at_least: int
     at_most: int
@@ -176,7 +176,7 @@ def _filled(
 
 @tagged("cep-pattern", write=_written, read=_read_pattern)
 class Pattern:
-    """One pattern of a sequence, and through `get_previous` the whole sequence before it.
+    """One pattern of a sequence; `get_previous` leads to the patterns before it.
 
     Example:
         >>> pattern = Pattern.begin("a").where(lambda e: e == "a").followed_by("b").where(lambda e: e == "b")
@@ -204,28 +204,28 @@ class Pattern:
 
         Args:
             pattern: the name of the first pattern, or a sequence that is the first group.
-            skip_strategy: what is dropped after a match; without one, nothing is.
+            skip_strategy: the matches to drop after a match; by default none.
         """
         return _appended(None, pattern, Contiguity.STRICT, _checked_strategy(skip_strategy), "begin")
 
     def next(self, pattern: str | Pattern) -> Pattern:
-        """Add a pattern, or a group, whose event comes directly behind."""
+        """Append a pattern or group that must follow directly."""
         return _appended(self, pattern, Contiguity.STRICT, self._skip_strategy, "next")
 
     def followed_by(self, pattern: str | Pattern) -> Pattern:
-        """Add a pattern, or a group, whose first fitting event behind is taken; others between are passed over."""
+        """Append a pattern or group that takes the next matching event and skips others before it."""
         return _appended(self, pattern, Contiguity.RELAXED, self._skip_strategy, "followed_by")
 
     def followed_by_any(self, pattern: str | Pattern) -> Pattern:
-        """Add a pattern, or a group, for which every fitting event behind makes a match of its own."""
+        """Append a pattern or group for which every later matching event starts a separate match."""
         return _appended(self, pattern, Contiguity.ANY, self._skip_strategy, "followed_by_any")
 
     def not_next(self, name: str) -> Pattern:
-        """Add a pattern whose event must not come directly behind."""
+        """Append a pattern that must not follow directly."""
         return self._negated(name, Contiguity.NOT_NEXT, "not_next")
 
     def not_followed_by(self, name: str) -> Pattern:
-        """Add a pattern whose event must not come before the next pattern's, or, as the last one, before time is up."""
+        """Append a pattern that must not occur before the next pattern or, as the last one, within the window."""
         return self._negated(name, Contiguity.NOT_FOLLOW, "not_followed_by")
 
     def _negated(self, name: str, contiguity: Contiguity, method: str) -> Pattern:
@@ -241,15 +241,15 @@ class Pattern:
     # --- conditions
 
     def where(self, condition: Any) -> Pattern:
-        """Take only events for which a condition holds; several must all hold."""
+        """Add a condition; all conditions must hold."""
         return self._restricted(condition, "where", And)
 
     def or_(self, condition: Any) -> Pattern:
-        """Also take events for which another condition holds."""
+        """Add an alternative condition."""
         return self._restricted(condition, "or_", Or)
 
     def subtype(self, cls: type) -> Pattern:
-        """Take only events of a class."""
+        """Restrict the pattern to events of a class."""
         if not isinstance(cls, type):
             raise MalformedPatternError(f"subtype(...) of pattern {self._name!r} takes a class, not {cls!r}.")
         return self._restricted(Subtype(cls), "subtype", And)
@@ -274,20 +274,20 @@ class Pattern:
     # --- how often
 
     def one_or_more(self, window_time: Length | None = None) -> Pattern:
-        """Take one event or more.
+        """Take one or more events.
 
         Args:
-            window_time: how long may lie between one event and the next.
+            window_time: the maximum time between two events.
         """
         return self.times_or_more(1, window_time)
 
     def times(self, times: int, to: int | None = None, window_time: Length | None = None) -> Pattern:
-        """Take so many events, or from so many to so many.
+        """Take a fixed number or a range of events.
 
         Args:
-            times: how many, at least.
-            to: how many at most; without it, exactly so many.
-            window_time: how long may lie between one event and the next.
+            times: the minimum number.
+            to: the maximum number; by default the minimum.
+            window_time: the maximum time between two events.
         """
         self._check_quantifiable()
         if to is None and times <= 0:
@@ -302,11 +302,11 @@ class Pattern:
         return self
 
     def times_or_more(self, times: int, window_time: Length | None = None) -> Pattern:
-        """Take so many events or more.
+        """Take at least a number of events.
 
         Args:
-            times: how many, at least.
-            window_time: how long may lie between one event and the next.
+            times: the minimum number.
+            window_time: the maximum time between two events.
         """
         self._check_quantifiable()
         _check_range(times, times)
@@ -342,7 +342,7 @@ class Pattern:
         return self
 
     def greedy(self) -> Pattern:
-        """Let the loop take an event that the pattern behind it could take as well."""
+        """Let the loop take events that the next pattern could take as well."""
         self._check_not_negated()
         quantifier = self._quantifier
         if quantifier.inner is Contiguity.ANY:
@@ -358,7 +358,7 @@ class Pattern:
         return self
 
     def consecutive(self) -> Pattern:
-        """Let the events of a loop come directly one behind the other."""
+        """Require the events of a loop to follow each other directly."""
         quantifier = self._quantifier
         if quantifier.is_single:
             raise MalformedPatternError(
@@ -372,7 +372,7 @@ class Pattern:
         return self
 
     def allow_combinations(self) -> Pattern:
-        """Let a loop also pass over events it could take, so that every combination of them is a match."""
+        """Let a loop skip events that it could take, so that every combination is a match."""
         quantifier = self._quantifier
         if quantifier.is_single:
             raise MalformedPatternError(
@@ -388,18 +388,18 @@ class Pattern:
     # --- time
 
     def within(self, window_time: Length | None, within_type: WithinType = WithinType.FIRST_AND_LAST) -> Pattern:
-        """Set how long a match may take, or how long this pattern may wait for its event.
+        """Set the time limit of a match, or of this pattern.
 
         Args:
-            window_time: how long; an event at exactly this distance is too late.
-            within_type: between which events; FIRST_AND_LAST is a matter of the whole match, wherever it is said.
+            window_time: the limit; an event at exactly this distance is too late.
+            within_type: the events it applies to; FIRST_AND_LAST limits the match, whichever pattern sets it.
         """
         length = _millis(window_time)
         if length is not None:
             self._windows[within_type] = length
         return self
 
-    # --- what was said
+    # --- properties
 
     def get_name(self) -> str:
         """Return the name of this part of the sequence."""
@@ -410,27 +410,27 @@ class Pattern:
         return self._previous
 
     def get_quantifier(self) -> Quantifier:
-        """Return how often it takes an event."""
+        """Return the quantifier."""
         return self._quantifier
 
     def get_times(self) -> Times | None:
-        """Return the number of events that was given, None when none was."""
+        """Return the number of events, or None."""
         return self._times
 
     def get_condition(self) -> Expression:
-        """Return the condition; the one that always holds when none was given."""
+        """Return the condition; by default one that always holds."""
         return TRUE if self._condition is None else self._condition
 
     def get_until_condition(self) -> Expression | None:
-        """Return the condition that ends the loop, None when there is none."""
+        """Return the condition that ends the loop, or None."""
         return self._until
 
     def get_window_size(self, within_type: WithinType = WithinType.FIRST_AND_LAST) -> int | None:
-        """Return the length of a window in milliseconds, None when there is none."""
+        """Return the length of a window in milliseconds, or None."""
         return self._windows.get(within_type)
 
     def get_after_match_skip_strategy(self) -> AfterMatchSkipStrategy:
-        """Return what becomes of other matches behind a match."""
+        """Return the skip strategy after a match."""
         return self._skip_strategy
 
     def explain(self) -> str:
@@ -455,7 +455,7 @@ class Pattern:
 
 @tagged("cep-group-pattern", write=lambda group: (group._group, *_written(group)), read=_read_group)
 class GroupPattern(Pattern):
-    """A sequence that stands where one pattern could stand."""
+    """A sequence in place of a single pattern."""
 
     NAME = "GroupPattern"
 
@@ -499,7 +499,7 @@ def sequence(last: Pattern) -> list[Pattern]:
 
 
 def all_patterns(last: Pattern) -> Iterator[Pattern]:
-    """Yield the patterns of a sequence and of the groups in it; not the groups themselves."""
+    """Yield the patterns of a sequence and of its groups, without the groups."""
     for pattern in sequence(last):
         if isinstance(pattern, GroupPattern):
             yield from all_patterns(pattern.get_raw_pattern())
@@ -526,7 +526,7 @@ def _appended(
 
 
 def can_be_empty(last: Pattern) -> bool:
-    """Tell whether a pattern is a group that a match may leave out because all inside is optional."""
+    """Return whether a pattern is a group of optional patterns only."""
     if not isinstance(last, GroupPattern):
         return False
     return all(p.get_quantifier().is_optional or can_be_empty(p) for p in sequence(last.get_raw_pattern()))

@@ -1,10 +1,10 @@
-"""A priority queue that keeps its elements where Java's keeps them.
+"""A priority queue with the array layout of Java's.
 
-Runs with the same first event are equal to the queue, and where a binary heap leaves equal elements decides in which
+Runs with the same first event are equal, and the position of equal elements in a binary heap decides in which
 order matches are found, and with a skip strategy which of them are. So the array must be the one of
 java.util.PriorityQueue, which sifts otherwise than `heapq`.
 
-The queue is a plain list of tuples whose first member is what they are ordered by.
+The queue is a list of tuples, ordered by their first member.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def add(heap: list[Any], element: Element) -> None:
 
 
 def poll(heap: list[Any]) -> Any:
-    """Take out the least element."""
+    """Remove and return the minimum element."""
     least = heap[0]
     last = heap.pop()
     if heap:
@@ -44,9 +44,9 @@ def poll(heap: list[Any]) -> Any:
 
 
 def keep(heap: list[Any], least: Any) -> list[Any]:
-    """Return the queue without the elements below a bound; it is the same list when there are none.
+    """Return the queue without the elements below a bound; the same list if there are none.
 
-    What is left keeps its order in the array, and the heap is built anew from it.
+    The rest keeps its order in the array, and the heap is rebuilt from it.
     """
     if not heap or heap[0][0] >= least:
         return heap
@@ -57,9 +57,9 @@ def keep(heap: list[Any], least: Any) -> list[Any]:
 
 
 class Shrinking:
-    """A queue from which elements below a bound are taken again and again, as after many matches at once.
+    """A queue for repeated removal of elements below a bound, as after many simultaneous matches.
 
-    Where the array is sorted, as it mostly is, these are its first ones, and building the heap anew changes nothing.
+    If the array is sorted, as is common, these are its first elements, and rebuilding the heap changes nothing.
 
     Example:
         >>> queue = Shrinking([(1, "a"), (2, "b"), (3, "c")])
@@ -77,11 +77,11 @@ class Shrinking:
         self._is_sorted: bool | None = None
 
     def least(self) -> Any:
-        """Return what the least element is ordered by; None when there is none."""
+        """Return the key of the minimum element, or None."""
         return self._heap[self._at][0] if self._at < len(self._heap) else None
 
     def keep(self, least: Any) -> None:
-        """Take out the elements below a bound."""
+        """Remove the elements below a bound."""
         heap, at = self._heap, self._at
         if at == len(heap) or heap[at][0] >= least:
             return
@@ -93,7 +93,7 @@ class Shrinking:
             self._heap = keep(heap, least)
 
     def rest(self) -> list[Any]:
-        """Return the queue as it is now."""
+        """Return the current queue."""
         return self._heap[self._at :] if self._at else self._heap
 
 

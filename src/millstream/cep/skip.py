@@ -1,4 +1,4 @@
-"""What happens to other partial matches once a match was found."""
+"""Skip strategies: which partial matches to drop after a match."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from millstream.common.tags import tagged
 
 __all__ = ["AfterMatchSkipStrategy"]
 
-# Which event: its timestamp, and its number among the taken events of that timestamp.
+# An event id: its timestamp, and its number among the taken events of that timestamp.
 EventId = tuple[int, int]
 
 
 class SkipError(MillstreamError):
-    """A match has nothing to skip to, and the strategy says that this is an error."""
+    """A match has no event to skip to, and the strategy makes this an error."""
 
 
 class AfterMatchSkipStrategy:
-    """Says what is dropped after a match: partial and waiting matches, by their first event.
+    """Decides which partial and pending matches to drop after a match, by their first event.
 
     Example:
         >>> AfterMatchSkipStrategy.skip_to_last("b").throw_exception_on_miss()
@@ -25,7 +25,7 @@ class AfterMatchSkipStrategy:
 
     # Whether matches wait for partial matches that began earlier, and drop others when they are emitted.
     skips = True
-    # The pattern to skip to, where there is one.
+    # The pattern to skip to, or None.
     pattern_name: str | None = None
 
     @staticmethod
@@ -35,30 +35,30 @@ class AfterMatchSkipStrategy:
 
     @staticmethod
     def skip_to_next() -> AfterMatchSkipStrategy:
-        """Drop what began with the event the match began with."""
+        """Drop matches that started with the same event as the match."""
         return _SkipToNext()
 
     @staticmethod
     def skip_past_last_event() -> AfterMatchSkipStrategy:
-        """Drop what began before the match ended."""
+        """Drop matches that started before the match ended."""
         return _SkipPastLastEvent()
 
     @staticmethod
     def skip_to_first(pattern_name: str) -> SkipToElement:
-        """Drop what began before the first event that a pattern took in the match."""
+        """Drop matches that started before the first event of a pattern in the match."""
         return SkipToElement(pattern_name, "skip_to_first", 0)
 
     @staticmethod
     def skip_to_last(pattern_name: str) -> SkipToElement:
-        """Drop what began before the last event that a pattern took in the match."""
+        """Drop matches that started before the last event of a pattern in the match."""
         return SkipToElement(pattern_name, "skip_to_last", -1)
 
     def is_skip_strategy(self) -> bool:
-        """Tell whether anything is dropped."""
+        """Return whether the strategy drops matches."""
         return self.skips
 
     def bound(self, match: list[tuple[str, EventId]]) -> EventId | None:
-        """Return the first event that may stay; what began before it is dropped. None when nothing is.
+        """Return the first event that remains valid; matches that started before it are dropped. None drops none.
 
         Args:
             match: the pattern and the id of each event of the match, in order.
@@ -110,7 +110,7 @@ class SkipToElement(AfterMatchSkipStrategy):
         self._throws = throws
 
     def throw_exception_on_miss(self) -> SkipToElement:
-        """Return the strategy that fails the job when there is nothing to skip to."""
+        """Return the strategy that fails the job if there is no event to skip to."""
         return SkipToElement(self.pattern_name or "", self._name, self._index, True)
 
     def bound(self, match: list[tuple[str, EventId]]) -> EventId | None:
@@ -139,7 +139,7 @@ NO_SKIP = _NoSkip()
 
 
 def _after(event: EventId) -> EventId:
-    """Return the least id behind an event's."""
+    """Return the next id after an event's."""
     timestamp, number = event
     return timestamp, number + 1
 

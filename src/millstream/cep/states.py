@@ -1,4 +1,4 @@
-"""States of a pattern and the edges between them: what the compiler makes and the automaton runs."""
+"""States of a compiled pattern and the edges between them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from millstream.cep.skip import AfterMatchSkipStrategy
 
 
 class StateKind(Enum):
-    """What a run in a state stands for."""
+    """The kind of a state."""
 
     START = "start"
     NORMAL = "state"
-    # Waits for the end of its window, which makes it a match.
+    # Waits for the end of its window, which completes the match.
     PENDING = "pending"
     STOP = "stop"
     FINAL = "final"
 
 
 class Action(Enum):
-    """What an edge does with the event."""
+    """The action of an edge on the event."""
 
     TAKE = "take"
     IGNORE = "ignore"
@@ -33,7 +33,7 @@ class Edge:
     """A way out of a state.
 
     Attributes:
-        pattern: the pattern that takes the event, where it is taken.
+        pattern: the pattern that takes the event, if any.
     """
 
     action: Action
@@ -44,7 +44,7 @@ class Edge:
 
 @dataclass(eq=False)
 class State:
-    """A state, its edges in the order in which they are tried, and how long a run may stay since its last event."""
+    """A state, its edges in order of evaluation, and the maximum time of a run since its last event."""
 
     name: str
     kind: StateKind
@@ -78,10 +78,10 @@ class StateGraph:
 
     Attributes:
         states: all states.
-        start: the one where every match begins.
-        window: how long a match may take in milliseconds; 0 for no limit.
-        skip_strategy: what is dropped after a match.
-        names: the patterns that can take events, first to last.
+        start: the start state.
+        window: the maximum milliseconds of a match; 0 for no limit.
+        skip_strategy: the matches to drop after a match.
+        names: the patterns that take events, in order.
     """
 
     states: tuple[State, ...]
@@ -105,7 +105,7 @@ class StateGraph:
         return "\n".join(lines)
 
     def can_be_empty(self) -> bool:
-        """Tell whether a match may have no events at all: PROCEED edges lead from the start to the end."""
+        """Return whether a match may be empty: PROCEED edges lead from the start to the end."""
         seen: set[int] = set()
         todo = [self.start]
         while todo:

@@ -53,13 +53,13 @@ class CEP:
 
         Args:
             stream: the events.
-            pattern: what to look for.
+            pattern: the pattern to match.
             comparator: says in which order events of the same timestamp come, as a function of two events that returns
                 a number below 0, 0 or above 0; without it, in the order of their arrival.
         """
         if not isinstance(stream, DataStream):
             raise InvalidProgramError(f"CEP.pattern(stream, pattern) takes a stream first, not {stream!r}.")
-        # What cannot be looked for is said here, where the pattern is given.
+        # Report an invalid pattern here, not in the job.
         compile_pattern(pattern)
         return PatternStream(stream, pattern, _compare(comparator))
 
@@ -73,18 +73,18 @@ class CEP:
         processing_time: bool = False,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
-        """Look for patterns that come, change and go while the job runs.
+        """Match patterns that are added, replaced and removed while the job runs.
 
-        Each is looked for on its own. A higher version replaces: what had begun of the old one is forgotten, and events
-        that are yet to be processed go to the new one. Event time is the least of both streams, as everywhere: give
-        the stream of patterns watermarks, or an idle time, if it does not end.
+        Each pattern is matched separately. A higher version replaces a pattern: partial matches of the old one are
+        dropped, and pending events go to the new one. The watermark is the minimum of both streams: assign watermarks
+        or an idle timeout to the stream of patterns unless it ends.
 
         Args:
             stream: the events.
             pattern_stream: carries PatternProcessor(id, version, pattern, function) and Removed(id); it reaches
                 every subtask.
-            comparator: says in which order events of the same timestamp come.
-            late_data_output_tag: where events go that come too late; without it they are dropped and counted.
+            comparator: orders events of the same timestamp.
+            late_data_output_tag: a side output for late events; by default they are dropped and counted.
             processing_time: whether to follow the wall clock.
             output_type: the type of the results.
 
@@ -113,7 +113,7 @@ class CEP:
 
 @dataclass(frozen=True)
 class PatternStream(Generic[T_co]):
-    """A stream in which a pattern is looked for; made by `CEP.pattern`."""
+    """A stream with a pattern to match, created by `CEP.pattern`."""
 
     _stream: DataStream[T_co]
     _pattern: Pattern
@@ -122,7 +122,7 @@ class PatternStream(Generic[T_co]):
     _processing_time: bool = False
 
     def side_output_late_data(self, late_data_output_tag: OutputTag[Any]) -> PatternStream[T_co]:
-        """Send events that come too late to a side output; without this they are dropped and counted."""
+        """Send late events to a side output; by default they are dropped and counted."""
         return replace(self, _late_tag=_checked_tag(late_data_output_tag, "side_output_late_data"))
 
     def in_event_time(self) -> PatternStream[T_co]:
@@ -130,7 +130,7 @@ class PatternStream(Generic[T_co]):
         return replace(self, _processing_time=False)
 
     def in_processing_time(self) -> PatternStream[T_co]:
-        """Follow the wall clock: events are taken as they come."""
+        """Use processing time: events are processed on arrival."""
         return replace(self, _processing_time=True)
 
     @overload
@@ -182,7 +182,7 @@ class PatternStream(Generic[T_co]):
     ) -> DataStream[OUT]: ...
 
     def select(self, *functions: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
-        """Make one result of every match: `select(function)` or `select(tag, timeout_function, function)`.
+        """Return one result per match: `select(function)` or `select(tag, timeout_function, function)`.
 
         Args:
             functions: a PatternSelectFunction or a function of the match; before it, for partial matches whose time is
@@ -230,7 +230,7 @@ class PatternStream(Generic[T_co]):
     ) -> DataStream[OUT]: ...
 
     def flat_select(self, *functions: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
-        """Make any number of results of a match: `flat_select(function)`, or with a tag and a time-out function.
+        """Yield any number of results per match: `flat_select(function)`, or with a tag and a timeout function.
 
         Args:
             functions: as for `select`; the functions yield results.

@@ -1,4 +1,4 @@
-"""Why something did not match: which run ended at which event, and for want of what."""
+"""Explains why events did not match: which run ended at which event, and why."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Ended(NamedTuple):
     """A run that ended without a match.
 
     Attributes:
-        taken: the events it had taken.
+        taken: the events of the run.
         state: the state it was in.
         timestamp: when it ended.
         event: the event at which it ended, None when its time was up.
-        reason: what it would have needed, or what stopped it.
+        reason: the condition that failed or the stop that applied.
     """
 
     taken: Match
@@ -53,9 +53,9 @@ class Tracer:
         self._runs = Runs()
 
     def fire(self, events: Iterable[tuple[int, Any]], now: int) -> None:
-        """Process events up to a time, in order, and let that time come."""
+        """Process events up to a time, in order, and advance to it."""
         for timestamp, event in events:
-            # Time comes first, then the event; so what it finds is what it ends.
+            # Time advances before the event, so runs that it ends have timed out.
             self._timed_out(self._matcher.fire(self._runs, [], timestamp), timestamp)
             self._event(event, timestamp)
             self._matcher.fire(self._runs, [(timestamp, event)], timestamp)

@@ -1,9 +1,9 @@
 """Which edges of a state hold for an event, as a tree of questions that is written out as code.
 
-What a run does with an event depends on which conditions hold. Instead of walking over edges for every event, every
-state is walked over once for each combination of answers that can occur: a question that has no answer yet makes two
-branches. So each condition is asked at most once, none is asked that Flink would not ask, and the code between two
-questions is nothing at all.
+The outcome of an event for a run depends on which conditions hold. Instead of walking the edges for every event, each
+state is walked once per combination of answers that can occur: an unanswered condition makes two branches. Each
+condition is thus evaluated at most once, no condition is evaluated that Flink would not evaluate, and there is no code
+between two conditions.
 
     def decide(event, ctx):
         if is_b(event):
@@ -23,7 +23,7 @@ from typing import Any
 from millstream.cep.conditions import And, Atom, Expression, Not, Or
 from millstream.cep.states import Action, State, StateKind
 
-# A tree with more ends than this is not written out but grows while it is asked.
+# A tree with more leaves than this is not generated but grows as it is evaluated.
 MAX_LEAVES = 128
 # Nesting of `if` that Python still compiles without ado.
 MAX_DEPTH = 40
@@ -33,16 +33,16 @@ _NUMBERS = count(1)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
-    """What becomes of a run with an event.
+    """The outcome of an event for a run.
 
     Attributes:
-        runs: for each run that goes on, the pattern that took the event, or None, and the state it is in then.
+        runs: for each continuing run, the pattern that took the event, or None, and its next state.
         matches: for each match that is complete, the pattern that took the event, or None.
-        stopped: whether what must not come has come.
-        unchanged: whether the run stays as it is.
+        stopped: whether a negated pattern matched.
+        unchanged: whether the run stays unchanged.
         takes: whether the event is taken.
-        gone: whether nothing is left of a run that is not the start's.
-        begins: where all that becomes of the start's run is one that takes the event: the pattern and the state.
+        gone: whether nothing remains of a run other than the start's.
+        begins: the pattern and the state, if the only outcome for the start's run is one run that takes the event.
     """
 
     runs: tuple[tuple[str | None, str], ...]
@@ -62,9 +62,9 @@ class Decision:
     """How a state decides.
 
     Attributes:
-        decide: returns what becomes of a run in the state; its second argument is the condition's context.
+        decide: returns the outcome for a run in the state; its second argument is the condition's context.
         iterative: whether the answer depends on the run, not only on the event.
-        patterns: which pattern's condition stands in a line of the generated code.
+        patterns: the pattern whose condition is on each line of the generated code.
     """
 
     decide: Decide
@@ -72,7 +72,7 @@ class Decision:
     patterns: dict[int, str]
 
     def asked(self, tb: TracebackType) -> str | None:
-        """Return the pattern whose condition a frame was asking, None when it is not one of this state's."""
+        """Return the pattern whose condition a frame evaluates, or None if it is not one of this state's."""
         if tb.tb_frame.f_code is not self.decide.__code__:
             return None
         atom = tb.tb_frame.f_locals.get("atom")
@@ -80,7 +80,7 @@ class Decision:
 
 
 class _Unknown(Exception):
-    """A condition that has not been asked yet."""
+    """A condition without an answer."""
 
     def __init__(self, atom: Atom) -> None:
         self.atom = atom
@@ -90,7 +90,7 @@ Answers = dict[int, bool]
 
 
 class _Walk:
-    """Walks over the edges of a state, given the answers of conditions."""
+    """Walks the edges of a state with known answers of conditions."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -98,7 +98,7 @@ class _Walk:
         self._known: dict[Any, Outcome] = {}
 
     def outcome(self, answers: Answers) -> Outcome:
-        """Return what becomes of a run; a condition without an answer is raised."""
+        """Return the outcome for a run; raise an unanswered condition."""
         state = self._state
         is_start = state.kind is StateKind.START
         runs: list[tuple[str | None, str]] = []
@@ -177,7 +177,7 @@ def _holds(condition: Expression, answers: Answers) -> bool:
 
 @dataclass
 class _Question:
-    """A condition to ask, and where it goes on then: a question, an outcome, or None where nobody has been yet."""
+    """A condition to evaluate, and the next node per answer: a question, an outcome, or None if not expanded yet."""
 
     atom: Atom
     answers: Answers
@@ -228,7 +228,7 @@ def atoms_of(states: tuple[State, ...]) -> list[Atom]:
 
 
 def _atoms(state: State) -> list[Atom]:
-    """Return the conditions that may be asked in a state."""
+    """Return the conditions that a state may evaluate."""
     seen: dict[int, State] = {}
     todo = [state]
     while todo:
@@ -236,7 +236,7 @@ def _atoms(state: State) -> list[Atom]:
         if id(at) in seen:
             continue
         seen[id(at)] = at
-        # Also behind an event that was taken: whether the match is complete is asked there.
+        # Also after a taken event: whether the match is complete is evaluated there.
         for edge in at.edges:
             if edge.action is Action.PROCEED or at is state or edge.action is Action.TAKE:
                 todo.append(edge.target)
@@ -286,7 +286,7 @@ class _Writer:
         namespace = dict(self._bound)
         exec(compile(source, filename, "exec"), namespace)
         linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-        # Where the tree never asks for the run, one answer does for all runs.
+        # If the tree never depends on the run, one answer holds for all runs.
         return Decision(namespace["decide"], iterative and self._iterative, self._patterns)
 
     def _write(self, at: _Question | Outcome, depth: int) -> None:

@@ -70,7 +70,7 @@ class GatewayApi:
     # --- the gateway
 
     async def info(self, _: Request) -> Response:
-        """Say what this is: clients look at the version of Flink it speaks for."""
+        """Return the gateway's information: clients check the Flink version."""
         return answer({"productName": "Apache Flink", "version": FLINK_VERSION})
 
     async def versions(self, _: Request) -> Response:
@@ -152,7 +152,7 @@ class GatewayApi:
         return answer({"operationHandle": session.submit(refuse).handle})
 
     async def deploy(self, request: Request) -> Response:
-        """Run a script as an application: beside this session, with its settings, and longer than it if need be."""
+        """Run a script as an application with this session's settings; it may outlive the session."""
         otherwise = "Failed to deploy script to cluster."
         session, body = await self._session(request, otherwise), await body_of(request)
         text, uri, only_now = _text(body, "script"), _text(body, "scriptUri"), _texts(body, "executionConfig")
@@ -167,7 +167,7 @@ class GatewayApi:
 
         return answer({"clusterID": await self._done(otherwise, deployed)})
 
-    # --- what requests are about
+    # --- sessions and operations of requests
 
     async def _session(self, request: Request, otherwise: str) -> OpenSession:
         handle = _handle(request, "session")
@@ -178,7 +178,7 @@ class GatewayApi:
         return session, await self._done(otherwise, lambda: session.operation(handle))
 
     async def _done(self, otherwise: str, act: Callable[[], T]) -> T:
-        """Do something that may take a while; an error is told as Flink's clients read it."""
+        """Run a blocking call; report an error in the form that Flink's clients read."""
         try:
             return await run_in_threadpool(act)
         except Exception as e:

@@ -1,4 +1,4 @@
-"""What can stand at a place of a statement: keywords, tables, columns, functions. Pure: text in, names out."""
+"""Completion of statements: keywords, tables, columns and functions at a position. Pure: text in, names out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEYWORDS = (
     *("UNION ALL", "UNNEST", "USING", "VALUES", "WHEN", "WHERE", "WITH"),
 )
 _WORD = re.compile(r"[\w.`$]*\Z")
-# Behind these stands the name of a table.
+# Keywords that precede a table name.
 _BEFORE_TABLES = re.compile(
     r"\b(FROM|JOIN|INTO|OVERWRITE|DESCRIBE|DESC|TABLE|VIEW)\s+([\w.`$]+\s*,\s*)*[\w.`$]*\Z", re.IGNORECASE
 )
@@ -64,13 +64,13 @@ class Vocabulary:
 
 
 def word_at(text: str, position: int) -> str:
-    """Return what has been written of the word at a place."""
+    """Return the typed part of the word at a position."""
     found = _WORD.search(text[:position])
     return "" if found is None else found.group()
 
 
 def candidates(text: str, position: int, words: Vocabulary) -> list[str]:
-    """Return what the word at a place can become, in order.
+    """Return the completions of the word at a position, sorted.
 
     Example:
         >>> words = Vocabulary({"orders": ["id", "price"]}, ["abs"], "c.d")
@@ -95,13 +95,13 @@ def candidates(text: str, position: int, words: Vocabulary) -> list[str]:
 
 
 def _starts_with_several(begun: str) -> bool:
-    """Tell whether what has been written is the beginning of a statement that begins with more than a word."""
+    """Return whether the text is the beginning of a multi-word statement start."""
     shown = " ".join(begun.upper().split())
     return " " in begun and any(s.startswith(shown) and s != shown for s in STARTS)
 
 
 def _columns(text: str, word: str, words: Vocabulary) -> tuple[list[str], str]:
-    """Return the columns that can stand in a text, and what of the word is the table they are of."""
+    """Return the columns that may occur in a text, and the table prefix of the word."""
     aliases: dict[str, Sequence[str]] = {}
     for name, alias in _TABLES.findall(text):
         bare = name.replace("`", "").rpartition(".")[2]

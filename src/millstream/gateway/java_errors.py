@@ -1,4 +1,4 @@
-"""Errors as Flink's clients read them: as a Java stack trace would show them, the last cause being what users see."""
+"""Errors in the form of a Java stack trace, whose last cause Flink's clients show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLASSES: dict[type[Exception], str] = {
 
 
 def told_to_client(what: str, error: Exception) -> str:
-    """Return what a client is told of an error.
+    """Return the text of an error for clients.
 
     Example:
         >>> print(told_to_client("Failed to closeSession.", ValidationException("No session x.")))  # doctest: +ELLIPSIS
@@ -34,9 +34,9 @@ def told_to_client(what: str, error: Exception) -> str:
     said = str(error) if isinstance(error, MillstreamError) else f"{type(error).__name__}: {error}"
     known = next((name for kind, name in _CLASSES.items() if isinstance(error, kind)), None)
     if known is None:
-        # What a job fails with, under a name of Java's, is told under that name.
+        # An error of a job under a Java class name keeps that name.
         found = _JAVAS.match(said)
         known, said = (f"java.lang.{found[1]}", said[found.end() :]) if found else (_OTHER, said)
-    # Clients take the text between the last cause and its first line of code.
+    # Clients extract the text between the last cause and its first stack frame.
     cause = f"Caused by: {known}: {said}\n\tat millstream.gateway"
     return f"<Exception on server side:\n{_GATEWAY}: {what}\n{cause}\n\nEnd of exception on server side>"

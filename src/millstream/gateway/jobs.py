@@ -42,7 +42,7 @@ class JobStatements:
         return RowsResult(JOBS, [_row(self._found(job_id))], zone)
 
     def stopped(self, statement: s.StopJob, configuration: Configuration) -> TableResult:
-        """Stop a job: with a savepoint whose path is the result, or without one."""
+        """Stop a job: with a savepoint, whose path is the result, or without."""
         if statement.drain and not statement.savepoint:
             raise ValidationException("WITH DRAIN could only be used with WITH SAVEPOINT.")
         entry = self._found(statement.job)

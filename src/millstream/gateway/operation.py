@@ -1,11 +1,11 @@
-"""An operation: a statement that runs, and its rows, which a client takes piece by piece.
+"""An operation: a running statement and its rows, which a client fetches in pages.
 
     PENDING -> RUNNING -> FINISHED
        |          |-----> ERROR
        |          |-----> TIMEOUT
        '----------'-----> CANCELED
 
-Each piece has a token, from 0 on. A client asks for the next one, or for the last one again if its answer was lost.
+Each page has a token, from 0. A client requests the next page, or the last one again if the response was lost.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PENDING, RUNNING, FINISHED, CANCELED, ERROR, TIMEOUT = (
 )
 _ENDED = (FINISHED, CANCELED, ERROR, TIMEOUT)
 
-# A job waits when so many rows lie ready that nobody takes.
+# Maximum rows buffered for a slow client before the job stalls.
 _MOST_READY = 5000
-# A client that asks before there are rows waits so long, and so asks less often.
+# How long a request waits for rows, which limits the polling rate of clients.
 _WAIT_SECONDS = 0.1
 
 
 class Fetching(TableException):
-    """What a client asks for is not there."""
+    """A client's request cannot be served."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Piece:
     Attributes:
         kind: NOT_READY, PAYLOAD or EOS.
         batches: the rows.
-        next_token: what to ask for next, None at the end.
-        outcome: what the statement came to, None while that is not known.
+        next_token: the token of the next page, None at the end.
+        outcome: the statement's outcome, None while it is unknown.
     """
 
     kind: str
@@ -53,14 +53,14 @@ class Piece:
 
 
 class Operation:
-    """A statement of a session, on a thread of its own."""
+    """A statement of a session, on its own thread."""
 
     def __init__(self, execute: Callable[[], Outcome], timeout_seconds: float = 0.0) -> None:
-        """Take a statement, to be run by `start`.
+        """Create an operation, to be run by `start`.
 
         Args:
             execute: carries it out.
-            timeout_seconds: how long it may take until its rows come; 0 for as long as it likes.
+            timeout_seconds: the maximum time to its first rows; 0 for no limit.
         """
         self.handle = str(uuid.uuid4())
         self._execute = execute
@@ -75,12 +75,12 @@ class Operation:
 
     @property
     def status(self) -> str:
-        """How far it is."""
+        """The operation's status."""
         with self._changed:
             return self._status
 
     def start(self) -> None:
-        """Begin, on a thread of its own."""
+        """Start the statement on its own thread."""
         threading.Thread(target=self._run, name="millstream-statement", daemon=True).start()
         if self._timeout_seconds > 0:
             clock = threading.Timer(self._timeout_seconds, self._end, (TIMEOUT,))
@@ -106,7 +106,7 @@ class Operation:
             self._end(ERROR, e)
 
     def _take(self, outcome: Outcome) -> None:
-        """Take the rows as they come, but not many more than the client does."""
+        """Read the rows, at most a buffer ahead of the client."""
         for batch in outcome.batches:
             with self._changed:
                 self._changed.wait_for(lambda: self._status in (CANCELED, TIMEOUT) or self._rows_ready < _MOST_READY)
@@ -124,10 +124,10 @@ class Operation:
         return sum(map(len, self._ready))
 
     def _end(self, status: str, error: Exception | None = None) -> bool:
-        """End it if it has not ended; tell whether it did so now."""
+        """End the operation if it has not ended; return whether this call ended it."""
         with self._changed:
             if self._status in _ENDED:
-                # What a cancelled job says of its end is no error.
+                # The error of a cancelled job is expected.
                 return False
             self._status, self._error = status, error
             outcome = self._outcome
@@ -137,12 +137,12 @@ class Operation:
         return True
 
     def cancel(self) -> None:
-        """Have it end."""
+        """Close the operation."""
         if not self._end(CANCELED) and self.status != CANCELED:
             raise Fetching(f"Failed to convert the Operation Status from {self.status} to CANCELED for {self.handle}.")
 
     def close(self) -> None:
-        """Have it end if it runs."""
+        """Cancel the operation if it runs."""
         self._end(CANCELED)
 
     def fetch(self, token: int) -> Piece:
@@ -171,7 +171,7 @@ class Operation:
         return Piece("PAYLOAD", self._last, self._token, outcome)
 
     def _refuse_if_ended(self) -> None:
-        """Refuse rows of what was given up or has failed; those that came before a failure are still given."""
+        """Raise an error for a closed, cancelled or failed operation, after the rows before the failure."""
         if self._error is not None and not self._ready:
             raise self._error
         if self._status in (CANCELED, TIMEOUT):

@@ -1,4 +1,4 @@
-"""Rows as clients of the gateway ask for them: values as JSON, or as the text that a prompt shows."""
+"""Row formats of the gateway: values as JSON, or as the text that a prompt shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Texts = list[str]
 
 
 def rows_as_json(batch: Batch, fields: Fields, row_format: str, zone: str) -> list[str]:
-    """Return each row of a batch as JSON: what it says, and its values.
+    """Return each row of a batch as JSON: its kind and values.
 
     They are text and not objects, since a decimal number has more digits than Python's JSON can write.
     """
@@ -68,7 +68,7 @@ def _booleans(column: pa.Array, kind: t.DataType) -> Texts:
 
 
 def _floats(column: pa.Array, kind: t.DataType) -> Texts:
-    # Infinity and NaN have no number in JSON.
+    # JSON has no numbers for Infinity and NaN.
     texts = to_text(column, kind).to_pylist()
     return [_NULL if v is None else v if v[-1].isdigit() else json.dumps(v) for v in texts]
 
@@ -117,7 +117,7 @@ def _maps(column: pa.Array, kind: t.DataType) -> Texts:
 
 
 def _parts(column: pa.Array, written: Callable[[int, int], str]) -> Texts:
-    """Return what is written of each value, whose parts lie from one offset to the next."""
+    """Return the texts of nested values, by their offsets."""
     offsets, there = column.offsets.to_pylist(), column.is_valid().to_pylist()
     return [written(offsets[i], offsets[i + 1]) if there[i] else _NULL for i in range(len(column))]
 
@@ -189,7 +189,7 @@ def _details(kind: t.DataType) -> dict[str, Any]:
         case t.TimeType() | t.TimestampType() | t.LocalZonedTimestampType() | t.ZonedTimestampType():
             return {"precision": kind.precision}
         case t.YearMonthIntervalType():
-            # Values have all the units, whatever the declaration says: they are a number of months.
+            # Values are a number of months, whatever units are declared.
             return {"precision": kind.precision, "resolution": "MONTH"}
         case t.DayTimeIntervalType():
             return {"precision": kind.day_precision, "fractionalPrecision": 3, "resolution": "SECOND"}

@@ -1,4 +1,4 @@
-"""The text of a script: where its statements end. Pure."""
+"""Scripts as text: reads them from files and URLs, and splits them into statements."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.sql.errors import TableException
 
-# Text in quotes, and comments, in which a semicolon is no end; one that has no end yet goes to the end.
+# Quoted text and comments, in which a semicolon does not end a statement; unterminated ones run to the end.
 _SKIPPED = re.compile(
     r"'(?:[^']|'')*(?:'|\Z)|`(?:[^`]|``)*(?:`|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)|;|[A-Za-z_]\w*", re.DOTALL
 )
 _COMMENT = re.compile(r"\A(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*", re.DOTALL)
-# These need no semicolon behind them.
+# Commands without a semicolon.
 COMMANDS = ("QUIT", "EXIT", "CLEAR", "HELP")
 
 
 def split(text: str) -> tuple[list[str], str]:
-    """Return the statements of a text, and what is left behind the last semicolon.
+    """Return the statements of a text, and the rest after the last semicolon.
 
     Example:
         >>> split("SELECT ';'; -- one; two\\nSHOW TABLES; SEL")
@@ -42,24 +42,24 @@ def split(text: str) -> tuple[list[str], str]:
 
 
 def _is_in_set(words: list[str]) -> bool:
-    """Tell whether the words begin a set of statements, which have semicolons of their own, and do not end it."""
+    """Return whether the words are within a statement set, whose statements have their own semicolons."""
     said = [w for w in words if w[0].isalpha()]
     return said[:4] == ["EXECUTE", "STATEMENT", "SET", "BEGIN"] and said[-1] != "END"
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether a text has nothing but blanks and comments."""
+    """Return whether a text has only blanks and comments."""
     found = _COMMENT.match(text)
     return found is not None and found.end() == len(text)
 
 
 def is_command(text: str) -> bool:
-    """Tell whether a line is a command of the prompt, which needs no semicolon."""
+    """Return whether a line is a command of the prompt, which needs no semicolon."""
     return text.strip().rstrip(";").strip().upper() in COMMANDS
 
 
 def statements_of(text: str) -> list[str]:
-    """Return the statements of a script, up to where it quits; what only a prompt can do is left out.
+    """Return the statements of a script up to QUIT, without commands of the prompt.
 
     Example:
         >>> statements_of("SET 'a' = 'b'; CLEAR; SHOW TABLES; QUIT; SHOW JOBS")
@@ -83,7 +83,7 @@ def script_at(uri: str, settings: Mapping[str, str]) -> str:
 
     Args:
         uri: a path, or a URL: `file:`, `http:`, `https:`, or one of a file system.
-        settings: have what file systems must be told, `s3.access-key` and others.
+        settings: options of file systems, such as `s3.access-key`.
     """
     try:
         return _read(uri, settings).decode()
@@ -94,7 +94,7 @@ def script_at(uri: str, settings: Mapping[str, str]) -> str:
 def _read(uri: str, settings: Mapping[str, str]) -> bytes:
     parts = urlsplit(uri)
     if parts.scheme in ("", "file"):
-        # A path may have what has a meaning in URLs.
+        # A path may contain characters that are special in URLs.
         return Path(unquote(parts.path) if parts.scheme else uri).read_bytes()
     if parts.scheme in ("http", "https"):
         with urlopen(uri, timeout=_ANSWERS_WITHIN) as answer:

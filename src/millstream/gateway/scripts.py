@@ -1,4 +1,4 @@
-"""Scripts that a gateway runs as applications: each with a session of its own, which nobody has to keep open."""
+"""Scripts that a gateway runs as applications, each in its own session."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _PREFIX = "script-"
 
 
 class Scripts:
-    """Runs scripts. Any thread may ask it for something."""
+    """Runs scripts. Thread-safe."""
 
     def __init__(self, begin: Callable[[Mapping[str, str]], Session], registry: Registry) -> None:
-        """Have no scripts yet.
+        """Create an empty set of scripts.
 
         Args:
-            begin: makes a session with these settings.
-            registry: has the jobs, and the scripts that have failed.
+            begin: creates a session with settings.
+            registry: holds jobs and failed scripts.
         """
         self._begin = begin
         self._registry = registry
         self._is_stopped = threading.Event()
 
     def deploy(self, text: str, settings: Mapping[str, str]) -> str:
-        """Start a script; return the id by which it is known, before its first statement has run.
+        """Start a script; return its id before its first statement runs.
 
         Raises:
             SqlParserException: a statement cannot be read; none of them is run.
@@ -61,7 +61,7 @@ class Scripts:
         return script_id
 
     def stop(self) -> None:
-        """Run no more statements; whose job a script waits for is cancelled by the gateway."""
+        """Stop running statements; the gateway cancels the jobs that scripts wait for."""
         self._is_stopped.set()
 
     def _run(self, script_id: str, statements: list[str], settings: dict[str, str]) -> None:
@@ -88,7 +88,7 @@ class Scripts:
 
 
 def _carried_out(session: Session, statement: str) -> Outcome:
-    """Carry out a statement; the rows of a query are counted, as there is nobody to see them."""
+    """Run a statement; the rows of a query are only counted."""
     outcome = session.execute(statement)
     rows = sum(len(batch) for batch in outcome.batches)
     if outcome.is_query:
@@ -97,7 +97,7 @@ def _carried_out(session: Session, statement: str) -> Outcome:
 
 
 class FailedScript:
-    """A script that has failed, among the jobs: so that who has sent it finds out, and why."""
+    """A failed script as an entry among the jobs, so that its sender can see the failure."""
 
     def __init__(self, script_id: str, began: float, why: str) -> None:
         now = time.time()
@@ -127,4 +127,4 @@ class FailedScript:
         """Return None: it has no checkpoint."""
 
     def sample(self, seconds: float) -> None:
-        """It does nothing that could be seen."""
+        """Ignored: a failed script has no job."""

@@ -1,8 +1,8 @@
-"""Serves a SQL gateway: sessions and statements beside the jobs they start, at one address.
+"""Serves a SQL gateway and the jobs of its sessions at one address.
 
 A statement reads and writes whatever files its user can, and may restore state, which runs code. So clients show a
-token, also on this machine alone, where other users could connect: the one of the settings, else one that is made here
-and stands in a file that only this user can read.
+token, even on the loopback interface, where other users could connect: the configured one, else a generated one in
+a file that only this user can read.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Gateway:
     """A SQL gateway that is served."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """Take settings, for the gateway and for what runs in its sessions."""
+        """Set the settings of the gateway and its sessions."""
         config = Configuration.from_dict(dict(settings))
         self._begun_with = {k: v for k, v in settings.items() if not k.startswith(_OWN)}
         self.registry = Registry()
         self.sessions = Sessions(self._begin, config)
         self.scripts = Scripts(self._begin, self.registry)
         options = _options(config)
-        # Whether the token is one that was made here, and stands in a file.
+        # Whether the token was generated, and is in a file.
         self._has_token_file = options.token is None
         self.token = options.token or secrets.token_urlsafe(32)
         options = replace(options, token=self.token)
@@ -55,12 +55,12 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The gateway's address."""
         return self._server.url
 
     @property
     def token_file(self) -> str | None:
-        """The file that holds its token; None where settings have said the token."""
+        """The file of the generated token; None with a configured token."""
         port = self.url.rpartition(":")[2]
         return os.path.join(runtime_directory(), f"sql-gateway-{port}.token") if self._has_token_file else None
 
@@ -72,7 +72,7 @@ class Gateway:
         return _nothing
 
     def start(self) -> None:
-        """Serve, on threads of its own."""
+        """Start serving, on its own threads."""
         if self.token_file is not None:
             make_private_directory(os.path.dirname(self.token_file))
             write_private(self.token_file, self.token.encode())
@@ -82,7 +82,7 @@ class Gateway:
         self._server.start()
 
     def stop(self) -> None:
-        """Close all sessions and end what runs, scripts and jobs."""
+        """Close all sessions, and stop scripts and jobs."""
         if self.token_file is not None:
             with suppress(FileNotFoundError):
                 os.remove(self.token_file)
@@ -98,11 +98,11 @@ class Gateway:
 
 
 def _nothing() -> None:
-    """Do nothing when a job has ended: nobody waits for it."""
+    """Do nothing at the end of a job."""
 
 
 def _options(config: Configuration) -> ServiceOptions:
-    """Return where it is served: Flink's keys of the gateway stand for those of the job service."""
+    """Return the REST settings: the gateway's Flink keys override those of the job service."""
     service = Configuration(config)
     given = {
         PORT: GATEWAY_PORT.read(config),

@@ -1,4 +1,4 @@
-"""A session: what statements have declared and set so far, and what each statement comes to."""
+"""A session: its declarations and settings, and the outcome of each statement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ONLY_INSERTS = (
     "Only 'INSERT/CREATE TABLE AS' statement is allowed in Statement Set or use 'END' statement to submit Statement "
     "Set."
 )
-# What configures a session, by Flink's list.
+# Statements that configure a session, by Flink's list.
 CONFIGURING = (
     *(s.SetOption, s.ResetOption, s.CreateTable, s.CreateView, s.CreateDatabase, s.CreateFunction, s.CreateCatalog),
     *(s.CreateModel, s.Drop, s.AlterTable, s.AlterView, s.AlterFunction, s.AlterModel, s.AlterOptions, s.Use),
@@ -39,14 +39,14 @@ CONFIGURING = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a statement.
+    """The outcome of a statement.
 
     Attributes:
         statement: the statement.
         fields: the columns of its rows.
-        batches: the rows, as they come.
+        batches: the rows, streamed.
         zone: in which points in time are shown.
-        is_ok: whether there is nothing to see but that it was carried out.
+        is_ok: whether the result is only OK.
         is_query: whether the rows are those of a query.
         result: the result as the Table API has it.
         job_id: the job that was started, None without one.
@@ -62,21 +62,21 @@ class Outcome:
     job_id: str | None = None
 
     def cancel(self) -> None:
-        """Have the job of a query end; one that writes to tables goes on, as it does not need this session."""
+        """Cancel the job of a query; an INSERT's job continues without the session."""
         client = self.result.get_job_client()
         if self.is_query and client is not None:
             client.cancel()
 
 
 class Session:
-    """Carries out statements, one after the other, whichever thread they come from."""
+    """Runs statements one at a time, from any thread."""
 
     def __init__(self, settings: Mapping[str, str], registry: Registry) -> None:
         """Begin a session.
 
         Args:
-            settings: what SET would have set.
-            registry: the jobs there are.
+            settings: initial settings, as by SET.
+            registry: the jobs.
         """
         self._given = dict(settings)
         environment = EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(self._given))
@@ -161,7 +161,7 @@ class Session:
         return self._t_env.execute_sql(text)
 
     def _collected(self, statement: s.Statement, text: str, collecting: StatementSet) -> TableResult:
-        """Take a statement between BEGIN STATEMENT SET and END."""
+        """Add a statement between BEGIN STATEMENT SET and END."""
         if isinstance(statement, s.EndStatementSet):
             self._statement_set = None
             return collecting.execute() if self._in_set else OkResult()
@@ -172,7 +172,7 @@ class Session:
         return OkResult()
 
     def _reset_all(self) -> TableResult:
-        """Go back to the settings the session began with."""
+        """Restore the session's initial settings."""
         for key in self.settings.keys() - self._given.keys():
             self._configuration.remove_config(key)
         for key, value in self._given.items():
@@ -183,7 +183,7 @@ class Session:
         client = result.get_job_client()
         job_id = None if client is None else str(client.get_job_id())
         if isinstance(result, JobResult) and self.settings.get(_SYNC, "false").lower() != "true":
-            # A job that writes is known by its id, and does not keep a client waiting.
+            # The result of an INSERT is its job id, without waiting for the job.
             listed = RowsResult(_JOB_ID, [(job_id,)])
             return self._told(statement, result, listed, job_id)
         return self._told(statement, result, result, job_id)

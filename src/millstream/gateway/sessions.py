@@ -1,4 +1,4 @@
-"""The sessions of a gateway, each with its operations; those that nobody uses any more are closed."""
+"""The sessions of a gateway with their operations; idle ones are closed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OpenSession:
     Attributes:
         session: the session.
         used_at: when it was used last, by a steady clock.
-        operations: its statements that have not been closed, by handle.
+        operations: its open operations by handle.
     """
 
     session: Session
@@ -48,7 +48,7 @@ class OpenSession:
         return operation
 
     def close(self) -> None:
-        """End what runs for it."""
+        """Stop its operations."""
         for operation in list(self.operations.values()):
             operation.close()
         self.operations.clear()
@@ -63,11 +63,11 @@ class Sessions:
         config: Configuration | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Have no sessions yet.
+        """Create an empty set of sessions.
 
         Args:
-            begin: makes a session with these settings.
-            config: how many there may be, and for how long nobody may use one.
+            begin: creates a session with settings.
+            config: the maximum number of sessions and their idle timeout.
             clock: a steady clock.
         """
         config = config or Configuration()
@@ -81,7 +81,7 @@ class Sessions:
         self._is_stopped = threading.Event()
 
     def start(self) -> None:
-        """Look from time to time which sessions nobody uses."""
+        """Start the periodic check for idle sessions."""
         if self._idle_seconds > 0:
             threading.Thread(target=self._look, name="millstream-sessions", daemon=True).start()
 
@@ -124,7 +124,7 @@ class Sessions:
         found.close()
 
     def close_idle(self) -> None:
-        """Close the sessions that nobody has used for long, and for which nothing runs."""
+        """Close sessions that are idle for too long and run nothing."""
         oldest = self._clock() - self._idle_seconds
         with self._lock:
             idle = [h for h, s in self._open.items() if s.used_at < oldest]

@@ -1,6 +1,6 @@
-"""What users test their programs with: see docs/testing.md."""
+"""Test tools for users' programs: see docs/testing.md."""
 
-# Imported when first asked for: pytest loads the plugin in this package for every run, also for tests of other things.
+# Imported on first use: pytest loads the plugin of this package for every run, also for unrelated tests.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""CepHarness: looks for a pattern in the test's own process, and tells why something did not match."""
+"""CepHarness: matches a pattern in the test's process, and explains why events did not match."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class CepHarness(StreamHarness):
     """Runs a pattern and the function of its matches.
 
     Args:
-        pattern: what to look for.
-        function: what to do with matches, as `PatternStream.process` takes it; without one they come out as they are.
+        pattern: the pattern to match.
+        function: processes matches, as in `PatternStream.process`; by default matches are the output.
         key_selector: the key of an event; without one all events are of one key.
         comparator: the order of events of one timestamp.
-        late_data: where events that come too late go.
+        late_data: the side output of late events.
         processing_time: whether to follow the wall clock.
         settings: those of `StreamHarness`.
 
@@ -85,17 +85,17 @@ class CepHarness(StreamHarness):
             self._seen += [(timestamp, event) for event in events]
 
     def process_watermark(self, timestamp: int, input: int | None = None) -> None:
-        """Let event time advance."""
+        """Advance the watermark."""
         super().process_watermark(timestamp, input)
         self._now = max(self._now, timestamp)
 
     def why_not(self, key: Any = None) -> list[Ended]:
         """Return the partial matches of a key that ended without a match, and why; in event time.
 
-        What this harness was given is gone through once more, up to the watermark.
+        Replays the harness's input up to the watermark.
 
         Args:
-            key: the key; not needed where all events are of one.
+            key: the key; optional if all events have one key.
         """
         if self._by_clock:
             raise InvalidProgramError("why_not() is for patterns in event time.")

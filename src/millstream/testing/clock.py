@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """A wall clock, in milliseconds, that stands still until it is set.
+    """A wall clock in milliseconds that only the test advances.
 
     Harnesses have one, and `LocalJob` takes one: timers of processing time, TTL and `current_processing_time()` follow
     it.
@@ -27,5 +27,5 @@ class ManualClock:
         self.millis = millis
 
     def advance(self, millis: int) -> None:
-        """Let so many milliseconds pass."""
+        """Advance by milliseconds."""
         self.millis += millis

@@ -13,7 +13,7 @@ from millstream.state.key_groups import hashable, thaw
 from millstream.state.keyed import KeyedState
 from millstream.state.table import BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
 
-# Both are what operators call them: see operators/runtime/timers.py and operators/functions/operator_state.py.
+# The operators' names: see operators/runtime/timers.py and operators/functions/operator_state.py.
 EVENT_TIMERS, PROCESSING_TIMERS = "_event_timers", "_processing_timers"
 _OPERATOR_ROW = "operator"
 
@@ -50,7 +50,7 @@ class StateView:
         return found
 
     def value(self, name: str, key: Any) -> Any:
-        """Return what a function would see in the state of a key."""
+        """Return the state of a key as a function sees it."""
         row = hashable(key)
         for state, table in self._tables(name):
             if table.address != BY_KEY:
@@ -61,12 +61,12 @@ class StateView:
         return self._tables(name)[0][1].kind.nothing()
 
     def keys(self, name: str) -> list[Any]:
-        """Return the keys that have a state."""
+        """Return the keys of a state."""
         rows = [_key(table, row) for s, table in self._tables(name) for row in _living_rows(s, table)]
         return [thaw(detach(k)) for k in dict.fromkeys(rows)]
 
     def count(self) -> int:
-        """Return how many rows all keyed states have, without timers."""
+        """Return the number of rows of all keyed states, without timers."""
         return sum(_size(s, t) for s in self._states(True) for t in s.tables.values() if t.address != BY_TIME)
 
     def timers(self, table: str, key: Any = None) -> list[TimerView]:

@@ -1,4 +1,4 @@
-"""Runs a job in this process, without Spark, step by step: epochs are cut where a test wants."""
+"""Runs jobs in this process, without Spark: step by step, with epoch boundaries set by the test, or as a whole."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from millstream.operators.runtime.messages import JobPlan, LevelTask
 from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.testing.clock import ManualClock
 
-# How long to wait for requests in flight when there is nothing else to do.
+# How long to wait for requests in flight when nothing else is pending.
 _MOMENT = 0.001
 
 
@@ -81,15 +81,15 @@ class LocalJob:
         sinks: list[Transformation] | None = None,
         job_name: str | None = None,
     ) -> None:
-        """Take over the program that was built in an environment.
+        """Create a job of the program in an environment.
 
         Args:
             env: the environment; its pending sinks are taken.
-            clock: the wall clock in milliseconds; without one it stands at 0.
-            epoch_sizes: asked before every epoch how many records each source subtask may read.
-            snapshot: what to go on from, see `snapshot()`; the program may have another parallelism or other operators.
+            clock: the wall clock in milliseconds; by default it stands at 0.
+            epoch_sizes: returns the maximum records per source subtask, called before every epoch.
+            snapshot: the snapshot to restore, see `snapshot()`; the program may have another parallelism or operators.
             storage: the state files that belong to the snapshot.
-            sinks: what to run in place of the environment's pending sinks.
+            sinks: the sinks to run instead of the environment's pending ones.
             job_name: the job's name, in place of the configured one.
         """
         graph = env._stream_graph(job_name, env._take_sinks() if sinks is None else sinks)
@@ -107,7 +107,7 @@ class LocalJob:
         self.output = SinkCommitters(self.plan)
 
     def _begin(self, snapshot: Snapshot | None) -> None:
-        # Until an epoch has counted, it is the cut.
+        # The latest snapshot, until an epoch completes.
         self._given = snapshot
         start = InitialState() if snapshot is None else restore(snapshot, self.plan, "")
         self.execution = Execution(self.plan, start)
@@ -120,29 +120,29 @@ class LocalJob:
         return self._slots.slots
 
     def restart_slots(self) -> None:
-        """Let all processes die and start anew, as between two epochs."""
+        """Restart all processes between two epochs."""
         self._slots.start()
 
     @property
     def is_finished(self) -> bool:
-        """Whether the job has come to its end."""
+        """Whether the job has finished."""
         return self.execution.is_finished
 
     @property
     def has_requests(self) -> bool:
-        """Whether async requests are in flight; they go on between epochs."""
+        """Whether async requests are in flight; they continue between epochs."""
         return self.execution.has_requests
 
     @property
     def next_wake(self) -> int | None:
-        """When there is something to do without input, in milliseconds; None for never."""
+        """The next time in milliseconds at which work is due without input; None for never."""
         return self.execution.next_wake()
 
     def run(self, restarts: int = 0) -> None:
         """Run to the end of a bounded program.
 
         Args:
-            restarts: how often to go on after a failure, from the last epoch that was good.
+            restarts: the number of failures to recover from, each from the last completed epoch.
         """
         while not self.is_finished:
             before = self.snapshot() if restarts else None
@@ -156,14 +156,14 @@ class LocalJob:
                 self.go_on_from(before)
 
     def go_on_from(self, snapshot: Snapshot) -> None:
-        """Start anew from an earlier cut of this job, as after a failure."""
+        """Restore an earlier snapshot of this job, as after a failure."""
         self._begin(snapshot)
 
     def run_epoch(self, flush: bool = False, keep: bool = True) -> int:
-        """Run one epoch, with whatever the sources have; return how many shares they had.
+        """Run one epoch with the available input; return the number of split ranges.
 
-        Sinks stage all they have when told to flush. Async requests that are not answered are in flight at its end.
-        Unless state is to be kept, slots may hold its changes in memory: then there is no cut behind this epoch.
+        Sinks stage all records on flush. Unanswered async requests are in flight at the end.
+        Without `keep`, slots may hold state changes in memory: then there is no snapshot of this epoch.
         """
         execution = self.execution
         now = self._clock() / 1000
@@ -202,7 +202,7 @@ class LocalJob:
         return self.execution.savepoint(self._sources.positions())
 
     def snapshot(self) -> Snapshot:
-        """Return the cut after the last epoch, as a checkpoint would have it; before one, what it goes on from."""
+        """Return the snapshot after the last epoch, as in a checkpoint; before one, the restored snapshot."""
         if self._given is not None:
             return self._given
         return decode_manifest("local", encode_manifest(Manifest("checkpoint", 1, 0, self.cut(), ""))).snapshot
@@ -212,7 +212,7 @@ class LocalJob:
         self._slots.close()
 
     def state_rows(self, table: str) -> list[tuple[Any, Any]]:
-        """Return what is stored in a state table, over all operators and subtasks."""
+        """Return the contents of a state table, over all operators and subtasks."""
         return [row for slot in self.slots for row in slot.state_rows(table)]
 
 
@@ -232,20 +232,20 @@ def run_locally(env: StreamExecutionEnvironment, epoch_sizes: Sequence[int] = ()
     return job
 
 
-# A bounded source is read as a whole.
+# A bounded source is read completely.
 _EVERYTHING = 1 << 30
 
 
 class LocalEnvironment(StreamExecutionEnvironment):
     """Runs programs in a thread of this process: in milliseconds, as on Spark but for the processes.
 
-    For tests of whole programs, which need not know: `execute()` and `execute_and_collect()` work as ever, and so do
-    checkpoints, savepoints and restarts, where the configuration asks for them.
+    For tests of complete programs: `execute()` and `execute_and_collect()` work as usual, and so do configured
+    checkpoints, savepoints and restarts.
 
     Args:
         configuration: settings.
-        clock: a wall clock in milliseconds, for example a `ManualClock`; without one it is the real one.
-        restarts: how many failures a job survives; it then goes on from the last epoch that was good.
+        clock: a wall clock in milliseconds, for example a `ManualClock`; by default the real one.
+        restarts: the number of failures that a job survives; it restores the last completed epoch.
 
     Example:
         >>> env = LocalEnvironment()
@@ -266,7 +266,7 @@ class LocalEnvironment(StreamExecutionEnvironment):
             self.set_parallelism(1)
 
     def _start_ahead(self, config: Configuration) -> None:
-        """There is nothing to start."""
+        """Do nothing: there is no Spark to start."""
 
     def _launch(self, job: JobSpec) -> JobMaster:
         prepared = prepare(job)
