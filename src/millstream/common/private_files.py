@@ -119,7 +119,7 @@ def socket_directory(prefix: str, name_length: int = 23) -> str:
 
 
 def cache_directory(name: str) -> str:
-    """Return a directory of this user's; raise OSError where somebody else could put something there."""
+    """Return a private cache directory of this user; raise OSError if others could write to it."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     directory = os.path.join(cache, "millstream", name)
     os.makedirs(directory, mode=0o700, exist_ok=True)

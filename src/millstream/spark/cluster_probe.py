@@ -1,4 +1,4 @@
-"""A look at a cluster from the inside: what each of its machines has, sees and can reach."""
+"""Probes a cluster: what each of its machines has and can reach."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from millstream.common.errors import MillstreamError
 from millstream.spark.errors import keep_bridge_quiet
 from millstream.spark.session import get_context
 
-# What jobs import where they use it.
+# Packages that jobs import.
 PACKAGES = ("pyspark", "cloudpickle", "numpy", "pyarrow", "lmdb")
 _CHECKPOINTS = "execution.checkpointing.dir"
 _SECONDS = 5.0
@@ -37,18 +37,17 @@ _TIME = struct.Struct(">d")
 
 @dataclass(frozen=True)
 class Machine:
-    """What one process of an executor, or the driver, was found to have.
+    """Findings about one executor process, or the driver.
 
-    Attributes:
         name: host and process.
-        python: the version of Python.
-        packages: versions by name; None where there is none.
+        python: the Python version.
+        packages: versions by name; None if not installed.
         millstream: its version.
-        memory: of the machine, or what its container may use, in bytes.
-        free: bytes that are left for temporary files.
-        clock_ahead: seconds by which its clock is ahead of the driver's; None if the driver was not reached.
-        unreachable: those others that it could not reach.
-        storage_problem: why it cannot use the place of checkpoints; None if it can, or none was named.
+        memory: bytes of the machine, or the limit of its container.
+        free: free bytes for temporary files.
+        clock_ahead: seconds by which its clock is ahead of the driver's; None if it cannot reach the driver.
+        unreachable: the executors that it cannot reach.
+        storage_problem: why it cannot use the checkpoint directory; None if it can, or none is set.
     """
 
     name: str
@@ -64,7 +63,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What machines are asked to try."""
+    """The parameters of a probe."""
 
     driver: tuple[str, int]
     storage: str | None
@@ -77,7 +76,7 @@ class _Asked:
 
 
 def examine(config: Configuration) -> tuple[Machine, list[Machine]]:
-    """Start Spark, and return what the driver has and what each of the executors' processes has."""
+    """Start Spark; return the findings about the driver and each executor process."""
     keep_bridge_quiet()
     context = get_context(config)
     storage = config.get_string(_CHECKPOINTS, "") or None
@@ -98,14 +97,14 @@ def _ask(context: SparkContext, asked: _Asked) -> list[Machine]:
 
 
 def _look_around(asked: _Asked) -> Machine:
-    """Run in an executor: look, listen for the others, and try to reach them."""
+    """Probe an executor: run in a barrier task."""
     context: Any = BarrierTaskContext.get()
     host = context.getTaskInfos()[context.partitionId()].address.partition(":")[0]
     name = f"{host} process {os.getpid()}"
     with socket.create_server(("", 0)) as listener:
         others = [other.split() for other in context.allGather(f"{host} {listener.getsockname()[1]}")]
         unreachable = sorted({other for other, port in others if not _can_reach(other, int(port))})
-        # Nobody hangs up before all have tried.
+        # All sockets stay open until all have tried.
         context.barrier()
     return replace(
         _this_machine(name),
@@ -129,14 +128,14 @@ def _this_machine(name: str) -> Machine:
 def _version(package: str) -> str | None:
     module = sys.modules.get(package)
     try:
-        # What came with Spark or with us has no metadata.
+        # Packages shipped by Spark or millstream have no metadata.
         return getattr(module, "__version__", None) or metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
 def _memory() -> int:
-    """Return the bytes that processes here may use together."""
+    """Return the memory available to processes here, in bytes."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:
@@ -153,7 +152,7 @@ def _can_reach(host: str, port: int) -> bool:
 
 
 def _clock_ahead(driver: tuple[str, int]) -> float | None:
-    """Return by how many seconds the clock here is ahead of the driver's, as far as the way there allows to tell."""
+    """Return by how many seconds the clock here is ahead of the driver's, within the round-trip time."""
     try:
         with socket.create_connection(driver, _SECONDS) as connection:
             asked = time.time()
@@ -161,7 +160,7 @@ def _clock_ahead(driver: tuple[str, int]) -> float | None:
             answered = time.time()
     except (OSError, struct.error):
         return None
-    # The answer was given somewhere in between.
+    # The driver answered within this interval.
     return max(0.0, asked - told) - max(0.0, told - answered)
 
 
@@ -172,7 +171,7 @@ class _Clock(socketserver.BaseRequestHandler):
 
 @contextlib.contextmanager
 def _time_server(host: str) -> Iterator[tuple[str, int]]:
-    """Tell whoever connects what time it is here."""
+    """Serve the driver's time."""
     with socketserver.ThreadingTCPServer((host, 0), _Clock) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield host, server.server_address[1]
@@ -185,7 +184,7 @@ def _leave_sign(asked: _Asked) -> None:
 
 
 def _try_storage(asked: _Asked, name: str) -> str | None:
-    """Look for the driver's sign where checkpoints are to be, and leave one; return what is wrong."""
+    """Check that the driver's file is visible in the checkpoint directory, and write one; return the problem."""
     if asked.storage is None:
         return None
     try:
@@ -199,7 +198,7 @@ def _try_storage(asked: _Asked, name: str) -> str | None:
 
 
 def _read_back(asked: _Asked, machine: Machine) -> Machine:
-    """Return a machine with what the driver finds of its sign."""
+    """Return a machine with the result of reading its file on the driver."""
     if asked.storage is None or machine.storage_problem is not None:
         return machine
     try:

@@ -1,7 +1,7 @@
-"""The embedded Spark's line to its daemons: a directory of Unix sockets, one a daemon.
+"""Control sockets of the embedded Spark's daemons: a directory with one Unix socket for each daemon.
 
-Over it the driver ends a job's slot processes at once, without waiting for a free core or for Spark to notice that a
-task was cancelled. On a cluster the daemons are elsewhere, and a Spark job carries the request instead.
+Over it the driver ends a job's slot processes at once, without waiting for a free core or for Spark to notice a
+cancelled task. On a cluster the daemons are on other machines, and a Spark job carries the request.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ DIRECTORY_VARIABLE = "MILLSTREAM_CONTROL_DIR"
 
 
 _directories: list[str] = []
-# Those that were made here.
+# Directories created by this process.
 _made: list[str] = []
 
 
 def make_directory() -> str:
-    """Make the directory; the daemons-to-be find it in the environment of their JVM."""
+    """Create the directory; daemons read its path from the environment of their JVM."""
     for former in _made:
-        # Of a Spark that has ended, and its daemons with it.
+        # Of a Spark that has ended with its daemons.
         shutil.rmtree(former, ignore_errors=True)
     directory = socket_directory("millstream-control-")
     _made[:] = [directory]
@@ -37,22 +37,22 @@ def make_directory() -> str:
 
 
 def use_directory(directory: str) -> None:
-    """Reach the daemons of a Spark that another process of this machine has started."""
+    """Use the daemons of a Spark that another process of this machine has started."""
     _directories.append(directory)
 
 
 def directory() -> str | None:
-    """Return where the daemons are reached; None if they are not."""
+    """Return the directory of control sockets, None if there is none."""
     return _directories[-1] if _directories else None
 
 
 def is_embedded() -> bool:
-    """Return whether the daemons can be reached: Spark was started here, or by the cluster this process belongs to."""
+    """Return whether the daemons can be reached: Spark is embedded in this process or in its session cluster."""
     return bool(_directories)
 
 
 def check() -> None:
-    """Refuse to start anything where somebody has deleted the directory: no daemon can be reached any more."""
+    """Raise IncurableError if the directory was deleted: the daemons cannot be reached."""
     if _directories and not os.path.isdir(_directories[-1]):
         raise IncurableError(
             f"The directory {_directories[-1]}, by which Spark's Python processes are reached, was deleted under the "
@@ -62,29 +62,29 @@ def check() -> None:
 
 
 def release(job_key: str) -> None:
-    """End the slot processes of an execution, or of all executions of a job; returns when they are gone."""
+    """End the slot processes of an execution or a job; return when they have ended."""
     _ask_all({"release": job_key})
 
 
 def frozen_slot(job_key: str) -> str:
-    """Return which slot of an execution was found frozen, in words; "" if none was."""
+    """Return the description of an execution's frozen slot, or an empty string."""
     return next((answer for answer in _ask_all({"frozen": job_key}) if answer), "")
 
 
 def _ask_all(request: dict[str, str]) -> list[str]:
     directory, answers = _directories[-1], []
-    # Where it was deleted they cannot be told; they end with the driver.
+    # If it was deleted, daemons cannot be reached; they end with the driver.
     for name in os.listdir(directory) if os.path.isdir(directory) else ():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             try:
                 control.connect(os.path.join(directory, name))
             except (ConnectionRefusedError, FileNotFoundError):
-                # A daemon that has died; its slots died with it.
+                # The daemon has died, and its slots with it.
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(directory, name))
                 continue
             control.settimeout(10)
-            # A daemon may be ending just now, and its slots with it.
+            # The daemon may be ending.
             with contextlib.suppress(ConnectionError):
                 control.sendall(json.dumps(request).encode())
                 answers.append(control.recv(4096).decode())

@@ -1,4 +1,4 @@
-"""How many tasks Spark can run at once, which executors are still to come, and which cores executions hold."""
+"""Spark's task slots: how many there are, expected executors, and cores held by executions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark import SparkContext
 
-# How long executors may take to register, or to be replaced; and where their number is not known, how long none may
-# have come until those that are there count as all.
+# How long to wait for executors to register or to be replaced; and if their number is unknown, how long after the last
+# one the registered ones count as all.
 _REGISTER_SECONDS = 30.0
 _SETTLE_SECONDS = 1.0
 _POLL_SECONDS = 0.05
@@ -20,54 +20,54 @@ _ANY_NUMBER = 1 << 20
 
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
 
-# When each job has asked for executors; it does so again after a while.
+# Time of each job's last request for executors.
 _asked: dict[str, float] = {}
 _ASK_SECONDS = 10.0
 
-# The executions of this program that hold slots, and how many tasks each has for that.
+# Tasks that hold slots, by execution of this program.
 _held: dict[str, int] = {}
 
 
-# How many slots a cluster has allotted to the jobs of this program, by job; others are not theirs.
+# Slots that a session cluster has allotted, by job of this program.
 _allotted: dict[str, int] = {}
 
 
 def allot(job: str, slots: int) -> None:
-    """Note that a job has so many slots of a cluster's."""
+    """Record the slots that a session cluster has allotted to a job."""
     _allotted[job] = slots
 
 
 def hold(execution: str, tasks: int) -> None:
-    """Note that an execution holds so many cores."""
+    """Record the cores that an execution holds."""
     _held[execution] = tasks
 
 
 def let_go(execution: str) -> None:
-    """Note that an execution holds no cores any more."""
+    """Record that an execution has released its cores."""
     _held.pop(execution, None)
 
 
 def executions_that_hold() -> int:
-    """Return how many executions hold slots, and with them a core each on a local Spark."""
+    """Return the number of executions that hold slots, and with them one core each on local Spark."""
     return len(_held)
 
 
 def is_local(context: SparkContext) -> bool:
-    """Return whether tasks run on this machine, in the driver's own Java."""
+    """Return whether tasks run in the driver's own JVM."""
     master = str(context.master)
     return master == "local" or master.startswith("local[")
 
 
 def may_grow(context: SparkContext) -> bool:
-    """Return whether Spark takes executors away that have nothing to do, and asks for others."""
+    """Return whether dynamic allocation is enabled."""
     return str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
 
 
 def ask_for(context: SparkContext, cores: int) -> None:
-    """Have Spark bring executors with so many cores in all, where it brings as many as it is asked for.
+    """Request executors for a total number of cores, if dynamic allocation is enabled.
 
-    By itself it brings them for tasks that wait; a job that waits for slots has none. Those that nobody uses it takes
-    away again.
+    Spark itself requests them only for pending tasks, and a job that waits for slots has none. It removes idle ones
+    again.
     """
     if may_grow(context):
         executors = min(-(-cores // _slots_each(context)), _most_executors(context))
@@ -76,7 +76,7 @@ def ask_for(context: SparkContext, cores: int) -> None:
 
 
 def most_cores(context: SparkContext) -> int:
-    """Return how many tasks could run at once on all executors that Spark may bring."""
+    """Return the maximum number of concurrent tasks on all executors that Spark may allocate."""
     return _slots_each(context) * _most_executors(context)
 
 
@@ -90,15 +90,15 @@ def _most_executors(context: SparkContext) -> int:
 
 
 def free_cores(context: SparkContext, wanted: int, is_off: Callable[[], bool] = lambda: False) -> int:
-    """Return how many tasks could run beside those that hold slots.
+    """Return the number of free task slots.
 
-    Executors that are registering, or are being replaced, are waited for: a job that is dealt out over those that
-    happen to be there would stay there.
+    It waits for executors that are registering or being replaced: a job that starts on the present ones would stay
+    there.
 
     Args:
         context: Spark.
-        wanted: so many are enough.
-        is_off: tells whether nobody wants to know any more.
+        wanted: enough slots to stop waiting.
+        is_off: returns whether the caller has stopped waiting.
     """
     expected, started = _expected_executors(context), time.monotonic()
     seen, since = 0, started
@@ -115,12 +115,12 @@ def free_cores(context: SparkContext, wanted: int, is_off: Callable[[], bool] = 
 
 
 def slots_of(context: SparkContext, job: str, wanted: int) -> int:
-    """Return how many slots there are for a job: the cores that others do not hold.
+    """Return the number of slots for a job: the cores that other jobs do not hold.
 
-    Where Spark brings executors that are asked for, and there are fewer than are wanted, it is asked.
+    With dynamic allocation, missing executors are requested.
     """
     if is_local(context):
-        # There are more permits than processors, and all processes have the same of these.
+        # Cores of local Spark are only permits; all processes share the processors.
         return int(context.defaultParallelism)
     held = sum(tasks for execution, tasks in _held.items() if not execution.startswith(job))
     found = max(0, _task_slots(context) - held)
@@ -131,7 +131,7 @@ def slots_of(context: SparkContext, job: str, wanted: int) -> int:
 
 
 def _expected_executors(context: SparkContext) -> int:
-    """Return how many executors there will be; 0 if that is not known."""
+    """Return the expected number of executors; 0 if unknown."""
     found = _LOCAL_CLUSTER.fullmatch(str(context.master))
     return int(found.group(1) if found else context.getConf().get("spark.executor.instances", "0") or 0)
 

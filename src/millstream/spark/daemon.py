@@ -1,17 +1,17 @@
-"""The daemon that gives every slot of a job one Python process for the job's whole life.
+"""The Python daemon of executors: one resident process for each slot of a job, for the job's whole life.
 
-Spark's stock daemon hands a task to any idle worker process. Here each connection from the JVM is served
-by a small relay process (the JVM wants a process of its own for each worker, to watch and to kill), and the
-relay passes the connection on to the resident process of the task's slot:
+Spark's stock daemon hands a task to any idle worker process. Here a small relay process serves each connection of the
+JVM (which needs a process of its own for each worker, to monitor and kill) and passes the connection to the resident
+process of the task's slot:
 
     JVM --socket--> relay --descriptor over a Unix socket--> resident of (job, slot)
 
-A task says whose it is in Spark's local properties, which stand at the head of its stream. Tasks that are not
-millstream's run in the relay itself, as in the stock daemon.
+A task names its job in Spark's local properties, at the head of its stream. Other tasks run in the relay itself, as in
+the stock daemon.
 
-Who dies with whom: the manager takes all with it; a resident takes the task it is running; a relay that
-dies while its task runs (the JVM kills it when the task is cancelled) takes the resident, because the only way to
-stop user code is to stop its process.
+Life cycles: all processes die with the manager; a running task dies with its resident; a resident dies with a relay
+whose task is running (the JVM kills the relay when the task is cancelled), because user code can be stopped only with
+its process.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from millstream.spark.slot_process import ReplayedStream, serve
 
 JOB_PROPERTY = "millstream.job"
 RELEASE_PROPERTY = "millstream.release"
-# A module that the job's slots need, and others will.
+# A module to import in the daemon before slots are forked.
 LOADS_PROPERTY = "millstream.loads"
-# Milliseconds between two heartbeats of its slots, and without one.
+# Heartbeat interval and timeout of slots, in milliseconds.
 HEARTBEAT_PROPERTY = "millstream.heartbeat"
 
 _JOB = re.compile(rb'"millstream\.job":"([0-9a-zA-Z_-]+)"')
@@ -71,7 +71,7 @@ class _Resident:
 
 @dataclass
 class _Release:
-    """A request to end a job's residents that is answered when they are gone."""
+    """A request to end a job's residents, answered when they have ended."""
 
     connection: socket.socket
     pids: list[int]
@@ -80,7 +80,7 @@ class _Release:
 
 @dataclass
 class Manager:
-    """Accepts the JVM's connections and keeps the residents."""
+    """Accepts the JVM's connections and manages the residents."""
 
     directory: str
     listener: socket.socket
@@ -88,9 +88,9 @@ class Manager:
     control_path: str
     residents: dict[tuple[str, int], _Resident] = field(default_factory=dict)
     releases: list[_Release] = field(default_factory=list)
-    # Jobs that have ended: a task of theirs that comes late must not start a process that nobody would end.
+    # Ended jobs: a late task must not start a process that nothing would end.
     ended: deque[str] = field(default_factory=lambda: deque(maxlen=1000))
-    # By job: the slot of it that was found frozen.
+    # Description of the frozen slot, by job.
     frozen: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -138,7 +138,7 @@ class Manager:
                 settings = HeartbeatSettings(*request["heartbeat"])
                 connection.sendall(self._resident(request["job"], request["slot"], settings).path.encode())
         except (OSError, ValueError):
-            # The relay was killed between asking and hearing; there is nobody to tell.
+            # The relay was killed before it read the answer.
             traceback.print_exc()
         connection.close()
 
@@ -154,17 +154,17 @@ class Manager:
             name_process(f"millstream-s{slot}")
             run_child(lambda: serve(listener, heartbeat))
         listener.close()
-        # A slot that froze while it had no task has failed nothing.
+        # A slot that froze without a task has failed no epoch.
         self.frozen.pop(job, None)
         resident = self.residents[job, slot] = _Resident(pid, path, settings, heartbeat)
         return resident
 
     def _pause(self) -> int:
-        """Return for how many milliseconds there is nothing to look at."""
+        """Return the poll timeout in milliseconds."""
         return round(1000 * min((r.settings.pause for r in self.residents.values()), default=1.0))
 
     def _end_frozen(self) -> None:
-        """Kill slots that send no heartbeat: their tasks fail, and whoever asks hears why."""
+        """Kill slots without a heartbeat: their tasks fail, and `frozen` holds the reason."""
         now = time.monotonic()
         for (job, slot), resident in self.residents.items():
             if now < resident.look_at or not is_alive(resident.pid):
@@ -189,7 +189,7 @@ class Manager:
         self.releases.append(_Release(connection, pids, time.monotonic() + _CLOSE_SECONDS))
 
     def _has_ended(self, key: str) -> bool:
-        """Return whether an execution was released, alone or with its whole job."""
+        """Return whether an execution was released, alone or with its job."""
         parts = key.split("-")
         return any("-".join(parts[:n]) in self.ended for n in range(1, len(parts) + 1))
 
@@ -219,14 +219,14 @@ class Manager:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            # The manager's stdin is its line to the JVM; nobody else may read from it.
+            # The manager's stdin is its channel to the JVM.
             with open(os.devnull, "rb") as devnull:
                 os.dup2(devnull.fileno(), 0)
         return pid
 
 
 class Relay:
-    """Serves one of the JVM's connections, task by task."""
+    """Serves one connection of the JVM, task by task."""
 
     def __init__(self, connection: socket.socket, control_path: str) -> None:
         self._jvm = connection
@@ -239,13 +239,13 @@ class Relay:
             head = self._read_head()
             if head is None or not self._serve(head):
                 break
-        # The JVM decides when the connection ends; until then it must not see a broken pipe.
+        # The JVM closes the connection; it must not see a broken pipe before.
         with contextlib.suppress(OSError):
             while self._jvm.recv(1024):
                 pass
 
     def _read_head(self) -> bytes | None:
-        """Read a task's first message: its id, its length, and the body that starts with the partition number."""
+        """Read a task's first message: id, length, and the body that starts with the partition number."""
         start = _read_exactly(self._jvm, 8)
         if len(start) < 8:
             return None
@@ -284,7 +284,7 @@ class Relay:
             resident.sendall(head)
             poller = select.poll()
             poller.register(resident.fileno(), select.POLLIN)
-            # No events asked for: only that the JVM has hung up, which means the task was cancelled.
+            # No events: only hang-up, which means that the task was cancelled.
             poller.register(self._jvm.fileno(), 0)
             poller.poll()
             resident.setblocking(False)
@@ -294,33 +294,33 @@ class Relay:
                 answer = b""
         if answer == b"k":
             return True
-        # Ours is the last open end: with it the JVM learns that the resident is gone.
+        # The last open descriptor: closing it tells the JVM that the resident has ended.
         self._jvm.shutdown(socket.SHUT_RDWR)
         return False
 
 
 def _heartbeat(head: bytes) -> list[float]:
-    """Return the seconds between two heartbeats of a task's slot, and without one."""
+    """Return heartbeat interval and timeout of a task's slot, in seconds."""
     found = _HEARTBEAT.search(head)
     assert found is not None, "a job of millstream's says how often its slots send heartbeats"
     return [int(milliseconds) / 1000 for milliseconds in found.groups()]
 
 
 def _load(module: str | None) -> None:
-    """Load a module here once, not in each slot's process."""
+    """Import a module in the daemon, so that slot processes share it."""
     if module is None or module in sys.modules:
         return
     try:
         importlib.import_module(module)
     except ImportError:
-        # Whoever needs it says so.
+        # The user of the module raises the error.
         sys.modules[module] = type(sys)(module)
     gc.collect()
     gc.freeze()
 
 
 def _run_stock(connection: socket.socket, head: bytes) -> bool:
-    """Run a task that is not millstream's in this process."""
+    """Run a task of other programs in this process."""
     infile = ReplayedStream.open(head, os.dup(connection.fileno()))
     outfile = os.fdopen(os.dup(connection.fileno()), "wb", 65536)
     try:
@@ -345,9 +345,9 @@ def _read_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _listen(path: str) -> socket.socket:
-    """Listen at a Unix socket to which only this user can connect, whatever its directory and the umask."""
+    """Listen on a Unix socket that only this user can connect to, whatever its directory and the umask."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Before it exists: this process has one thread.
+    # Before the socket exists: this process has one thread.
     mask = os.umask(0o177)
     try:
         listener.bind(path)
@@ -358,16 +358,15 @@ def _listen(path: str) -> socket.socket:
 
 
 def main() -> None:
-    """Start the manager; without Unix domain sockets there is no way to pass connections, so run the stock daemon."""
+    """Run the manager; without Unix domain sockets, which pass connections, run the stock daemon."""
     if os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "false").lower() != "true":
         stock_daemon.manager()
         return
     os.setpgid(0, 0)
-    # What every job's plan refers to is loaded here once, not in each slot's process. By name: this package lies
-    # below the API and must not depend on it.
+    # Imported once here, shared by all slot processes. By name: this package must not import the API.
     for name in ("cloudpickle", "millstream.datastream", "millstream.spark.slot_host"):
         importlib.import_module(name)
-    # Nor does each of them look through all that again for garbage.
+    # Slot processes do not scan these objects for garbage.
     gc.collect()
     gc.freeze()
     directory = os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"]

@@ -1,4 +1,4 @@
-"""DataFrames of Spark from streams, and for them: what a job hands to Spark, and what it takes from it."""
+"""Spark DataFrames as sources and results of jobs."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from millstream.state.columns import column
 __all__ = ["DataFrame", "SparkSession", "StagedQuery", "frame_of", "row_type", "session_of", "stage", "state_frame"]
 
 
-# What is being written: readers skip names that begin with this.
+# Prefix of unfinished directories, which readers skip.
 _HIDDEN = "_"
 
 
 def session_of(config: Configuration) -> SparkSession:
-    """Return the program's Spark, started if there is none."""
+    """Return the program's SparkSession, starting Spark if necessary."""
     return SparkSession(get_context(config))
 
 
 def frame_of(config: Configuration, tables: list[pa.Table]) -> DataFrame:
-    """Return rows as a DataFrame."""
+    """Return Arrow tables as a DataFrame."""
     return session_of(config).createDataFrame(pa.concat_tables(tables))
 
 
-# --- from Spark
+# --- DataFrames as sources
 
 _TYPES: dict[type, Callable[[], TypeInformation]] = {
     spark_types.StringType: Types.STRING,
@@ -56,7 +56,7 @@ _TYPES: dict[type, Callable[[], TypeInformation]] = {
 
 
 def row_type(frame: DataFrame) -> TypeInformation:
-    """Return the type of a frame's rows."""
+    """Return the type of a DataFrame's rows."""
     return _type(frame.schema, "the rows")
 
 
@@ -77,33 +77,33 @@ def _type(spark_type: spark_types.DataType, column: str) -> TypeInformation:
 
 
 def stage(frame: DataFrame, directory: str) -> None:
-    """Write a frame as Parquet files, which are there when all of them are."""
+    """Write a DataFrame as Parquet files, atomically."""
     if os.path.exists(directory):
         return
     hidden = os.path.join(os.path.dirname(directory), f"{_HIDDEN}{os.path.basename(directory)}")
-    # Timestamps in microseconds: the older form, Spark's own, is read by few.
+    # Microseconds: few readers support Spark's older format.
     frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     frame.write.mode("overwrite").parquet(hidden)
     os.rename(hidden, directory)
 
 
 class StagedQuery:
-    """A streaming DataFrame whose batches are staged as Parquet files, each in a directory of its own."""
+    """A streaming DataFrame whose batches are staged as Parquet files, each in its own directory."""
 
     def __init__(self, frame: DataFrame, directory: str) -> None:
-        """Start the query, or go on with it where an earlier one has stopped in this directory."""
+        """Start the query, or resume one that stopped in this directory."""
         batches = os.path.join(directory, "batches")
         os.makedirs(batches, exist_ok=True)
 
         def take(batch: DataFrame, number: int) -> None:
-            # A batch that Spark runs again after a failure is the same, and there already.
+            # A batch that Spark repeats after a failure is the same and already staged.
             stage(batch, os.path.join(batches, f"batch-{number}"))
 
         written = frame.writeStream.foreachBatch(take).option("checkpointLocation", os.path.join(directory, "query"))
         self._query = written.start()
 
     def check(self) -> None:
-        """Raise what the query has failed with."""
+        """Raise the query's error if it has failed."""
         if not self._query.isActive and (error := self._query.exception()) is not None:
             said = str(error).strip().splitlines()[0]
             raise JobExecutionError(f"from_spark(): the query of the streaming DataFrame has failed: {said}")
@@ -113,7 +113,7 @@ class StagedQuery:
 
 
 def delete_staged(directory: str) -> None:
-    """Delete what was read for good, or what an earlier job has left."""
+    """Delete staged batches."""
     shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -1,6 +1,6 @@
-"""The JVM of an embedded Spark: whether a program needs one, and one that is started ahead of that.
+"""The JVM of an embedded Spark: whether a program needs one, and starting it early.
 
-Nothing here imports PySpark at once: the JVM starts while others do.
+This module does not import PySpark: the JVM starts meanwhile.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from millstream.spark.java import find_java
 from millstream.spark.master import LOG_LEVEL, check_settings, hadoop_directories, master_of
 from millstream.spark.session_attachment import attachment
 
-# The configuration's keys for what is said, and for whether Spark's classes come from an archive.
+# Options: no status output; Spark's class archive.
 QUIET = "millstream.quiet"
 ARCHIVE = "millstream.spark.class-archive"
 
-# Where the driver is this process, and its JVM needs nothing but Spark's jars and, for YARN, Hadoop's settings.
+# Masters whose driver is this process, with a JVM that needs only Spark's jars and, for YARN, Hadoop's settings.
 _OWN_JVM = ("local", "spark://", "yarn", "k8s://")
 _LOCAL = re.compile(r"local(?:\[([*\d]+)(?:,\s*(\d+))?\])?")
 
 _lock = threading.Lock()
-# The JVM that was started last.
+# The most recently started JVM.
 _started: list[Gateway] = []
 
 
 def local_cores(master: str) -> int | None:
-    """Return how many cores a master on this machine has; None if it is elsewhere."""
+    """Return the number of cores of a local master; None for a cluster."""
     found = _LOCAL.fullmatch(master)
     if found is None:
         return None
@@ -46,14 +46,14 @@ def local_cores(master: str) -> int | None:
 
 
 def with_cores(master: str, cores: int) -> str:
-    """Return a master on this machine with another number of cores."""
+    """Return a local master with another number of cores."""
     found = _LOCAL.fullmatch(master)
     failures = found.group(2) if found else None
     return f"local[{cores}{f',{failures}' if failures else ''}]"
 
 
 def default_parallelism(config: Configuration) -> int:
-    """Return the parallelism of a program that sets none: as many as the master has cores."""
+    """Return the default parallelism: the cores of the master."""
     check_settings(config)
     cores = local_cores(master_of(config))
     if cores is not None:
@@ -64,18 +64,18 @@ def default_parallelism(config: Configuration) -> int:
 
 
 def needs_jvm(config: Configuration) -> bool:
-    """Return whether Spark is to run in a JVM of this process's own that it has not got."""
+    """Return whether Spark needs a new JVM of this process."""
     if attachment() is not None or not master_of(config).startswith(_OWN_JVM) or "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
-    # Who has not imported it has no Spark.
+    # A process that has not imported PySpark has no Spark.
     context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     return context is None or context._gateway is None or is_dead()
 
 
 def start_ahead(config: Configuration) -> None:
-    """Start the JVM that a job is going to need, and do not wait for it.
+    """Start the JVM that a job will need, without waiting for it.
 
-    Only the first: that one which has died must be forgotten before another one, or nobody would notice its death.
+    Only the first one: PySpark must drop a dead JVM before another starts, or its death would go unnoticed.
     """
     check_settings(config)
     with _lock:
@@ -84,25 +84,25 @@ def start_ahead(config: Configuration) -> None:
 
 
 def gateway(config: Configuration) -> Gateway:
-    """Return a JVM for PySpark to use: the one that was started ahead, or a new one."""
+    """Return a JVM for PySpark: the one started early, or a new one."""
     with _lock:
         ahead = _started[-1] if _started else None
         if ahead is not None and not ahead.is_awaited:
             if ahead.settings == _settings(config):
                 return ahead
-            # It was for a job that was not to be, with other settings.
+            # It was started with other settings.
             ahead.stop()
         return _start(config)
 
 
 def is_dead() -> bool:
-    """Return whether the JVM that was started last has ended."""
+    """Return whether the most recent JVM has ended."""
     return bool(_started) and _started[-1].is_dead
 
 
 def _start(config: Configuration) -> Gateway:
     for dead in _started:
-        # It is reaped, and leaves no pipe and no directory behind, however often Spark is started again.
+        # Reap it, and remove its pipe and directory.
         dead.stop()
     started = Gateway(find_java(), _settings(config), _environment(config))
     _started[:] = [started]
@@ -115,7 +115,7 @@ def _settings(config: Configuration) -> JvmSettings:
         memory=config.get_string("spark.driver.memory", spark_settings(config).get("spark.driver.memory", "1g")),
         options=tuple(config.get_string("spark.driver.extraJavaOptions", "").split()),
         log_level=LOG_LEVEL.read(config).name.lower(),
-        # An archive is of a class path of jars alone.
+        # A class archive covers only jars.
         archive=config.get_boolean(ARCHIVE, True) and not directories,
         quiet=config.get_boolean(QUIET, False),
         directories=directories,
@@ -125,23 +125,23 @@ def _settings(config: Configuration) -> JvmSettings:
 def _environment(config: Configuration) -> dict[str, str]:
     variables = {**os.environ, "SPARK_HOME": spark_home()}
     if not master_of(config).startswith("local"):
-        # Executors are elsewhere: they must reach this machine, and cannot be reached through its files.
+        # Executors are on other machines: they must reach this one, and have no access to its files.
         return variables
     variables.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     variables[DIRECTORY_VARIABLE] = make_directory()
     if master_of(config).startswith("local-cluster"):
-        # What Spark's scripts tell the launcher of executors, and where these may write.
+        # Variables that Spark's scripts set for the launcher of executors, and their work directory.
         variables.setdefault("SPARK_SCALA_VERSION", "2.13")
         variables.setdefault("SPARK_WORKER_DIR", _temporary_directory())
     elif _finds_pyspark(config):
-        # Spark puts packed copies of PySpark from there in front of all that workers import, and each daemon would
-        # compile them anew, for half a second.
+        # With SPARK_HOME, Spark prepends packed copies of PySpark to the workers' path, and each daemon would compile them
+        # again, for half a second.
         del variables["SPARK_HOME"]
     return variables
 
 
 def _finds_pyspark(config: Configuration) -> bool:
-    """Return whether workers find the very PySpark of this process by themselves, where packages are looked for."""
+    """Return whether workers find this process's PySpark among their installed packages."""
     if config.contains_key("python.executable") or os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
         return False
     looked_at = [*site.getsitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]

@@ -1,4 +1,4 @@
-"""Turns what Spark says into what a user wants to hear: their own traceback first, then where it happened."""
+"""Translates Spark's errors: the user's traceback first, then its location."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millstream.operators.runtime.messages import LogLine
 from millstream.spark.worker import FAILURE_MARK
 
 _REPORT = re.compile(re.escape(FAILURE_MARK) + r"([A-Za-z0-9+/=]+);")
-# What no other attempt can change is a sentence already.
+# A final error whose message is complete.
 _NOT_SHARED = re.compile(rf"^{StateNotSharedError.__module__}\.{StateNotSharedError.__name__}: (.+)$", re.MULTILINE)
 _WORKER_DIED = (
     "Python worker exited unexpectedly",
@@ -28,7 +28,7 @@ _WORKER_DIED = (
 
 
 def keep_bridge_quiet() -> None:
-    """Keep out of the program's log what the bridge to Java says there of errors that it raises as well."""
+    """Suppress Py4J's log records of errors that it also raises."""
     root = logging.getLogger()
     if _not_of_bridge not in root.filters:
         root.addFilter(_not_of_bridge)
@@ -39,7 +39,7 @@ def _not_of_bridge(record: logging.LogRecord) -> bool:
 
 
 def translate(error: Exception, epoch: int) -> EpochFailed:
-    """Return the error to show for one that Spark raised."""
+    """Return the failure for an error of Spark."""
     trace = _trace(error)
     reported = failure_in(trace)
     if reported is not None:
@@ -54,13 +54,13 @@ def translate(error: Exception, epoch: int) -> EpochFailed:
 
 
 def _cause(trace: str) -> str:
-    """Return what Java says of an error; above it stands which call of the bridge has failed."""
+    """Return the message of a Java error, without the failed Py4J call above it."""
     lines = trace.splitlines()
     return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
 
 
 def failure_in(trace: str) -> EpochFailed | None:
-    """Return the failure that a slot has described in some text, if there is one."""
+    """Return the failure that a slot has encoded in a text, if any."""
     found = _REPORT.search(trace)
     if found is None:
         said = _NOT_SHARED.search(trace)
@@ -71,7 +71,7 @@ def failure_in(trace: str) -> EpochFailed | None:
 
 
 def worker_died(epoch: int, trace: str) -> EpochFailed:
-    """Return the error for a slot's process that is gone."""
+    """Return the failure for a dead slot process."""
     return EpochFailed(
         f"A Python worker process died while it worked on epoch {epoch}: it was killed, ran out of memory, or user "
         "code ended it (os._exit, a crash in a native library).",
@@ -80,7 +80,7 @@ def worker_died(epoch: int, trace: str) -> EpochFailed:
 
 
 def java_ended(epoch: int, trace: str) -> EpochFailed:
-    """Return the error for a Spark that is gone."""
+    """Return the failure for a dead JVM."""
     text = f"The connection to Spark broke in epoch {epoch}: its Java process has ended."
     return EpochFailed(text, engine_trace=trace)
 

@@ -1,4 +1,4 @@
-"""The settings of the exchange: how blocks get from slot to slot, over what, and whether they are encrypted."""
+"""Options of the exchange: its transport and encryption."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from millstream.spark.heartbeat import HeartbeatSettings
 EXCHANGE = "millstream.exchange"
 TRANSPORT = "millstream.exchange.transport"
 TLS_ENABLED = "security.ssl.internal.enabled"
-# How long a machine, or a slot's process, may be silent, and how often it gives a sign of life.
+# Timeout and interval of heartbeats of machines and slot processes.
 HEARTBEAT_TIMEOUT = DurationSetting("heartbeat.timeout", 50_000, limit=at_least(1))
 HEARTBEAT_INTERVAL = DurationSetting("heartbeat.interval", 10_000, limit=at_least(1))
 _CERTIFICATE = "millstream.exchange.tls.certificate"
 _KEY = "millstream.exchange.tls.key"
 _TRUSTED = "millstream.exchange.tls.trusted"
-# Flink's, which name Java keystores.
+# Flink's options, which name Java keystores.
 _JAVA = tuple(f"security.ssl.{inner}{what}" for inner in ("internal.", "") for what in ("keystore", "truststore"))
 
 E = TypeVar("E", bound=Enum)
 
 
 class ExchangeChoice(Enum):
-    """How blocks get from slot to slot: straight, between slots that stay, or through Spark's shuffle."""
+    """How blocks are exchanged: directly between resident slots, or through Spark's shuffle."""
 
     RESIDENT = "resident"
     SPARK = "spark"
@@ -36,7 +36,7 @@ class ExchangeChoice(Enum):
 
 
 class Transport(Enum):
-    """Over what slots that stay send: sockets of this machine, or TCP."""
+    """The transport between resident slots: Unix sockets or TCP."""
 
     UNIX = "unix"
     TCP = "tcp"
@@ -45,12 +45,12 @@ class Transport(Enum):
 
 @dataclass(frozen=True)
 class ExchangeSettings:
-    """What a program has set.
+    """The options of a program.
 
     Attributes:
-        is_encrypted: whether what goes over TCP does so in TLS.
-        files: the certificate to use for that; without, each execution has one of its own.
-        heartbeat: for how long the other machine of a connection, or a slot's process, may give no sign of life.
+        is_encrypted: whether TCP connections use TLS.
+        files: the certificate; without one, each execution generates its own.
+        heartbeat: interval and timeout of machines and slot processes.
     """
 
     choice: ExchangeChoice = ExchangeChoice.AUTO
@@ -61,7 +61,7 @@ class ExchangeSettings:
 
     @staticmethod
     def read(config: Configuration) -> ExchangeSettings:
-        """Read them. Raises InvalidProgramError when one cannot be."""
+        """Read and check the options."""
         choice = _one_of(config, EXCHANGE, ExchangeChoice)
         transport = _one_of(config, TRANSPORT, Transport)
         heartbeat = HeartbeatSettings(HEARTBEAT_INTERVAL.read(config) / 1000, HEARTBEAT_TIMEOUT.read(config) / 1000)
@@ -69,14 +69,14 @@ class ExchangeSettings:
             return ExchangeSettings(choice, transport, heartbeat=heartbeat)
         files = _files(config)
         try:
-            # Also if slots will be on this machine: what cannot work must not be found out on the day of the move.
+            # Even if slots are local: a wrong certificate must not surface only on a cluster.
             (files or make_identity()).context(is_called=True)
         except CertificateError as e:
             raise InvalidProgramError(str(e)) from None
         return ExchangeSettings(choice, transport, True, files, heartbeat)
 
     def identity(self) -> Identity | None:
-        """Return what an execution shows and trusts when it talks over TCP."""
+        """Return the TLS identity of an execution, None without encryption."""
         return (self.files or make_identity()) if self.is_encrypted else None
 
 

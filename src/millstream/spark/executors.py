@@ -1,4 +1,4 @@
-"""Spark's executors: which there are, what they have logged, what their threads do."""
+"""Spark's executors: their status, logs and thread dumps."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 
-# So much of the end of a log is read, and so long may its machine take to send it.
+# Maximum bytes of the end of a log, and timeout of reading it.
 _MOST_BYTES = 1 << 20
 _PATIENCE = 5.0
-# Where the workers of a Spark cluster show an executor's log as a page, and where as text.
+# Paths of an executor's log on a standalone worker: as a page, and as text.
 _PAGE, _TEXT = "/logPage/", "/log/"
-# What stands in no thread's name.
+# A separator that occurs in no thread's name.
 _BETWEEN = "\x01"
 
 
@@ -24,12 +24,12 @@ class Executor:
     """One of Spark's executors.
 
     Attributes:
-        id: Spark's; `driver` for the one of a Spark on this machine.
+        id: Spark's id; `driver` for local Spark.
         address: host and port.
-        memory: how many bytes it has for what Spark stores, of which `used` are in use.
-        started_ms: when it came.
-        gc_ms: how long its Java has collected garbage.
-        logs: where its logs are, by name.
+        memory: bytes of Spark's storage memory, of which `used` are in use.
+        started_ms: when it registered.
+        gc_ms: total garbage collection time of its JVM.
+        logs: addresses of its logs, by name.
     """
 
     id: str
@@ -53,12 +53,12 @@ def executors() -> list[Executor]:
         return []
     found = _items(spark.statusStore().executorList(True))
     those = [_executor(one) for one in found if one.isActive()]
-    # Where there are others, the driver is none.
+    # The driver counts only if it is the only one.
     return [e for e in those if e.cores > 0] or those
 
 
 def _spark() -> Any:
-    # Who has not imported it has none.
+    # A process that has not imported PySpark has no Spark.
     context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     active = None if context is None else context._active_spark_context
     return None if active is None else active._jsc.sc()
@@ -93,19 +93,19 @@ def _items(found: Any) -> list[Any]:
 
 
 def threads_of(executor_id: str) -> list[tuple[str, str]] | None:
-    """Return what the threads of an executor's Java do, by name; None if it does not tell."""
+    """Return a thread dump of an executor's JVM, by thread name; None if unavailable."""
     spark = _spark()
     jvm: Any = None if spark is None else sys.modules["pyspark"].SparkContext._jvm
     told = None if spark is None else spark.getExecutorThreadDump(executor_id)
     if told is None or told.isEmpty():
         return None
-    # All at once: each word with Java costs.
+    # One call: each one to Java is expensive.
     text = str(jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(told.get()).mkString(_BETWEEN))
     return [(_name(one), one) for one in text.split(_BETWEEN)]
 
 
 def _name(thread: str) -> str:
-    """Return the name of a thread, with which what it does begins.
+    """Return a thread's name from the start of its dump.
 
     Example:
         >>> _name('"main" prio=5 Id=1 RUNNABLE')
@@ -115,7 +115,7 @@ def _name(thread: str) -> str:
 
 
 def read_log(url: str) -> str:
-    """Return the end of a log that a worker of a Spark cluster serves."""
+    """Return the end of a log that a standalone worker serves."""
     if _PAGE not in url:
         raise MillstreamError(f"This log can be read only where it is: {url}")
     asked = url.replace(_PAGE, _TEXT, 1) + f"&byteLength={_MOST_BYTES}"
@@ -126,5 +126,5 @@ def read_log(url: str) -> str:
         raise MillstreamError(f"The log at {url} cannot be read: {e.reason}.") from None
     except OSError as e:
         raise MillstreamError(f"The log at {url} cannot be read: {e}.") from None
-    # Its first line says which bytes these are.
+    # The first line states the byte range.
     return said.decode(errors="replace").partition("\n")[2]

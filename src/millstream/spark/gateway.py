@@ -1,8 +1,8 @@
-"""Starts and ends the JVM of an embedded Spark.
+"""Starts and stops the JVM of an embedded Spark.
 
-PySpark would start it through a shell script and a launcher JVM; starting it here saves a second, keeps its warnings
-off the user's terminal, and works with a Java that lacks the modules the launcher insists on. Nothing here imports
-PySpark, so that the JVM can start while that is done.
+PySpark would start it through a shell script and a launcher JVM. Starting it here saves a second, keeps its warnings
+off the user's terminal, and works with a Java without the modules that the launcher needs. This module does not import
+PySpark, so that the JVM starts meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from millstream.spark.processes import leave_to_parent
 
 log = logging.getLogger("millstream")
 
-# The packages Spark reaches into; the same list its own launcher passes.
+# The packages that Spark accesses; the same list as its own launcher's.
 _OPENED = [
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -59,19 +59,19 @@ appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 """
 
 
-# How long the JVM may take to start, and to end; when it has an archive to write, longer.
+# Timeouts of the JVM's start and end; longer if it writes a class archive.
 _START_SECONDS, _END_SECONDS, _WRITING_SECONDS = 60.0, 5.0, 60.0
 
 
 @dataclass(frozen=True)
 class JvmSettings:
-    """What a JVM is started with.
+    """The settings of a JVM.
 
     Attributes:
-        options: the user's own.
-        archive: whether Spark's classes may come from an archive.
-        quiet: whether nothing is to be said of it.
-        directories: where it finds settings of Hadoop, for YARN.
+        options: the user's options.
+        archive: whether to use a class archive.
+        quiet: whether to suppress status output.
+        directories: Hadoop's configuration directories, for YARN.
     """
 
     memory: str
@@ -83,7 +83,7 @@ class JvmSettings:
 
 
 class Gateway:
-    """A JVM with the gateway through which PySpark reaches it, from its start to its end."""
+    """A JVM and its Py4J gateway."""
 
     def __init__(self, java: Java, settings: JvmSettings, environment: dict[str, str]) -> None:
         """Start the JVM; `connect` waits for it."""
@@ -91,7 +91,7 @@ class Gateway:
         self.settings = settings
         self._environment = environment
         self._directory = tempfile.mkdtemp(prefix="millstream-")
-        # Where the JVM writes how it is reached.
+        # The JVM writes its port and secret here.
         self._info = os.path.join(self._directory, "gateway")
         self._archive = self._find_archive() if settings.archive else None
         self._process = self._start()
@@ -104,18 +104,18 @@ class Gateway:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody wants to reach it."""
+        """Whether `connect` was called."""
         return self._is_awaited
 
     def connect(self) -> dict[str, str]:
-        """Wait until it can be reached; return the variables in which PySpark looks for how."""
+        """Wait for the gateway; return PySpark's environment variables for it."""
         self._is_awaited = True
         try:
             port, secret = self._wait()
         except MillstreamError:
             if self._archive is None:
                 raise
-            # Whatever is the matter with it, Spark starts without.
+            # The archive may be at fault: start without it.
             self._kill()
             self._archive.give_up()
             self._archive = None
@@ -126,20 +126,20 @@ class Gateway:
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
 
     def stop(self) -> None:
-        """End it. When it was used, it stops Spark in good order and writes the archive if there is none."""
+        """Stop the JVM; if it was used, wait for Spark to stop and to write a class archive if there is none."""
         atexit.unregister(self.stop)
         was_used = self._is_used and not self.is_dead
         has_ended = False
         try:
             has_ended = was_used and self._close()
         finally:
-            # There is nothing in it that anybody wants, or it does not end.
+            # It was not used, or does not end.
             self._kill()
             shutil.rmtree(self._directory, ignore_errors=True)
             self._finish_archive(was_used, has_ended)
 
     def _close(self) -> bool:
-        """Have it end by itself; return whether it has."""
+        """Let the JVM end by itself; return whether it has."""
         writes = self._archive is not None and self._archive.is_made_now
         if self._archive is not None and writes and not self.settings.quiet:
             where = os.path.dirname(self._archive.path)
@@ -173,7 +173,7 @@ class Gateway:
             self._archive.drop()
 
     def _find_archive(self) -> ClassArchive | None:
-        # What is told to one JVM alone is not told apart.
+        # Options of a single JVM are not part of the archive's key.
         return find_archive(self.java, _jars(), self._options(), list(self.settings.options))
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -193,14 +193,14 @@ class Gateway:
         ]
         return subprocess.Popen(
             command,
-            # The JVM ends when this pipe closes, so it can never outlive this process.
+            # The JVM ends when this pipe closes, so it cannot outlive this process.
             stdin=subprocess.PIPE,
             env={
                 **self._environment,
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": self._info,
                 "SPARK_CONNECT_MODE": "0",
             },
-            # Ctrl-C, and SIGTERM or SIGHUP to everybody, are for the Python program, which ends the JVM in good order.
+            # Ctrl-C, SIGTERM and SIGHUP to the process group are for the Python program, which stops the JVM.
             preexec_fn=partial(leave_to_parent, _left_to_us(self._environment)),
         )
 
@@ -210,7 +210,7 @@ class Gateway:
             "-XX:+IgnoreUnrecognizedVMOptions",
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseParallelGC",
-            # Figures for jstat, which would be taken twenty times a second, for as long as a job waits for input.
+            # Disable jstat counters, which are sampled twenty times a second even on idle jobs.
             "-XX:-UsePerfData",
             *jvm_options(self.java),
         ]
@@ -222,7 +222,7 @@ class Gateway:
                 raise MillstreamError(
                     f"The Java process that runs Spark ended with code {self._process.returncode} while starting."
                 )
-            # The JVM moves the finished file into place.
+            # The JVM moves the complete file into place.
             if os.path.isfile(self._info):
                 with open(self._info, "rb") as f:
                     data = f.read()
@@ -234,7 +234,7 @@ class Gateway:
 
 
 def jvm_options(java: Java) -> list[str]:
-    """Return the options without which Spark does not run."""
+    """Return the JVM options that Spark requires."""
     options = [f"--add-opens={o}=ALL-UNNAMED" for o in _OPENED]
     if java.version >= 24:
         options += ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]
@@ -242,14 +242,14 @@ def jvm_options(java: Java) -> list[str]:
 
 
 def spark_home() -> str:
-    """Return where PySpark is, without importing it."""
+    """Return PySpark's directory without importing it."""
     found = importlib.util.find_spec("pyspark")
     assert found is not None and found.origin is not None
     return os.path.dirname(found.origin)
 
 
 def _left_to_us(environment: dict[str, str]) -> list[int]:
-    # The executors of a cluster on this machine are ended by SIGTERM, and would ignore it too.
+    # Executors of a local cluster inherit ignored signals, and Spark ends them with SIGTERM.
     has_executors = "SPARK_WORKER_DIR" in environment
     return [signal.SIGINT, signal.SIGHUP] if has_executors else [signal.SIGINT, signal.SIGHUP, signal.SIGTERM]
 

@@ -1,4 +1,4 @@
-"""Java libraries and programs by their coordinates, fetched by the Ivy that comes with Spark."""
+"""Downloads Java libraries by their Maven coordinates, with the Ivy that Spark includes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from millstream.spark.java import find_java
 
 
 def fetch_jars(organisation: str, module: str, version: str, directory: str) -> list[str]:
-    """Return the jars of a library and of all that it needs, which are kept in a directory.
+    """Return the jars of a library and its dependencies, cached in a directory.
 
     Args:
-        organisation: as Maven calls it, `org.apache.kafka`.
-        module: `kafka_2.13`.
-        version: `4.1.0`.
-        directory: where they are kept; those that are there already are not fetched again.
+        organisation: Maven's group id, such as `org.apache.kafka`.
+        module: such as `kafka_2.13`.
+        version: such as `4.1.0`.
+        directory: the cache.
     """
     return sorted(glob.glob(os.path.join(_fetched(organisation, module, version, directory, "jar"), "*.jar")))
 
 
 def fetch_archive(organisation: str, module: str, version: str, directory: str) -> str:
-    """Return where the archive of a program is, which is kept in a directory."""
+    """Return the path of a program's archive, cached in a directory."""
     return os.path.join(_fetched(organisation, module, version, directory, "zip"), f"{module}-{version}.zip")
 
 
@@ -39,13 +39,13 @@ def _fetched(organisation: str, module: str, version: str, directory: str, kind:
         print(
             f"millstream: fetching {module} {version} to {directory}, once; this takes a minute or so", file=sys.stderr
         )
-        # Under another name first, so that half of it is never taken for all.
+        # Under a temporary name, so that a partial download is never used.
         partial = tempfile.mkdtemp(prefix=f".{module}-", dir=directory)
         _fetch(organisation, module, version, directory, partial, kind)
         try:
             os.rename(partial, home)
         except OSError:
-            # Another process was faster.
+            # Another process was first.
             shutil.rmtree(partial)
     return home
 

@@ -1,4 +1,4 @@
-"""Operating-system services of worker processes: names, signals, children, garbage collection."""
+"""Garbage collection of slot processes."""
 
 from __future__ import annotations
 
@@ -97,11 +97,10 @@ def drain(told: socket.socket) -> None:
 
 
 class Collector:
-    """Collects garbage between tasks.
+    """Collects garbage between tasks, never inside a user's loop.
 
-    The collector never runs inside a user's loop. After a task it looks at what was made since it last did, and less
-    often at everything; the longer that takes, as it does with much state, the more seldom: each is given at most a
-    hundredth of the time.
+    After a task it collects young objects, and less often all objects. The interval grows with the duration, so that each
+    kind takes at most a hundredth of the time.
     """
 
     _SHARE = 100

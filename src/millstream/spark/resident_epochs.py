@@ -1,4 +1,4 @@
-"""Runs epochs in slots that stay: one long Spark job holds them, and epochs go to them over their own connections."""
+"""Falls back from resident slots to Spark's shuffle, for `millstream.exchange: auto`."""
 
 from __future__ import annotations
 
@@ -231,17 +231,17 @@ def _driver_host(context: SparkContext, transport: Transport) -> str | None:
 
 
 class FallbackEpochs:
-    """The epochs of one execution; follows `EpochRunner`."""
+    """Runs epochs of one execution in resident slots, or through Spark's shuffle if there are none."""
 
     resident_slots = True
     slices = QUICK
 
     def __init__(self, resident: EpochRunner, make_other: Callable[[], EpochRunner]) -> None:
-        """Try slots that stay first.
+        """Try resident slots first.
 
         Args:
-            resident: runs epochs in slots that stay.
-            make_other: makes what runs them if those cannot be had.
+            resident: runs epochs in resident slots.
+            make_other: creates the runner to fall back to.
         """
         self._runner = resident
         self._make_other = make_other
@@ -262,7 +262,7 @@ class FallbackEpochs:
         except SlotsMissing as e:
             log.warning("%s This job goes on through Spark's shuffle.", e)
             self._runner.release()
-        # No epoch has run: another runner can begin with the same one.
+        # No epoch has run: the other runner starts with the same one.
         with self._lock:
             self._runner = self._make_other()
             if self._is_cancelled:
@@ -281,5 +281,5 @@ class FallbackEpochs:
 
 
 def _written(task: LevelTask) -> LevelTask:
-    """Return a task that leaves its state in files: who made it does not know that slots no longer stay."""
+    """Return a task that writes its state to files: it was created for resident slots."""
     return replace(task, writes_state=True, held_epoch=None)
