@@ -134,8 +134,8 @@ def _environment(config: Configuration) -> dict[str, str]:
         variables.setdefault("SPARK_SCALA_VERSION", "2.13")
         variables.setdefault("SPARK_WORKER_DIR", _temporary_directory())
     elif _finds_pyspark(config):
-        # With SPARK_HOME, Spark prepends packed copies of PySpark to the workers' path, and each daemon would compile them
-        # again, for half a second.
+        # With SPARK_HOME, Spark prepends packed copies of PySpark to the workers' path, and each daemon would compile
+        # them again, for half a second.
         del variables["SPARK_HOME"]
     return variables
 

@@ -1,8 +1,8 @@
 """Heartbeats of slot processes, for the parent to detect frozen ones.
 
-A frozen process (SIGSTOP, a frozen cgroup) keeps its connections, so nothing fails. A separate thread of the slot beats,
-so that a blocking function does not count as frozen. Nor does a native library that holds the interpreter lock: used
-processor time counts as a beat too.
+A frozen process (SIGSTOP, a frozen cgroup) keeps its connections, so nothing fails. A separate thread of the slot
+beats, so that a blocking function does not count as frozen. Nor does a native library that holds the interpreter lock:
+used processor time counts as a beat too.
 """
 
 from __future__ import annotations

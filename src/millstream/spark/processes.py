@@ -1,4 +1,4 @@
-"""Garbage collection of slot processes."""
+"""Operating-system services of worker processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def run_child(action: Callable[[], None]) -> NoReturn:
-    """Do something in a process that was just forked, and end it."""
+    """Run an action in a forked process, and exit."""
     code = 1
     try:
         action()
@@ -33,27 +33,27 @@ def run_child(action: Callable[[], None]) -> NoReturn:
 
 
 def die_with_parent() -> None:
-    """Be killed when the process that forked this one ends."""
+    """Have this process killed when its parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def ends_with_this_process() -> Callable[[], None] | None:
-    """Return what a server that is started now runs first, so that it is killed when this process ends.
+    """Return a `preexec_fn` that has a server killed when this process ends.
 
-    None off the main thread: the kernel looks at the thread that started it, which may end earlier.
+    None off the main thread: the kernel watches the parent thread, which may end earlier.
     """
     return die_with_parent if threading.current_thread() is threading.main_thread() else None
 
 
 def leave_to_parent(signals: Iterable[int]) -> None:
-    """Ignore signals that the process above this one deals with for both, as does whatever this one starts."""
+    """Ignore signals that the parent handles; child processes inherit this."""
     for number in signals:
         signal.signal(number, signal.SIG_IGN)
 
 
 def name_process(name: str) -> None:
-    """Name the process for ps and top."""
+    """Set the process's name for ps and top."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
@@ -68,14 +68,14 @@ def is_alive(pid: int) -> bool:
 
 
 def kill(pid: int, number: int) -> None:
-    """Send a signal to a process, if it still exists."""
+    """Send a signal to a process, if it exists."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
 @contextlib.contextmanager
 def children_told() -> Iterator[socket.socket]:
-    """Give a socket from which something can be read whenever a child has ended."""
+    """Yield a socket that becomes readable when a child process has ended."""
     told, teller = socket.socketpair()
     told.setblocking(False)
     teller.setblocking(False)
@@ -91,7 +91,7 @@ def children_told() -> Iterator[socket.socket]:
 
 
 def drain(told: socket.socket) -> None:
-    """Read all that was told."""
+    """Read all pending notifications."""
     with contextlib.suppress(BlockingIOError):
         told.recv(4096)
 
@@ -99,8 +99,8 @@ def drain(told: socket.socket) -> None:
 class Collector:
     """Collects garbage between tasks, never inside a user's loop.
 
-    After a task it collects young objects, and less often all objects. The interval grows with the duration, so that each
-    kind takes at most a hundredth of the time.
+    After a task it collects young objects, and less often all objects. The interval grows with the duration, so that
+    each kind takes at most a hundredth of the time.
     """
 
     _SHARE = 100

@@ -1,6 +1,6 @@
-"""RDDs of Python functions, put together from Spark's own parts.
+"""RDDs of Python functions, built from Spark's own classes.
 
-PySpark's RDD class would wrap and pickle its functions with cloudpickle, and for every epoch anew.
+PySpark's RDD class would pickle its functions with cloudpickle, for each epoch.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from pyspark.serializers import NoOpSerializer
 
 SERIALIZER = NoOpSerializer()
 
-# What Spark calls for each partition, with its number and its elements.
+# Spark calls it for each partition, with its number and elements.
 PartitionFunction = Callable[[int, Iterable[bytes]], Iterator[bytes]]
 
 
 def interpreter(context: SparkContext, chosen: str | None) -> str:
-    """Return the Python that tasks run: the chosen one, or on this machine the very one that runs here."""
+    """Return the Python executable of tasks: the configured one, or on this machine the current one."""
     own = sys.executable if str(context.master).startswith("local") else context.pythonExec
     return chosen or own
 
 
 def partitions(context: SparkContext, count: int) -> Any:
-    """Return an RDD of so many partitions, with one element each: what is done there comes with the function.
+    """Return an RDD with a number of partitions of one element each.
 
-    It is made of a list and not of a range, of which PySpark would make a Python task of its own, nested in ours.
+    Of a list: for a range, PySpark would add a Python task of its own.
     """
     return context.parallelize([0] * count, count)._jrdd.rdd()
 
 
 def python_rdd(context: SparkContext, parent: Any, function: PartitionFunction, python: str) -> Any:
-    """Return what a function makes of an RDD's partitions. The function is pickled plainly."""
+    """Return an RDD of a function's results. The function is pickled plainly."""
     jvm: Any = context._jvm
     wrapped = jvm.SimplePythonFunction(
         bytearray(pickle.dumps((function, None, SERIALIZER, SERIALIZER), 5)),

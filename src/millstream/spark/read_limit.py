@@ -1,4 +1,4 @@
-"""PySpark's words for how much a stream reader may return."""
+"""PySpark's read limits of stream readers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 
 def max_rows(count: int) -> Any:
-    """Return the read limit that asks for at most `count` rows."""
-    # Here rather than above: it pulls in Spark SQL, which a program without such a source does not need.
+    """Return a read limit of at most `count` rows."""
+    # A lazy import: it loads Spark SQL, which programs without such a source do not need.
     from pyspark.sql.streaming.datasource import ReadMaxRows
 
     return ReadMaxRows(count)

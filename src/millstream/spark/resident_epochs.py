@@ -1,4 +1,4 @@
-"""Falls back from resident slots to Spark's shuffle, for `millstream.exchange: auto`."""
+"""Runs epochs in resident slots: one long Spark job holds them, and the driver sends them epochs over connections."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from millstream.spark.slot_host import CLOSE_SECONDS, HostFunction
 
 log = logging.getLogger("millstream")
 
-# How long Spark may take to notice that its tasks have ended.
+# How long Spark may take to notice the end of its tasks.
 _SPARK_SECONDS = 3.0
 
 
 class SlotsMissing(EpochFailed):
-    """Slots that stay cannot be had here. No epoch has run."""
+    """No resident slots are available. No epoch has run."""
 
 
 class ExchangeEpochs:
-    """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
+    """Runs the epochs of one execution (an `EpochRunner`). Only `cancel` may be called from other threads."""
 
     resident_slots = True
     slices = QUICK
@@ -54,7 +54,7 @@ class ExchangeEpochs:
         executable: str | None = None,
         takes_all: bool = False,
     ) -> None:
-        """Take what runs the slots; with `takes_all`, no core is left free for others."""
+        """Prepare an execution; with `takes_all`, no core is left free for other jobs."""
         self._context = context
         self._job = job
         self._job_id = plan.settings.job_id
@@ -69,7 +69,7 @@ class ExchangeEpochs:
         identity = settings.identity() if host is not None else None
         self._credentials = Credentials(secrets.token_bytes(32), identity, settings.heartbeat.timeout)
         self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host, self._tell_lost)
-        # In how many tasks the slots are, once that is known.
+        # Number of Spark tasks that hold the slots, once known.
         self._tasks = 0
         self._thread: threading.Thread | None = None
         self._spark_error: Exception | None = None
@@ -78,14 +78,14 @@ class ExchangeEpochs:
         self._lost: Callable[[], None] = lambda: None
 
     def open(self, lost: Callable[[], None]) -> None:
-        """Have Spark start the slots; they are waited for with the first epoch."""
+        """Start the Spark job of the slots; the first epoch waits for them."""
         self._lost = lost
         hold(self._job.key, 1)
         self._thread = threading.Thread(target=self._hold, name=f"slots-{self._job.key[:8]}", daemon=True)
         self._thread.start()
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
-        """Run the levels of one epoch; raise the user's error when one fails."""
+        """Run the levels of one epoch; raise the user's error if one fails."""
         epoch = tasks[0].epoch
         try:
             common, own = self._dealer.deal(tasks)
@@ -95,11 +95,11 @@ class ExchangeEpochs:
         return [report for answer in answers for report in pickle.loads(answer)]
 
     def cancel(self) -> None:
-        """Break off the epoch that is running, if one is. May be called from any thread."""
+        """Cancel the running epoch, if any. Any thread may call this."""
         self._exchange.tell(p.CancelRequested())
 
     def release(self) -> None:
-        """End the slots; returns when they are gone."""
+        """End the slots; return when they have ended."""
         if self._is_released:
             return
         self._is_released = True
@@ -108,7 +108,7 @@ class ExchangeEpochs:
             if self._thread is None:
                 return
             if not self._exchange.has_hosts:
-                # Perhaps they wait for a core, which they need no longer.
+                # They may be waiting for a core, which they no longer need.
                 self._cancel_spark_job()
             if not self._exchange.serve_until(self._spark_ended.is_set, CLOSE_SECONDS + 0.2):
                 self._exchange.release()
@@ -134,7 +134,7 @@ class ExchangeEpochs:
             log.debug("the Spark job of the slots could not be cancelled: %s", e)
 
     def _hold(self) -> None:
-        """Run the Spark job that the slots are, for as long as they live; on a thread of its own."""
+        """Run the Spark job that holds the slots, on its own thread."""
         sc = self._context
         try:
             sc.setJobGroup(self._group, f"{self._name}: slots", interruptOnCancel=True)
@@ -152,17 +152,17 @@ class ExchangeEpochs:
         self._exchange.tell(p.SparkEnded(""))
 
     def _deal_out(self) -> int:
-        """Return in how many tasks the slots are to be: as many as there are cores for, but at least one."""
+        """Return the number of Spark tasks that hold the slots: as many as there are free cores, at least one."""
         if is_local(self._context):
-            # A core is a permit there, and all processes have the same processors.
+            # Cores of local Spark are only permits; all processes share the processors.
             return 1
         slots = max(self._widths)
         if may_grow(self._context):
-            # Tasks that wait are what Spark brings executors for.
+            # Spark allocates executors for pending tasks.
             tasks = min(slots, most_cores(self._context))
         else:
             spared = 1 if self._leaves_a_core else 0
-            # One of the cores that are not free is this execution's own.
+            # One of the held cores is this execution's own.
             free = free_cores(self._context, slots + spared - 1, lambda: self._is_released) + 1
             tasks = max(1, min(slots, free - spared))
         if not self._is_released:
@@ -177,7 +177,7 @@ class ExchangeEpochs:
         return reported or EpochFailed(f"A slot could not run epoch {epoch}: {text.rstrip()}", engine_trace=text)
 
     def _died(self, text: str, epoch: int) -> EpochFailed:
-        # The processes of an embedded Spark go with its Java: who went first is the reason.
+        # Processes of an embedded Spark die with its JVM, which is the cause then.
         return errors.java_ended(epoch, text) if is_dead() else errors.worker_died(epoch, text)
 
     def _froze(self, text: str, epoch: int) -> EpochFailed:
@@ -220,7 +220,7 @@ class ExchangeEpochs:
 
 
 def _driver_host(context: SparkContext, transport: Transport) -> str | None:
-    """Return at which address of this machine slots call; None for a socket in the file system."""
+    """Return the driver's host for connections of slots; None for a Unix socket."""
     if transport is Transport.AUTO:
         transport = Transport.UNIX if is_local(context) else Transport.TCP
     if transport is Transport.TCP:

@@ -1,4 +1,4 @@
-"""A job's plan and files as the driver saves them, and how workers load them."""
+"""A job's plan as the driver saves it, and how workers load it."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from millstream.common.errors import DamagedStateError, StateNotSharedError
 from millstream.jobmaster.dependencies import Dependencies
 from millstream.operators.diagnostics.logs import levels
 
-# Where a job's state is: the driver leaves a sign there, by which workers know that they see the same place.
+# A file beside the job's state, by which workers check that they access the same storage.
 _MARK = "driver"
 
 
 @dataclass(frozen=True)
 class JobRef:
-    """Where a task finds its job: the plan is read once a process, not sent with every task."""
+    """Locates a task's job: each process reads the plan once, instead of receiving it with each task."""
 
     key: str
     # The plan's directory on the driver's machine.
     directory: str
     attempt: int
-    # Tells this run of the program from every other.
+    # Identifies this run of the program.
     run: str
-    # What Spark has carried the plan in, where executors do not share the driver's disk.
+    # The archive of the plan in Spark's files, if executors do not share the driver's disk.
     parcel: str | None = None
-    # Whether what one machine writes of the job's state must be seen by the others.
+    # Whether all machines must have access to the job's state.
     shares_state: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedPlan:
-    """What the workers need to know about a job; they read it once a process.
+    """What workers need of a job; each process reads it once.
 
     Attributes:
-        plan: the JobPlan, pickled: it can be loaded only when all else is in place.
-        path: where the driver finds its modules.
-        as_pyflink: whether the program imports pyflink and gets millstream.
-        log_levels: how much loggers let through in the driver.
+        plan: the pickled JobPlan: it can be loaded only after the other fields are applied.
+        path: the driver's module search path.
+        as_pyflink: whether `pyflink` resolves to millstream.
+        log_levels: the driver's log levels, by logger.
     """
 
     plan: bytes
@@ -60,7 +60,7 @@ class SavedPlan:
 def save_plan(
     directory: str, plan: bytes, driver_path: list[str], state: StateLocation, dependencies: Dependencies
 ) -> None:
-    """Write what the workers need to know about a job."""
+    """Write a job's plan for the workers."""
     os.makedirs(directory)
     saved = SavedPlan(
         plan=plan,
@@ -75,7 +75,7 @@ def save_plan(
 
 
 def find_plan(job: JobRef) -> SavedPlan:
-    """Read what the driver has saved, from its own disk or from what Spark has carried here."""
+    """Read a job's plan from the driver's disk or from Spark's files."""
     home = os.path.dirname(job.directory)
     here = home if job.parcel is None else unpack_job_files(job.parcel)
     with open(os.path.join(here, os.path.basename(job.directory), "plan"), "rb") as f:
@@ -87,12 +87,12 @@ def find_plan(job: JobRef) -> SavedPlan:
 
 
 def mark_shared(state: StateLocation, run: str) -> None:
-    """Leave a sign where a job's state is, by which workers know that they see the same place."""
+    """Write the file by which workers check that they access the job's state."""
     _beside(state).publish(_MARK, run.encode())
 
 
 def check_shared(state: StateLocation, run: str) -> None:
-    """Refuse a place for state that is this machine's own."""
+    """Raise StateNotSharedError if this machine does not access the job's state."""
     try:
         seen = bytes(_beside(state).read(_MARK))
     except DamagedStateError:
@@ -106,16 +106,16 @@ def check_shared(state: StateLocation, run: str) -> None:
 
 
 def _beside(state: StateLocation) -> Storage:
-    # What is in the place itself and belongs to no checkpoint is deleted now and then.
+    # Files inside the directory that belong to no checkpoint are deleted.
     return replace(state, url=state.url.rpartition("/")[0]).open()
 
 
-# What of a job's directory is not the driver's alone.
+# Subdirectories of a job's directory that workers need.
 _CARRIED = ("files", "archives", "packages")
 
 
 def send_job_files(context: SparkContext, directory: str, plan: str, name: str) -> str:
-    """Let Spark carry a plan's directory, and what the program brought along; return the parcel's name."""
+    """Add a plan and the program's files to Spark's files; return the archive's name."""
     name = f"millstream-{name}.tar"
     path = os.path.join(directory, name)
     with tarfile.open(path, "w") as parcel:
@@ -127,7 +127,7 @@ def send_job_files(context: SparkContext, directory: str, plan: str, name: str) 
 
 
 def unpack_job_files(name: str) -> str:
-    """Return the directory on this machine that a parcel is unpack_job_files in."""
+    """Return the directory of an unpacked archive on this machine."""
     root = SparkFiles.getRootDirectory()
     target = os.path.join(root, name + ".d")
     if not os.path.isdir(target):

@@ -1,4 +1,4 @@
-"""The Spark context that jobs run on: an embedded one made here, or the one the program already has."""
+"""The Spark context of jobs: an embedded one, or the program's own."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from millstream.spark.master import LOG_LEVEL, as_spark_wants, master_of
 from millstream.spark.session_attachment import Attachment, attachment
 
 DAEMON_MODULE = "millstream.spark.daemon"
-# A job whose slots stay holds one core of a Spark on this machine. There cores are nothing but permits, so there are
-# so many more of them than were asked for: jobs do not wait for each other, and Spark's own find as many free as ever.
+# A job with resident slots holds one core of a local Spark. Cores are only permits there, so this many are added: jobs
+# do not wait for each other, and Spark's own jobs find as many free cores as requested.
 SPARE_CORES = 16
 
-# What a stream wants of Spark, on any master. A user's own spark.* settings win.
+# Settings for streaming on any master. The user's spark.* settings take precedence.
 _STREAM = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -46,7 +46,7 @@ _STREAM = {
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.speculation": "false",
     "spark.scheduler.mode": "FAIR",
-    # One job an epoch, for ever: what Spark remembers of past ones must stay small.
+    # One job per epoch, without end: Spark's history must stay small.
     "spark.ui.retainedJobs": "16",
     "spark.ui.retainedStages": "32",
     "spark.ui.retainedTasks": "256",
@@ -55,7 +55,7 @@ _STREAM = {
     "spark.locality.wait": "0",
 }
 
-# An embedded Spark moves its blocks over this machine's page cache: compressing them only costs time.
+# An embedded Spark moves blocks through this machine's page cache: compression only costs time.
 _EMBEDDED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -63,35 +63,35 @@ _EMBEDDED = {
     "spark.shuffle.spill.compress": "false",
     "spark.broadcast.compress": "false",
     "spark.dynamicAllocation.enabled": "false",
-    # Other users of this machine can connect to 127.0.0.1, and would stop the executor. Spark makes the secret.
+    # Other users of this machine can connect to 127.0.0.1. Spark generates the secret.
     "spark.authenticate": "true",
 }
 
 _YARN = {
-    # YARN brings PySpark to executors whose driver is said to be Python's.
+    # YARN ships PySpark only for Python drivers.
     "spark.yarn.isPython": "true",
-    # A container's own directory for temporary files is too deep for the names of sockets.
+    # A container's temporary directory is too long for paths of sockets.
     "spark.python.unix.domain.socket.dir": "/tmp",
 }
 
-# Where the one executor is in the same process as whoever misses it, to say every ten seconds that it is alive only
-# costs time, even while a job waits for input. Who sets one of the two has Spark's other: one must be below the other.
+# The only executor runs in the driver's process: frequent heartbeats only cost time. If the user sets one of the two,
+# Spark's default holds for the other: the interval must be below the timeout.
 _RARE_HEARTBEATS = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
 
-# On a cluster, Flink's settings say how often machines must say that they are there, and how long one may be silent.
+# On a cluster, Flink's heartbeat options apply.
 
-# Where Spark puts Unix sockets, and how long their names are.
+# The directory of Spark's Unix sockets, and the length of their names.
 _SOCKETS = "spark.python.unix.domain.socket.dir"
 _SOCKET_NAME = len("/.01234567-0123-0123-0123-0123456789ab.sock")
 
 _lock = threading.Lock()
 _settings: dict[str, str] = {}
-# The context that was started here, with what a stream wants.
+# The context that was started here, with the settings above.
 _own: list[SparkContext] = []
 
 
 def get_context(config: Configuration) -> SparkContext:
-    """Return the program's Spark context, starting Spark when there is none."""
+    """Return the program's Spark context, starting Spark if necessary."""
     with _lock:
         if is_dead():
             _forget_dead()
@@ -104,27 +104,26 @@ def get_context(config: Configuration) -> SparkContext:
 
 
 def start_for_cluster(config: Configuration, slots: int | None) -> tuple[Attachment, str, int]:
-    """Start Spark for many jobs, of other processes.
+    """Start Spark for jobs of many processes.
 
     Args:
-        config: the settings.
-        slots: how many slots there are, each of which may be a job of its own that holds a core; None for as many as
-            there are cores.
+        config: the configuration.
+        slots: the number of slots, each of which may be a job that holds a core; None for the number of cores.
 
     Returns:
-        How those reach it, its application's id, and how many slots there are.
+        How processes attach to it, its application id, and the number of slots.
     """
     with _lock:
         context = SparkContext._active_spark_context or _start(config, max(SPARE_CORES, slots or 0))
     gateway: Any = SparkContext._gateway
     way = gateway.gateway_parameters
     attachment = Attachment(way.port, way.auth_token, control.directory(), _settings["spark.master"])
-    # Executors that are registering are waited for.
+    # Waits for executors that are registering.
     return attachment, str(context.applicationId), slots or max(1, free_cores(context, sys.maxsize))
 
 
 def _join(cluster: Attachment) -> SparkContext:
-    """Use the Spark of the cluster that this process belongs to."""
+    """Attach to the Spark of the session cluster of this process."""
     worker = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     way = {"PYSPARK_GATEWAY_PORT": str(cluster.port), "PYSPARK_GATEWAY_SECRET": cluster.secret}
     with _environment({**way, **worker}), _interrupts_as_before():
@@ -135,7 +134,7 @@ def _join(cluster: Attachment) -> SparkContext:
             gateway=SparkContext._gateway, jsc=jvm.JavaSparkContext(running), conf=SparkConf(_jconf=running.conf())
         )
     _expect_the_end(context)
-    # It is everybody's: a program that stops it only stops using it.
+    # Shared: a program that stops the context only detaches.
     vars(context)["stop"] = lambda: None
     if cluster.control is not None:
         control.use_directory(cluster.control)
@@ -145,7 +144,7 @@ def _join(cluster: Attachment) -> SparkContext:
 
 
 def _regular(config: Configuration, master: str, cores: int | None, wanted: dict[str, str]) -> dict[str, str]:
-    """Return how often executors say that they are there, unless the user has told Spark."""
+    """Return the heartbeat settings of executors, unless the user has set them."""
     if _RARE_HEARTBEATS.keys() & wanted.keys():
         return {}
     if cores is not None:
@@ -154,7 +153,7 @@ def _regular(config: Configuration, master: str, cores: int | None, wanted: dict
 
 
 def _heartbeats(config: Configuration) -> dict[str, str]:
-    """Return Spark's settings after which a machine of the cluster that is silent counts as lost."""
+    """Return Spark's settings for Flink's heartbeat options."""
     interval, timeout = HEARTBEAT_INTERVAL.read(config), HEARTBEAT_TIMEOUT.read(config)
     if interval >= timeout:
         raise InvalidProgramError(
@@ -165,13 +164,13 @@ def _heartbeats(config: Configuration) -> dict[str, str]:
         "spark.executor.heartbeatInterval": f"{interval}ms",
         "spark.network.timeout": f"{timeout}ms",
         "spark.storage.blockManagerHeartbeatTimeoutMs": f"{timeout}ms",
-        # How often Spark looks.
+        # The check interval.
         "spark.network.timeoutInterval": f"{interval}ms",
     }
 
 
 def _forget_dead() -> None:
-    """Let PySpark forget a JVM that was killed, so that another can be started."""
+    """Reset PySpark's references to a dead JVM, so that another can be started."""
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
@@ -193,7 +192,7 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
         "spark.master": as_spark_wants(master),
     }
     settings.setdefault("spark.app.name", "millstream")
-    # A program that logs its own doings to its output does not mean those of the bridge to Java.
+    # A program that logs to its output does not want Py4J's records.
     bridge = logging.getLogger("py4j")
     if bridge.level == logging.NOTSET:
         bridge.setLevel(logging.WARNING)
@@ -207,13 +206,13 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
     conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
-    # Workers must run the very interpreter that pickled the job, unless the user knows better.
+    # Workers must run the interpreter that pickled the job, unless the user sets another.
     python = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python") or sys.executable
     with _environment({"PYSPARK_PYTHON": python}), _interrupts_as_before():
         context = SparkContext(conf=conf)
     _expect_the_end(context)
     if not master.startswith("local"):
-        # Where Spark is embedded, its JVM does this when it ends.
+        # The JVM of an embedded Spark does this when it ends.
         atexit.register(stop_context)
         context.setLogLevel(LOG_LEVEL.read(config).name)
     _settings.update(wanted, **{"spark.master": master})
@@ -228,20 +227,20 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
 
 
 def _embedded(master: str, wanted: dict[str, str]) -> dict[str, str]:
-    """Return the settings of a Spark on this machine, which others must not get into."""
+    """Return the settings of a local Spark, closed to other users."""
     settings = dict(_EMBEDDED)
     if _SOCKETS not in wanted:
-        # Who connects to one of these has pickles read, without a secret.
+            # These sockets accept pickles without a secret.
         settings[_SOCKETS] = socket_directory("millstream-spark-", _SOCKET_NAME)
         atexit.register(shutil.rmtree, settings[_SOCKETS], ignore_errors=True)
     if master.startswith("local-cluster"):
-        # Executors are processes of their own; Spark hands it to them.
+            # Executors are separate processes; Spark passes the secret to them.
         settings["spark.authenticate.secret"] = secrets.token_hex(32)
     return settings
 
 
 def _close_to_others(context: SparkContext) -> None:
-    """Let only this user connect to PySpark's server of accumulators, and have its socket go with this process."""
+    """Restrict PySpark's accumulator server to this user, and remove its socket at exit."""
     address: Any = context._accumulatorServer.server_address
     if isinstance(address, str):
         os.chmod(address, 0o600)
@@ -254,7 +253,7 @@ def _remove(path: str) -> None:
 
 
 def _expect_the_end(context: SparkContext) -> None:
-    """Let PySpark's server of accumulators say nothing when the JVM has ended before it."""
+    """Silence PySpark's accumulator server when the JVM ends first."""
     _close_to_others(context)
     server: Any = context._accumulatorServer
     complain = server.handle_error
@@ -275,7 +274,7 @@ def _connect_jvm(config: Configuration) -> Java:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set variables for a moment: PySpark looks for them there, but other programs this one starts must not."""
+    """Set environment variables for PySpark, and restore them: child processes must not inherit them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -290,28 +289,28 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _interrupts_as_before() -> Iterator[None]:
-    """Undo that PySpark takes interrupts for itself.
+    """Restore the SIGINT handler that PySpark replaces.
 
-    Its handler cancels all Spark jobs before it raises KeyboardInterrupt. That takes the slots of every job that runs,
-    also of those that the interrupt is not for; and the job it is for would fail before anybody can cancel it.
+    PySpark's handler cancels all Spark jobs before it raises KeyboardInterrupt. That would end the slots of all running
+    jobs, and fail the interrupted one before it can be cancelled.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
-        # None: it is not Python that handles them.
+        # None: the handler is not Python's.
         if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
 
 
 def is_ours(context: SparkContext) -> bool:
-    """Return whether a context has the settings that streams want."""
-    # Asking Spark takes some hundred calls to the JVM, 10 ms of every job.
+    """Return whether a context has millstream's settings."""
+    # Spark's answer takes some hundred calls to the JVM, 10 ms of every job.
     return context in _own or context.getConf().get("spark.python.daemon.module") == DAEMON_MODULE
 
 
 def _warn_about(context: SparkContext, config: Configuration) -> None:
-    """Say what cannot be had any more because Spark is already running."""
+    """Warn of settings that a running Spark cannot apply."""
     if not is_ours(context):
         warnings.warn(
             "The SparkContext of this program was not started by millstream: slots have no processes of their own, so "
@@ -325,7 +324,7 @@ def _warn_about(context: SparkContext, config: Configuration) -> None:
 
 
 def stop_context() -> None:
-    """Stop Spark, if it runs."""
+    """Stop Spark, if it is running."""
     with _lock:
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()

@@ -1,6 +1,6 @@
-"""A process that belongs to a session cluster: its jobs run on the cluster's Spark, in slots that the cluster allots.
+"""Attachment of a process to a session cluster: its jobs run on the cluster's Spark, in allotted slots.
 
-Nothing here imports PySpark at once: a program is read while the cluster is reached.
+This module does not import PySpark: a program loads while the cluster is reached.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 
 @dataclass(frozen=True)
 class Attachment:
-    """How the Spark of a cluster is reached: for processes of the same user on the same machine.
+    """The address of a cluster's Spark, for processes of the same user and machine.
 
     Attributes:
-        port, secret: the way into its Java.
-        control: where its daemons are reached; None where they are on other machines.
-        master: where it runs.
+        port, secret: of its Py4J gateway.
+        control: the directory of its daemons' sockets; None if they are on other machines.
+        master: its Spark master.
     """
 
     port: int
@@ -35,10 +35,10 @@ class Attachment:
 
 
 class Allotment(Protocol):
-    """Who allots slots to jobs."""
+    """Allots slots to jobs."""
 
     def __call__(self, plan: JobPlan, is_off: Callable[[], bool]) -> int:
-        """Return how many slots a job has been given, once it has; raise IncurableError when it gets none."""
+        """Wait for slots; return their number, or raise IncurableError if they are refused."""
         ...
 
 
@@ -47,28 +47,28 @@ _allotments: list[Allotment] = []
 
 
 def belong_to(attachment: Attachment, allotment: Allotment) -> None:
-    """Make this process one of a cluster's."""
+    """Attach this process to a cluster."""
     _attachments.append(attachment)
     _allotments.append(allotment)
 
 
 def attachment() -> Attachment | None:
-    """Return the cluster's Spark that this process belongs to; None for a process that has its own."""
+    """Return the attachment of this process, None if it has its own Spark."""
     return _attachments[-1] if _attachments else None
 
 
 def with_allotment(plan: JobPlan, make: Callable[[int | None], EpochRunner]) -> EpochRunner:
-    """Return what runs epochs: in a process of a cluster, only in slots that the cluster has allotted.
+    """Return the runner of epochs; in an attached process, it waits for allotted slots.
 
     Args:
         plan: the job.
-        make: makes what runs them, given how many slots there are; None where nobody counts.
+        make: creates the runner for a number of slots; None without a cluster.
     """
     return AllottedEpochs(_allotments[-1], plan, make) if _allotments else make(None)
 
 
 class AllottedEpochs:
-    """The epochs of one execution, when its slots are allotted; follows `EpochRunner`."""
+    """Runs the epochs of one execution in allotted slots (an `EpochRunner`)."""
 
     def __init__(self, allotment: Allotment, plan: JobPlan, make: Callable[[int | None], EpochRunner]) -> None:
         self.resident_slots = False

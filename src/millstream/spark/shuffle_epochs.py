@@ -1,4 +1,4 @@
-"""Runs one epoch as one Spark job: level 0 | shuffle | level 1 | shuffle | ... | reports."""
+"""Runs each epoch as one Spark job: level 0 | shuffle | level 1 | shuffle | ... | reports."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from millstream.spark.rdd import SERIALIZER, interpreter, partitions, python_rdd
 from millstream.spark.saved_plan import JobRef
 from millstream.spark.worker import LevelFunction
 
-# By name: this package lies below the API.
+# By name: this package must not import the API.
 _OF_SQL = "millstream.table.slot_preload"
 
 
 class SparkEpochs:
-    """The epochs of one job. All but `cancel` must be called from one thread: the job's own."""
+    """Runs the epochs of one job. Only `cancel` may be called from other threads."""
 
     slices = SHUFFLED
 
@@ -50,12 +50,12 @@ class SparkEpochs:
         self._start: Any = None
         self._python = interpreter(context, executable)
         self._embedded = control.is_embedded()
-        # A slot's process that is gone is replaced by one that reads the state from its files. A batch job has none: it
-        # begins anew in any case, and on this machine a slot always has the same process.
+        # A slot process that died is replaced by one that reads the state from files. A batch job has none: it restarts
+        # from the beginning, and local slots always run in the same process.
         self.resident_slots = self._embedded and plan.settings.batch
 
     def open(self, lost: Callable[[], None]) -> None:
-        """Give this thread's Spark jobs their group and their slots."""
+        """Set group and slot properties of this thread's Spark jobs."""
         self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
         self._context.addJobTag(self._plan.settings.job_id)
         self._context.setLocalProperty(JOB_PROPERTY, self._job.key)
@@ -67,7 +67,7 @@ class SparkEpochs:
         self._start = partitions(self._context, self._slots[0])
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
-        """Run the levels of one epoch; raise the user's error when one fails."""
+        """Run the levels of one epoch; raise the user's error if one fails."""
         shuffles = []
         rdd = self._start
         last = len(tasks) - 1
@@ -84,19 +84,19 @@ class SparkEpochs:
             frozen = control.frozen_slot(self._job.key) if self._embedded else ""
             raise (EpochFailed(frozen) if frozen else translate(e, tasks[0].epoch)) from None
         finally:
-            # Spark would free them when the driver's JVM happens to collect garbage; a stream cannot wait for that.
+            # Spark frees shuffles only when the driver's JVM collects garbage, which is too late for a stream.
             for shuffled in shuffles:
                 shuffled.cleanShuffleDependencies(False)
 
     def cancel(self) -> None:
-        """Stop the epoch that is running, if one is. May be called from any thread."""
+        """Cancel the running epoch, if any. Any thread may call this."""
         if self._embedded:
-            # First, so that functions get to close: Spark only hangs up on a task, and kills seconds later.
+            # First, so that functions are closed: Spark only disconnects, and kills seconds later.
             control.release(self._job.key)
         self._context.cancelJobGroup(self._group)
 
     def release(self) -> None:
-        """End the job's slot processes, wherever they are."""
+        """End the job's slot processes on all executors."""
         release_slots(self._context, self._job.key, self._name)
 
     def _shuffle(self, parent: Any, slots: int) -> Any:
@@ -106,14 +106,14 @@ class SparkEpochs:
 
 
 def release_slots(context: SparkContext, key: str, name: str) -> None:
-    """End the processes that run epochs as Spark jobs, of an execution or of all executions of a job."""
+    """End the slot processes of an execution or of a job."""
     if control.is_embedded():
         control.release(key)
         return
     context.setJobGroup(f"millstream-{key}-release", f"{name}: release slots", interruptOnCancel=True)
     context.setLocalProperty(JOB_PROPERTY, None)  # type: ignore[arg-type]
     context.setLocalProperty(RELEASE_PROPERTY, key)
-    # Every executor has a daemon of its own: enough tasks to reach them all.
+    # Each executor has its own daemon: enough tasks to reach them all.
     count = 2 * context.defaultParallelism
     try:
         context.parallelize(range(count), count).map(_identity).count()

@@ -1,9 +1,9 @@
-"""The Spark task that holds slots: a process for each, and the lifeline on which they hang.
+"""The Spark task that hosts resident slots: one child process for each.
 
     driver ---lifeline--- host (the task's process) ---forks---> slot, slot, ...
 
-The host runs no user code, so it hears at once when the driver hangs up or is gone, whatever its slots do, and ends
-them. When the host itself is killed, its slots go with it.
+The host runs no user code, so it notices at once when the driver disconnects, and ends its slots. Slots die with their
+host.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CLOSE_SECONDS = 1.5
 
 @dataclass(frozen=True)
 class HostFunction:
-    """What Spark runs: task t of n holds the slots t, t + n, t + 2n, ..."""
+    """The function of the Spark task: task t of n hosts the slots t, t + n, t + 2n, ..."""
 
     job: JobRef
     driver: Address
@@ -63,7 +63,7 @@ class HostFunction:
     heartbeat: HeartbeatSettings
 
     def __call__(self, task: int, elements: Iterable[bytes]) -> Iterator[bytes]:
-        # Read to the end, or Spark throws the worker process away.
+        # Read to the end, or Spark discards the worker process.
         for _ in elements:
             pass
         context = TaskContext.get()
@@ -74,20 +74,20 @@ class HostFunction:
 
 
 class Host:
-    """Holds some slots of an execution for as long as the driver wants them."""
+    """Hosts slots of an execution until the driver releases them."""
 
     def __init__(self, function: HostFunction, task_attempt: int) -> None:
         self._function = function
         self._task_attempt = task_attempt
         self._pids: set[int] = set()
-        # By process: which slot it is, and its heartbeat.
+        # Slot and heartbeat, by process.
         self._watched: dict[int, tuple[int, Heartbeat]] = {}
         self._is_told = False
 
     def run(self, slots: Iterable[int]) -> None:
-        """Start slots; return when they are gone."""
+        """Start slots; return when they have ended."""
         if (identity := self._function.credentials.identity) is not None:
-            # Here, where an error becomes the Spark task's own.
+            # Here, so that an error fails the Spark task.
             identity.context(is_called=False)
         with children_told() as told:
             for slot in slots:
@@ -115,7 +115,7 @@ class Host:
         try:
             lifeline = Connection.to(self._function.driver, self._function.credentials)
         except OSError:
-            # The driver does not want slots any more.
+            # The driver has released the slots.
             return
         lifeline.push(Frame(Kind.HOLD))
         poller = Poller()
@@ -130,7 +130,7 @@ class Host:
         poller.close()
 
     def _end_frozen(self, lifeline: Connection, poller: Poller) -> None:
-        """Kill slots that send no heartbeat; the driver is told before it can notice."""
+        """Kill slots without a heartbeat, after reporting them to the driver."""
         for pid in [pid for pid in self._pids if self._watched[pid][1].is_silent(pid)]:
             text = describe_silence(self._watched[pid][0], pid, self._function.heartbeat)
             lifeline.push(Frame(Kind.FROZEN, payload=text.encode()))
@@ -147,7 +147,7 @@ class Host:
         return self._pids
 
     def _end(self) -> None:
-        """End the slots: functions are closed, if that does not take too long."""
+        """End the slots; functions are closed within a time limit."""
         for pid in self._pids:
             kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + CLOSE_SECONDS
@@ -159,7 +159,7 @@ class Host:
 
 
 def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: Heartbeat) -> None:
-    """Be a slot, until the driver or a signal ends it."""
+    """Run a slot until the driver or a signal ends it."""
     exit_on_sigterm()
     heartbeat.start()
     work = SlotWork(function.job, number, task_attempt)
@@ -168,7 +168,7 @@ def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: He
     except SystemExit:
         pass
     except OSError:
-        # The driver has gone before this slot called.
+        # The driver ended before this slot connected.
         traceback.print_exc()
     finally:
         ignore_sigterm()
@@ -176,12 +176,12 @@ def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: He
 
 
 class SlotWork:
-    """What a slot does: it runs its part of the job, as `worker` does for a Spark task of its own."""
+    """The work of a resident slot: runs its part of the job, as `worker` does in a Spark task."""
 
     def __init__(self, job: JobRef, slot: int, task_attempt: int) -> None:
         self._job = job
         self._slot = slot
-        # No name is ever used twice: not by another run, execution or task, nor, with the epoch behind it, by this one.
+        # Unique among all runs, executions and tasks and, with the epoch, of this slot.
         self._attempt = f"{job.run}.{job.attempt}.{task_attempt:x}"
         self._printed = Printed()
         self._runtime: SlotRunner | None = None

@@ -1,4 +1,4 @@
-"""The resident process of a slot: takes its slot's tasks one after the other, and keeps what they leave behind."""
+"""The resident process of a slot that runs Spark tasks one after the other and retains their state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from millstream.spark.processes import Collector, exit_on_sigterm, ignore_sigter
 
 
 class ReplayedStream(io.RawIOBase):
-    """A stream that begins with bytes which were already read from its descriptor."""
+    """A stream that starts with bytes already read from its descriptor."""
 
     def __init__(self, head: bytes, fd: int) -> None:
         self._head = memoryview(head)
@@ -50,7 +50,7 @@ class ReplayedStream(io.RawIOBase):
 
 
 def serve(listener: socket.socket, heartbeat: Heartbeat) -> None:
-    """Run the tasks that relays pass on, until the process is told to end."""
+    """Run the tasks that relays pass on, until SIGTERM."""
     exit_on_sigterm()
     heartbeat.start()
     collector = Collector()
@@ -100,7 +100,7 @@ def _receive(connection: socket.socket) -> tuple[bytes, int] | None:
 
 
 def _watch(connection: socket.socket, done: threading.Event) -> None:
-    """End this process when the relay goes away while its task runs: the task was cancelled."""
+    """Kill this process if the relay disconnects while its task runs: the task was cancelled."""
     with contextlib.suppress(OSError):
         while connection.recv(1):
             pass
@@ -110,7 +110,7 @@ def _watch(connection: socket.socket, done: threading.Event) -> None:
 
 
 def _run(head: bytes, fd: int) -> bool:
-    """Run one task; return whether its connection can be used for another."""
+    """Run one task; return whether its connection can be used again."""
     outfile = os.fdopen(os.dup(fd), "wb", 65536)
     infile = ReplayedStream.open(head, fd)
     try:
@@ -123,7 +123,7 @@ def _run(head: bytes, fd: int) -> bool:
             outfile.flush()
         return not e.code
     except OSError:
-        # The JVM hung up: it has cancelled the task and does not wait for an answer.
+        # The JVM has disconnected: it has cancelled the task.
         traceback.print_exc(file=sys.stderr)
         return False
     finally:
