@@ -1,4 +1,4 @@
-"""Whether a program can start from a checkpoint or savepoint, and what would become of every state. Pure."""
+"""Checks whether a program can start from a checkpoint or savepoint, and what happens to each state."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from millstream.operators.source import SourceOperator
 from millstream.runtime_services import requests, stopwatch, wall_clock
 from millstream.state.kinds import kind_named
 
-# Which state ("" of keys, "operator") -> table -> kind, address, type, ttl.
+# State ("" for keyed state, "operator") -> table -> kind, address, type, ttl.
 Tables = dict[str, dict[str, dict[str, str]]]
 
 
 @dataclass
 class DeclaredStates:
-    """What an operator of a program declares.
+    """The states that an operator of a program declares.
 
     Attributes:
         tables: its tables, as in OperatorSnapshot.
-        problem: why the states of its functions are not known; nothing when they are.
+        problem: why the states of its functions are unknown; empty if they are known.
     """
 
     tables: Tables = field(default_factory=dict)
@@ -55,7 +55,7 @@ class _Nowhere:
 
 
 def declared_states(plan: JobPlan) -> dict[str, DeclaredStates]:
-    """Return what the operators of a plan that can have state declare, by operator id.
+    """Return the states that the operators of a plan declare, by operator id.
 
     Only those are opened. What a function asks for later than in `open` is not known.
     """
@@ -90,7 +90,7 @@ def _open(
         operator, _, which = state_id.partition(".")
         found[operator].tables[which] = tables
     for node in nodes:
-        # It was only opened to be asked; what it says when it is closed is nobody's concern.
+        # The operator was opened only to find its states: errors of close() do not matter.
         with contextlib.suppress(Exception):
             node.operator.close()
     return found
@@ -103,7 +103,7 @@ def _in_one_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to be said about an operator, or about one of its states."""
+    """A finding about an operator or one of its states."""
 
     operator: str
     state: str | None
@@ -112,10 +112,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Match:
-    """An operator of the savepoint that the program has too.
+    """An operator that both the savepoint and the program have.
 
     Attributes:
-        restores: what goes on: "position" for a source, and the names of states with their rows.
+        restores: what is restored: "position" for a source, and the names of states with their rows.
     """
 
     operator: str
@@ -128,15 +128,15 @@ class Match:
 
 @dataclass
 class UpgradeReport:
-    """What would become of a savepoint's state if a program started from it.
+    """What happens to a savepoint's state if a program starts from it.
 
     Attributes:
-        matches: the operators that go on.
-        new: what starts empty.
-        lost: what has nowhere to go.
-        changed: what the program reads as something else than it was written as.
+        matches: the operators whose state is restored.
+        new: operators and states that start empty.
+        lost: state without an operator.
+        changed: state that the program reads differently than it was written.
         unknown: what could not be compared.
-        warnings: what works, and may not for long.
+        warnings: what works now but is fragile.
     """
 
     matches: list[Match] = field(default_factory=list)
@@ -147,12 +147,12 @@ class UpgradeReport:
     warnings: list[Finding] = field(default_factory=list)
 
     def fits(self, allow_lost: bool = False) -> bool:
-        """Tell whether the program can start from the savepoint without loss, or with the loss that is allowed."""
+        """Return whether the program can start from the savepoint without loss, or with the allowed loss."""
         return not self.changed and (allow_lost or not self.lost)
 
 
 def check_upgrade(inspection: Inspection, plan: JobPlan, declared: dict[str, DeclaredStates]) -> UpgradeReport:
-    """Compare what a checkpoint or savepoint holds with what a program declares.
+    """Compare the contents of a checkpoint or savepoint with the declarations of a program.
 
     Args:
         inspection: the savepoint.
@@ -234,7 +234,7 @@ def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, dec
 
 
 def _changes(state: StateInfo, now: dict[str, str]) -> Iterator[str]:
-    """Yield in which way a state is not what it was; one that is in no file cannot be read as something else."""
+    """Yield how the declaration of a state has changed; a state without a file cannot be misread."""
     if not state.size:
         return
     before, after = state.layout.kind, kind_named(now["kind"], f"State {state.name!r} of the program")
@@ -256,7 +256,7 @@ def _changes(state: StateInfo, now: dict[str, str]) -> Iterator[str]:
 
 
 def _taken_over(state: StateInfo, now: dict[str, dict[str, str]]) -> bool:
-    """Tell whether an operator reads windows that another kind of window operator has left."""
+    """Return whether an operator reads the windows of another kind of window operator."""
     if state.table == "_merging_windows":
         return "_sessions" in now
     if state.table in ("_panes", "_sessions"):
@@ -274,14 +274,14 @@ def _merged(operator: OperatorInfo) -> bool:
 
 
 def _is_broadcast_of(node: ChainNode, state: StateInfo) -> bool:
-    """Tell whether it is broadcast state that the program has too: functions ask for it when records come."""
+    """Return whether it is broadcast state of the program: functions request it when records arrive."""
     names = node.operator.names if isinstance(node.operator, BroadcastProcessOperator) else []
     return state.layout.is_broadcast and state.table in names
 
 
 def _declared_names(declared: DeclaredStates) -> Iterator[tuple[str, str]]:
     for which, tables in declared.tables.items():
-        # Those that a function has asked for, not the operator's own.
+        # State of a function, not internal state of the operator.
         asked = (name for name, about in tables.items() if "type" in about and not is_internal(name))
         yield from (("operator" if which else KEYED, name) for name in asked)
 

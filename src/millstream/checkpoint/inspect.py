@@ -1,7 +1,7 @@
-"""Looks into a checkpoint or savepoint without changing it: operators, their states, and the rows of a state.
+"""Reads a checkpoint or savepoint: its operators, their states, and the rows of a state.
 
-What is read runs no code of whoever wrote it: objects of classes of the user's program are stand-ins, which show what
-they were made of. Who trusts a checkpoint, or has written it, says so with `load`, and has the objects themselves.
+Reading runs no code of the writer: objects of user classes are stand-ins that show their contents. For a trusted
+checkpoint, pass `load` to get the objects themselves.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from millstream.state.restored import StoredState, apply, chain_files, stored_se
 from millstream.state.savepoint_part import index_part
 from millstream.state.table import StateTable
 
-# Whose state it is.
+# The scope of a state.
 KEYED, OPERATOR = "keyed", "operator"
 _WHICH = {KEYED: "", OPERATOR: "operator"}
 
-# A section without its rows: how many those are, where that can be known without reading them, and their bytes.
+# A section without its rows: their number, if known without reading them, and their bytes.
 _Indexed = tuple[Section, int | None, int]
 
 
@@ -41,15 +41,15 @@ class StateInfo:
     """One state of an operator.
 
     Attributes:
-        name: what it is called here; tables of an operator's own have names that tell what they are.
-        table: what it is called in the files.
+        name: the name for users; internal tables have readable names.
+        table: the name in the files.
         scope: "keyed", or "operator" when it belongs to subtasks rather than keys.
-        kind: as a person knows it: "value", "list", "map", "timers", "broadcast", ...
+        kind: the kind for users: "value", "list", "map", "timers", "broadcast", ...
         address: how rows are addressed: by "key", "namespace", "time", "pane" or "name".
-        type: the type that the program declared, in words; nothing when it declared none.
-        ttl: how long rows live, in words; nothing when for ever.
-        rows: how many there are.
-        size: how many bytes they take in the files.
+        type: the declared type as text; empty if there is none.
+        ttl: the time to live as text; empty if there is none.
+        rows: the number of rows.
+        size: the bytes they take in the files.
     """
 
     name: str
@@ -65,7 +65,7 @@ class StateInfo:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is the operator's own, and no state that a function has asked for."""
+        """Whether it is internal to the operator, not a state of a user function."""
         return is_internal(self.table)
 
 
@@ -82,16 +82,16 @@ class OperatorInfo:
 
     @property
     def label(self) -> str:
-        """What to call it: its uid, else its name."""
+        """The uid, or else the name."""
         return self.uid or self.name
 
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """How far a source had been read.
+    """The position of a source.
 
     Attributes:
-        position: as the source keeps it.
+        position: as stored by the source.
     """
 
     operator: str
@@ -128,10 +128,10 @@ class Inspection:
         """Open a checkpoint or savepoint, given its directory or its manifest.
 
         Args:
-            location: where it is.
-            options: of its storage.
-            loads: reads the pickles of rows; `millstream.common.pickles.load` where whoever wrote them is trusted.
-            keys: what it must be signed with.
+            location: its location.
+            options: options of its storage.
+            loads: reads the pickles of rows; `millstream.common.pickles.load` if the writer is trusted.
+            keys: the keys it must be signed with.
         """
         try:
             return Inspection(open_checkpoint(location, options, keys), options, loads)
@@ -147,11 +147,11 @@ class Inspection:
     # --- what there is
 
     def operators(self) -> list[OperatorInfo]:
-        """Return the operators in the order of the program, with how much each state holds."""
+        """Return the operators in the order of the program, with the size of each state."""
         return [self.counted(operator_id) for operator_id in self._operators]
 
     def counted(self, operator_id: str) -> OperatorInfo:
-        """Return an operator with how much each state holds; tables of its own that are empty are left out."""
+        """Return an operator with the size of each state, without empty internal tables."""
         if operator_id not in self._counted:
             info = self.operator(operator_id)
             states = tuple(self._count(operator_id, state) for state in info.states)
@@ -160,7 +160,7 @@ class Inspection:
         return self._counted[operator_id]
 
     def sources(self) -> list[SourceInfo]:
-        """Return the sources and how far they had been read."""
+        """Return the sources and their positions."""
         return [
             SourceInfo(o.id, o.uid, o.name, unpack(self.snapshot.sources[o.id], load_restricted))
             for o in self._operators.values()
@@ -168,14 +168,14 @@ class Inspection:
         ]
 
     def operator(self, name: str) -> OperatorInfo:
-        """Return the operator of a uid, an id (or its beginning), or a name that only one has; without counts."""
+        """Return the operator with a uid, an id (or a prefix), or a unique name; without sizes."""
         found = find_operator(self._operators.values(), name, self.location)
         vertex = self.vertices[found.id]
         states = tuple(self._states(found, vertex))
         return OperatorInfo(found.id, found.uid, found.name, vertex.parallelism, vertex.max_parallelism, states)
 
     def state(self, operator: OperatorInfo, name: str, scope: str | None = None) -> StateInfo:
-        """Return the state of a name: what it is called here, or in the files."""
+        """Return the state with a name for users, or in the files."""
         states = [s for s in operator.states if scope is None or s.scope == scope]
         found = [s for s in states if s.name == name] or [s for s in states if s.table == name]
         if not found:
@@ -187,7 +187,7 @@ class Inspection:
         taken: set[str] = set()
         for scope, which in _WHICH.items():
             tables = {name: dict(about) for name, about in operator.tables.get(which, {}).items()}
-            # What files hold counts also where the manifest does not know of it.
+            # Include tables of the files that the manifest does not list.
             for section, _, _ in self._index(state_id_of(operator.id, which), vertex):
                 tables.setdefault(section.table, {"kind": section.kind.name, "address": section.address})
             for table, about in tables.items():
@@ -223,7 +223,7 @@ class Inspection:
     def _count(self, operator_id: str, state: StateInfo) -> StateInfo:
         vertex = self.vertices[operator_id]
         rows = size = 0
-        # A row of these is several for whoever looks.
+        # A stored row of these holds several rows.
         unknown = state.layout.kind.has_windows or state.scope == OPERATOR or state.kind == COLUMNS.name
         for section, count, length in self._index(self._state_id(operator_id, state), vertex):
             if section.table == state.table:
@@ -246,7 +246,7 @@ class Inspection:
             yield row
 
     def addressed_rows(self, operator: OperatorInfo, state: StateInfo) -> Iterator[tuple[Address, StateRow]]:
-        """Yield the rows of a state, each with what tells it from the others."""
+        """Yield the rows of a state with their addresses."""
         if state.kind == COLUMNS.name:
             changes = [c for _, content in self.flat(operator.id, state, self._loads) for c in content]
             columns = changes[0].rows.schema.names if changes else ()
@@ -264,13 +264,13 @@ class Inspection:
             if table is not None:
                 yield from state.layout.flatten(table.rows(), subtask)
                 if state.layout.is_broadcast:
-                    # It is the same everywhere.
+                    # All subtasks hold the same.
                     return
 
     def tables(
         self, vertex: VertexSnapshot, state_id: str, subtask: int, loads: Loads, only: str | None = None
     ) -> dict[str, StateTable]:
-        """Return the tables of a subtask's state, or the one that is wanted."""
+        """Return the tables of a subtask's state, or only one of them."""
         tables: dict[str, StateTable] = {}
         stored = self.stored(vertex, state_id, subtask)
         if stored is None:
@@ -287,7 +287,7 @@ class Inspection:
         return tables
 
     def stored(self, vertex: VertexSnapshot, state_id: str, subtask: int) -> StoredState | None:
-        """Return where a subtask's state is; None when it has none."""
+        """Return where a subtask's state is stored; None if it has none."""
         part = vertex.subtasks[subtask].parts.get(state_id)
         if part is not None:
             return StoredState(f"{self.state_url}/{part.file}", part.checksum)
@@ -304,7 +304,7 @@ class Inspection:
 
 
 def find_operator(operators: Iterable[OperatorSnapshot], name: str, where: str) -> OperatorSnapshot:
-    """Return the operator of a uid, an id (or its beginning), or a name that only one has."""
+    """Return the operator with a uid, an id (or a prefix), or a unique name."""
     candidates = list(operators)
     for matches in (
         [o for o in candidates if o.uid == name],
@@ -322,7 +322,7 @@ def find_operator(operators: Iterable[OperatorSnapshot], name: str, where: str) 
 
 
 def is_key(key: Any, wanted: str) -> bool:
-    """Tell whether a key is the one that somebody has typed: as it is shown, or as plain text."""
+    """Return whether a key matches what a user has typed: as it is shown, or as plain text."""
     return wanted in (str(key), repr(key), text_of(key))
 
 
@@ -332,7 +332,7 @@ def row_as_json(row: StateRow) -> dict[str, Any]:
 
 
 def states_as_json(inspection: Inspection) -> list[dict[str, Any]]:
-    """Return which operators have which states, with how much they hold."""
+    """Return the operators with their states and sizes."""
     return [
         {
             "operator": operator.id,
@@ -353,7 +353,7 @@ def rows_as_json(inspection: Inspection, operator: str, state: str, key: str | N
         operator: its uid, id or name.
         state: the state's name.
         key: only rows of this key, as it is shown or as plain text; None for all.
-        most: so many rows at most.
+        most: the maximum number of rows.
     """
     owner = inspection.operator(operator)
     found = inspection.state(owner, state)

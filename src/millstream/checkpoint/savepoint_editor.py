@@ -1,8 +1,7 @@
-"""Changes to a checkpoint or savepoint, written as a new savepoint. What was opened stays as it is.
+"""Edits a checkpoint or savepoint and writes the result as a new savepoint. The original is not changed.
 
-Changes are remembered one by one and made when the savepoint is written, subtask by subtask: no more than the state of
-one operator's subtask is in memory. The state of operators that nobody has changed is copied as it is where it is a
-savepoint's, without a class of the user's program.
+Edits are collected and applied when the savepoint is written, subtask by subtask, so that only the state of one
+operator's subtask is in memory. Unchanged state of a savepoint is copied as it is, without the program's classes.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from millstream.state.restored import StoredState
 from millstream.state.savepoint_part import check_part, write_part
 from millstream.state.table import StateTable
 
-# So many bytes of a file are copied at once.
+# Bytes of a file that are copied at once.
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Place:
-    """The subtask whose rows are being changed, and the time."""
+    """The subtask being edited, and the time."""
 
     subtask: int
     parallelism: int
@@ -53,7 +52,7 @@ class Place:
     now: int
 
     def has(self, layout: Layout, address: Address) -> bool:
-        """Tell whether a row of that address belongs here."""
+        """Return whether a row with that address belongs to this subtask."""
         if layout.is_broadcast:
             return True
         if layout.is_list_of_subtasks:
@@ -76,7 +75,7 @@ class Put:
 
 @dataclass(frozen=True)
 class Update:
-    """Gives every row the value that a function says; None is a row that goes."""
+    """Sets every row to the result of a function; None removes the row."""
 
     function: Callable[[StateRow], Any]
 
@@ -91,7 +90,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Remove:
-    """Removes the row of a key and namespace, or all of a key."""
+    """Removes the row of a key and namespace, or all rows of a key."""
 
     address: Address
     all_namespaces: bool
@@ -106,7 +105,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class DropState:
-    """Removes all rows, whatever they are."""
+    """Removes all rows."""
 
     def make(self, flat: Flat, layout: Layout, place: Place) -> None:
         flat.clear()
@@ -116,16 +115,16 @@ Change = Put | Update | Remove | DropState
 
 
 class SavepointEditor:
-    """What shall be different in a savepoint."""
+    """The edits of a savepoint."""
 
     def __init__(self, inspection: Inspection, clock: Callable[[], float] = time.time) -> None:
         self._from = inspection
         self._clock = clock
         self._digests = False
-        # The operators as they will be, by the ids they have now.
+        # The edited operators, by their current ids.
         vertices = inspection.snapshot.vertices.values()
         self._operators = {o.id: replace(o, tables=dict(o.tables)) for v in vertices for o in v.operators}
-        # By the state they belong to, in the order they were asked for.
+        # Changes by state, in order.
         self._changes: dict[tuple[str, StateInfo], list[Change]] = {}
 
     # --- what is asked for
@@ -167,7 +166,7 @@ class SavepointEditor:
         self._operators[found_id] = replace(self._operators[found_id], id=new_id, uid=uid)
 
     def _find(self, operator: str) -> str:
-        """Return the id that the operator had, by what it is called now."""
+        """Return the original id of an operator, by its current name."""
         found = find_operator(self._operators.values(), operator, self._from.location)
         return next(i for i, o in self._operators.items() if o is found)
 
@@ -182,14 +181,14 @@ class SavepointEditor:
     # --- what is written
 
     def write(self, location: str, options: dict[str, Any] | None = None, keys: SigningKeys | None = None) -> str:
-        """Write the savepoint, signed where there are keys; return where it is."""
+        """Write the savepoint, signed if there are keys; return its location."""
         storage = open_storage(location, options if options is not None else self._from.options)
         if storage.list(""):
             raise InvalidProgramError(f"{storage.url} is not empty: a savepoint needs a directory of its own.")
         try:
             self._write_to(storage, int(self._clock() * 1000), keys)
         except BaseException:
-            # It was empty: all that is there now is half a savepoint.
+            # The directory was empty: remove the incomplete savepoint.
             storage.delete("")
             raise
         return storage.url
@@ -215,7 +214,7 @@ class SavepointEditor:
         snapshot.vertices = vertices
         snapshot.sources = self._renamed(before.sources)
         snapshot.committables = self._renamed(before.committables)
-        # Only where both ends have stayed can the graph be the same as the program's.
+        # An edge remains only if both of its ends do.
         snapshot.edges = [
             (number, self._operators[source].id, self._operators[target].id, index, partitioner)
             for number, source, target, index, partitioner in before.edges
@@ -243,7 +242,7 @@ class SavepointEditor:
     def _part(
         self, vertex: VertexSnapshot, state_id: str, place: Place, name: str, storage: Storage
     ) -> StoredState | None:
-        """Write the state of a subtask; None when there is nothing."""
+        """Write the state of a subtask; None if there is nothing."""
         changes = {s: c for (i, s), c in self._changes.items() if state_id_of(i, _which(s)) == state_id}
         stored = self._from.stored(vertex, state_id, place.subtask)
         if stored is not None and stored.is_part and not changes:
@@ -264,7 +263,7 @@ class SavepointEditor:
         return write_part(name, _sections(tables), place.max_parallelism, storage.write, self._digests)
 
     def _carried(self, carried: bytes, head: str) -> bytes:
-        """Return what a subtask carries besides state, with operators under their new ids; its chain began with one."""
+        """Return a subtask's runtime snapshot with the new operator ids; `head` is the first operator of its chain."""
         is_whole = head in self._operators or not has_pending_input(carried)
         if not carried or (is_whole and all(i == o.id for i, o in self._operators.items())):
             return carried
@@ -283,7 +282,7 @@ class SavepointEditor:
             ended_edges=left.ended_edges,
             pending_ranges=left.pending_ranges,
             requests=left.requests,
-            # Input of an operator goes with it.
+            # In-flight data belongs to its operator.
             pending_blocks=left.pending_blocks if head in self._operators else (),
             recovered_blocks=[
                 (self._operators[i].id, number, b) for i, number, b in left.recovered_blocks if i in self._operators
@@ -304,12 +303,12 @@ def _sections(tables: dict[str, StateTable]) -> Iterator[Section]:
         yield from sections(name, table.kind, table.address, table.rows())
 
 
-# What attempts that failed may have left in a savepoint's directory.
+# Files that failed attempts may have left in a savepoint's directory.
 _PART = re.compile(r"[0-9a-f]{32}(\.operator)?-\d+-.+\.parquet")
 
 
 def dispose_savepoint(inspection: Inspection) -> list[str]:
-    """Delete a savepoint; return the files in its directory that are not its own, and stay."""
+    """Delete a savepoint; return the other files in its directory, which stay."""
     if inspection.manifest.kind != "savepoint":
         raise InvalidProgramError(
             f"{inspection.location} is a checkpoint, which belongs to its job and may share files with others: it is "
@@ -317,7 +316,7 @@ def dispose_savepoint(inspection: Inspection) -> list[str]:
         )
     storage = open_storage(inspection.location, inspection.options)
     parts = set(inspection.snapshot.parts())
-    # First what makes it a savepoint: half of one must not look like one.
+    # Delete the manifest first: an incomplete savepoint must not look like one.
     storage.delete(NAME)
     for name in storage.list(""):
         if name in parts or _PART.fullmatch(name):
@@ -329,7 +328,7 @@ def dispose_savepoint(inspection: Inspection) -> list[str]:
 
 
 def sign_savepoint(location: str, config: Configuration) -> str:
-    """Write a savepoint's manifest anew, with the digests of its files and a signature; return where it is.
+    """Write a savepoint's manifest again, with the digests of its files and a signature; return its location.
 
     Nothing in it is unpickled.
     """

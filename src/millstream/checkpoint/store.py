@@ -1,13 +1,13 @@
 """A job's directory of checkpoints:
 
-    <dir>/<job-id>/_owner            who writes here, or did last
-    <dir>/<job-id>/_record           who has the job, and how it has ended: see leader/drivers.py
-    <dir>/<job-id>/_superseded       the last checkpoint that counts, since a later driver has gone on from there
+    <dir>/<job-id>/_owner            the current or last writer
+    <dir>/<job-id>/_record           driver and outcome of the job: see leader/drivers.py
+    <dir>/<job-id>/_superseded       the last checkpoint that counts; a later driver was restored from it
     <dir>/<job-id>/chk-N/_metadata   the manifest of checkpoint N
     <dir>/<job-id>/shared/           state files, which several checkpoints may need
     <dir>/<job-id>/taskowned/        files that no checkpoint owns (Flink's name for it; empty here)
 
-A checkpoint is there when its manifest is. State files are deleted when neither a retained checkpoint nor the running
+A checkpoint exists once its manifest does. State files are deleted when neither a retained checkpoint nor the running
 job needs them.
 """
 
@@ -33,18 +33,18 @@ from millstream.common.faults import fault_point
 
 
 def this_process(job_name: str) -> dict[str, Any]:
-    """Describe this process as the owner of a job."""
+    """Return this process as the owner of a job."""
     pid = os.getpid()
     return {"job": job_name, "host": socket.gethostname(), "pid": pid, "started": _started(pid), "system": _system()}
 
 
 def is_here(owner: dict[str, Any]) -> bool:
-    """Tell whether an owner's process is, or was, one that this process would see: on this host, since it started."""
+    """Return whether this process can observe the owner: same host, boot and container."""
     return owner.get("host") == socket.gethostname() and owner.get("system") == _system()
 
 
 def is_alive(owner: dict[str, Any]) -> bool:
-    """Tell whether an owner still runs. One on another host counts as alive: who knows better can delete the file."""
+    """Return whether an owner still runs. An owner on another host counts as alive: a user can delete the file."""
     if owner.get("released"):
         return False
     if owner.get("host") != socket.gethostname():
@@ -55,67 +55,67 @@ def is_alive(owner: dict[str, Any]) -> bool:
 
 
 def _system() -> str:
-    """Return what tells apart the starts of machines, and the containers on one: processes have numbers within it."""
+    """Return the boot and PID namespace, within which process ids are unique."""
     with open("/proc/sys/kernel/random/boot_id") as f:
         return f"{f.read().strip()} {os.readlink('/proc/self/ns/pid')}"
 
 
 def _started(pid: int) -> str | None:
-    """Return when a process was started, in ticks since the machine was; None when there is no such process."""
+    """Return the start time of a process in ticks since boot; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as f:
             state, *rest = f.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # One that has ended and that nobody has asked about yet is still listed, but does nothing any more.
+    # A zombie is still listed.
     return None if state in "ZX" else rest[18]
 
 
 log = logging.getLogger("millstream")
 
 _SUPERSEDED = "_superseded"
-# The cell of a job that was started on its own: its driver must find it changed, also when all else is deleted.
+# The record of a job that was started on its own: its driver must notice changes even if all else is deleted.
 RECORD = "_record"
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 
 
 class Register(Protocol):
-    """Which checkpoints of a job count, where several processes could have it; DeposedError if another has."""
+    """Decides which checkpoints of a job count if several processes could have it; raises DeposedError."""
 
     term: int
 
     @property
     def is_shared(self) -> bool:
-        """Whether other job managers wait to go on with the job."""
+        """Whether other job managers wait to continue the job."""
         ...
 
     def renew(self) -> None:
-        """See whether this process still has the job."""
+        """Check that this process still owns the job."""
         ...
 
     def publish(self, location: str) -> None:
-        """Let a checkpoint count whose manifest is written."""
+        """Publish a checkpoint whose manifest is written."""
         ...
 
     def keep_only(self, home: str, locations: Collection[str]) -> None:
-        """Let no other checkpoint of a directory count, not even one whose publication was not answered."""
+        """Withdraw all other checkpoints of a directory, even those whose publication was not answered."""
         ...
 
     def withdraw(self, location: str) -> None:
-        """Let a checkpoint count no longer."""
+        """Withdraw a checkpoint."""
         ...
 
     def subsume(self, home: str) -> None:
-        """Let only checkpoints of a directory count: those before are about to be deleted."""
+        """Withdraw all checkpoints of other directories: they are about to be deleted."""
         ...
 
     def end(self, outcome: str, message: str) -> None:
-        """Write down how the job has ended."""
+        """Record the outcome of the job."""
         ...
 
 
 class CheckpointStore:
-    """Writes and deletes a job's checkpoints. Its methods may be called from several threads."""
+    """Writes and deletes a job's checkpoints. Thread-safe."""
 
     def __init__(
         self,
@@ -125,14 +125,14 @@ class CheckpointStore:
         register: Register | None = None,
         keys: SigningKeys | None = None,
     ) -> None:
-        """Take a job's directory.
+        """Create the store of a job.
 
         Args:
-            storage: the directory.
-            owner: who takes it, for whoever finds it taken.
-            options: what file systems must be told, for savepoints elsewhere.
-            register: which checkpoints count; None where all that are there do.
-            keys: what manifests are signed with.
+            storage: the job's directory.
+            owner: the owner written to the directory.
+            options: options of file systems, for savepoints elsewhere.
+            register: decides which checkpoints count; None if all do.
+            keys: sign manifests.
         """
         self.storage = storage
         self._keys = keys
@@ -142,7 +142,7 @@ class CheckpointStore:
         self._owner = owner
 
     def take(self, is_alive: Callable[[dict[str, Any]], bool]) -> None:
-        """Make the directory this job's own; one that a living job has is an error."""
+        """Claim the directory; raise an error if a running job owns it."""
         owner = read_owner(self.storage)
         if owner is not None and is_alive(owner):
             raise InvalidProgramError(
@@ -150,14 +150,14 @@ class CheckpointStore:
                 f"{owner.get('pid')} on {owner.get('host')}): stop it first, or give this job another directory."
             )
         self._publish_owner()
-        # That may be so of an earlier run under the same id.
+        # An earlier run with the same id may have been superseded.
         self.storage.delete(_SUPERSEDED)
 
     def _publish_owner(self, **more: Any) -> None:
         self.storage.publish("_owner", json.dumps({**self._owner, "token": self._token, **more}).encode())
 
     def write(self, manifest: Manifest) -> str:
-        """Write a manifest; return where the checkpoint is."""
+        """Write a manifest; return the location of the checkpoint."""
         fault_point("driver.before-manifest")
         self._check_owner()
         directory = f"chk-{manifest.id}"
@@ -173,14 +173,14 @@ class CheckpointStore:
         return location
 
     def _check_owner(self) -> None:
-        """See that the directory is still this job's: what another has deleted must not be made again."""
+        """Check that this job still owns the directory: a deleted directory must not be created again."""
         owner = read_owner(self.storage)
         if owner is not None and owner.get("token") == self._token:
             return
         if self._register is not None:
             self._register.renew()
         if owner is None and "_owner" not in self.storage.list(""):
-            # No restart would bring it back, and who has taken the job over may have deleted it.
+            # A restart would not bring it back, and a new owner may have deleted it.
             raise DeposedError(
                 f"The job's directory {self.storage.url} is gone, or what was in it: somebody has deleted it under the "
                 "running job."
@@ -205,7 +205,7 @@ class CheckpointStore:
         return None
 
     def write_savepoint(self, location: str, manifest: Manifest) -> str:
-        """Write the manifest of a savepoint whose state files are written; return where the savepoint is."""
+        """Write the manifest of a savepoint whose state files are written; return its location."""
         storage = open_storage(location, self.options)
         parts = manifest.snapshot.parts()
         if parts:
@@ -214,32 +214,32 @@ class CheckpointStore:
         return storage.url
 
     def discard(self, checkpoint_id: int) -> None:
-        """Delete a checkpoint; its state files go when nobody needs them."""
+        """Delete a checkpoint, but not its state files."""
         self.withdraw(f"{self.storage.url}/chk-{checkpoint_id}")
         self.storage.delete(f"chk-{checkpoint_id}")
 
     @property
     def is_shared(self) -> bool:
-        """Whether others could go on with the job."""
+        """Whether other job managers could continue the job."""
         return self._register is not None and self._register.is_shared
 
     def withdraw(self, location: str) -> None:
-        """Let a checkpoint count no longer that is about to be deleted."""
+        """Withdraw a checkpoint before it is deleted."""
         if self._register is not None:
             self._register.withdraw(location)
 
     def subsume(self) -> None:
-        """Let no checkpoint of an earlier driver count any more."""
+        """Withdraw all checkpoints of earlier drivers."""
         if self._register is not None:
             self._register.subsume(self.storage.url)
 
     def record(self, outcome: str, message: str) -> None:
-        """Write down how the job has ended, before anything is deleted that it could go on from."""
+        """Record the outcome of the job before anything is deleted that could be restored."""
         if self._register is not None:
             self._register.end(outcome, message)
 
     def discard_all_but(self, kept: Collection[int]) -> None:
-        """Delete what a checkpoint that failed may have left: nobody must go on from it once its output is aborted."""
+        """Delete all other checkpoints: none may be restored once its output is aborted."""
         if self._register is not None:
             home = self.storage.url
             self._register.keep_only(home, [f"{home}/chk-{number}" for number in kept])
@@ -256,7 +256,7 @@ class CheckpointStore:
             self.storage.delete(f"{SHARED}/{name}")
 
     def sweep_state(self, needed: Collection[str]) -> None:
-        """Delete every state file that nobody needs, also those of epochs that failed."""
+        """Delete all state files that nothing needs, including those of failed epochs."""
         self.delete_state(name for name in self.storage.list(SHARED) if name not in needed)
 
     def remove(self) -> None:
@@ -270,12 +270,12 @@ class CheckpointStore:
         self.storage.delete("")
 
     def release(self) -> None:
-        """Leave the directory to whoever comes next."""
+        """Release the directory."""
         self._publish_owner(released=True)
 
 
 def read_owner(storage: Storage) -> dict[str, Any] | None:
-    """Return who owns a job's directory; None when nobody does."""
+    """Return the owner of a job's directory; None if there is none."""
     if "_owner" not in storage.list(""):
         return None
     try:
@@ -299,7 +299,7 @@ class StoredCheckpoint:
     location: str
 
     def state_url(self) -> str:
-        """Return where its state files are."""
+        """Return the location of its state files."""
         state = self.manifest.state
         if state.startswith("/") or "://" in state:
             return state
@@ -341,7 +341,7 @@ def _checkpoint_ids(names: list[str]) -> list[int]:
 def latest_checkpoints(
     directory: str, job_name: str | None, options: dict[str, Any] | None = None
 ) -> tuple[list[StoredCheckpoint], list[str]]:
-    """Return the usable checkpoints of jobs below a directory, newest first, and what is wrong with the others."""
+    """Return the usable checkpoints of jobs below a directory, newest first, and the problems of others."""
     found, problems = [], []
     for home in _homes(directory, options):
         names = home.list("")
@@ -352,7 +352,7 @@ def latest_checkpoints(
             continue
         for number in (i for i in _checkpoint_ids(names) if i <= last):
             if NAME not in home.list(f"chk-{number}"):
-                # Its driver died while it wrote or deleted it: it was never complete, or is no more.
+                # Its driver died while writing or deleting it.
                 continue
             try:
                 checkpoint = open_checkpoint(f"{home.url}/chk-{number}", options)
@@ -365,12 +365,12 @@ def latest_checkpoints(
 
 
 def clear_home(home: Storage) -> None:
-    """Delete a former driver's directory, but for what shuts it out should it only have slept."""
+    """Delete a former driver's directory, except for files that fence it off if it is still alive."""
     names = home.list("")
     kept = {_SUPERSEDED, RECORD} & set(names)
     if not kept:
         home.delete("")
-    # Last of all that by which the rest is found, should this be interrupted.
+    # Delete the owner file last: an interrupted deletion is continued by it.
     for name in sorted(set(names) - kept, key=lambda n: (n == "_owner", n)):
         home.delete(name)
 
@@ -378,23 +378,23 @@ def clear_home(home: Storage) -> None:
 def clear_former(
     directory: str, is_former: Callable[[str, dict[str, Any]], bool], options: dict[str, Any] | None = None
 ) -> None:
-    """Delete what a job's former drivers have left, once a checkpoint of its own has taken the place of theirs.
+    """Delete the directories of a job's former drivers, once it has a checkpoint of its own.
 
     Args:
-        directory: where the jobs' directories are.
-        is_former: tells by a directory's location and its owner whether it is of such a driver.
-        options: what the file system must be told.
+        directory: contains the jobs' directories.
+        is_former: returns whether a directory belongs to a former driver, given its location and owner.
+        options: options of the file system.
     """
     for home in _homes(directory, options):
         owner = read_owner(home)
         if owner is not None and not owner.get("released") and is_former(home.url, owner):
-            # First: what comes late must not count.
+            # First: late checkpoints must not count.
             supersede_home(home, 0)
             clear_home(home)
 
 
 def _homes(directory: str, options: dict[str, Any] | None) -> list[Storage]:
-    """Return the directories of jobs below a directory, which may also be a job's own."""
+    """Return the job directories below a directory, which may also be one itself."""
     storage = open_storage(directory, options)
     names = storage.list("")
     own = [storage] if _checkpoint_ids(names) else []
@@ -409,15 +409,15 @@ def supersede(
     is_alive: Callable[[dict[str, Any]], bool],
     options: dict[str, Any] | None = None,
 ) -> None:
-    """Note in the directories of a job's former drivers up to where their checkpoints count.
+    """Write to the directories of a job's former drivers up to which checkpoint they count.
 
     Args:
-        directory: where the jobs' directories are.
+        directory: contains the jobs' directories.
         job_name: the job.
-        chosen: the directory and the number of the checkpoint that it goes on from, None when from the beginning.
-        own: the directory of its new driver.
-        is_alive: tells whether an owner still runs.
-        options: what the file system must be told.
+        chosen: the directory and id of the checkpoint the job starts from; None for the beginning.
+        own: the directory of the new driver.
+        is_alive: returns whether an owner still runs.
+        options: options of the file system.
     """
     for home in _homes(directory, options):
         owner = read_owner(home)
@@ -432,7 +432,7 @@ def supersede(
 
 
 def supersede_home(home: Storage, last: int) -> None:
-    """Note in a job's directory that no checkpoint after the last that counts is to be gone on from."""
+    """Write to a job's directory that no checkpoint after `last` may be restored."""
     if last < _known_last(home):
         home.publish(_SUPERSEDED, str(last).encode())
 
@@ -441,13 +441,13 @@ def _known_last(home: Storage) -> float:
     try:
         return _last_that_counts(home, home.list(""))
     except DamagedStateError:
-        # Written anew.
+        # It is written again.
         home.delete(_SUPERSEDED)
         return math.inf
 
 
 def _last_that_counts(storage: Storage, names: list[str]) -> float:
-    """Return the number of the last checkpoint in a job's directory from which a job may go on."""
+    """Return the id of the last checkpoint in a job's directory that may be restored."""
     if _SUPERSEDED not in names:
         return math.inf
     try:

@@ -1,1 +1,1 @@
-"""Several job managers of which one leads: who that is, for how long, and what those before it may still do."""
+"""High availability: leader election, leadership of jobs, and fencing of deposed leaders."""

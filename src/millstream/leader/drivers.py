@@ -1,12 +1,12 @@
-"""DriverRegistry of jobs where there is one job manager: a job has one driver at a time, and one that is gone is replaced.
+"""Registry of job drivers with one job manager: each job has one driver at a time, and a dead driver is replaced.
 
-What holds a job is its record, as with several job managers (`fence.py`), in a cell beside its checkpoints:
+A job's record, as with several job managers (`fence.py`), is in a cell beside its checkpoints:
 
-    <dir>/_jobs/<digest of its name>    a job that goes on from its latest checkpoint, whichever driver that is of
-    <dir>/<job id>/_record              a job that was started otherwise, until another goes on from its checkpoints
+    <dir>/_jobs/<digest of its name>    a job that starts from its latest checkpoint, of whichever driver
+    <dir>/<job id>/_record              a job that was started otherwise, until another restores its checkpoints
 
-A driver says every few seconds that it is there. One that has been silent for a lease is taken to be gone, unless its
-process can be seen to be there; if it only slept, nothing counts that it does after that, since the record has changed.
+A driver renews its record every few seconds. A driver that is silent for a lease counts as dead, unless its process is
+visibly alive; if it was only frozen, nothing it does afterwards counts, since the record has changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("millstream")
 
 _JOBS = "_jobs"
 _RUN = re.compile("[0-9a-f]{32}")
-# How often a driver says that it is there, and looks whether another is, in a lease.
+# Renewals of a driver's record, and checks for another driver's renewals, per lease.
 _BEATS = 3
 _LOOKS = 10
 
@@ -41,26 +41,26 @@ Read = tuple[JobRecord | None, Hashable]
 
 
 class DriverRegistry:
-    """The drivers of the jobs of one directory of checkpoints."""
+    """The drivers of the jobs of one checkpoint directory."""
 
     def __init__(self, directory: str, options: dict[str, Any], lease: float) -> None:
-        """Take a directory.
+        """Open the registry of a directory.
 
         Args:
-            directory: where jobs have their checkpoints.
-            options: what the file system must be told.
-            lease: after how many seconds of silence a driver is taken to be gone.
+            directory: contains the jobs' checkpoints.
+            options: options of the file system.
+            lease: the seconds of silence after which a driver counts as dead.
         """
         self._storage: Storage = open_storage(directory.rstrip("/"), options)
         self._lease = lease
 
     @staticmethod
     def can_hold(directory: str) -> bool:
-        """Tell whether storage can make sure that a job has one driver."""
+        """Return whether storage can guarantee that a job has one driver."""
         return creates_exclusively(directory)
 
     def claim_run(self, job_name: str, job_id: str | None, owner: dict[str, Any]) -> DriverLease:
-        """Take a job that is started on its own: under a new id, or one that the user has given."""
+        """Claim a job that is started on its own: with a new or a configured id."""
         run = job_id or new_run_id()
         name = f"{run}/{RECORD}"
         cell = self._cell(name)
@@ -77,12 +77,12 @@ class DriverRegistry:
         return DriverLease(fence, self._lease, self._storage)
 
     def claim_latest(self, job_name: str, owner: dict[str, Any]) -> DriverLease:
-        """Take a job that goes on from its latest checkpoint: from whichever driver has had it.
+        """Claim a job that starts from its latest checkpoint, from whichever driver had it.
 
-        From then on no checkpoint counts that an earlier driver writes. InvalidProgramError if one is there.
+        From then on checkpoints of earlier drivers do not count. Raises InvalidProgramError if one is alive.
         """
         for fence in [f for f in _finished if f.job_name == job_name]:
-            # This very program runs it again.
+            # The same program runs the job again.
             _finished.remove(fence)
             _deliver(fence)
         digest = hashlib.md5(job_name.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
@@ -104,7 +104,7 @@ class DriverRegistry:
         return DriverLease(fence, self._lease, self._storage)
 
     def is_alive(self, owner: dict[str, Any]) -> bool:
-        """Tell whether the driver still has its job that an `_owner` file names."""
+        """Return whether the driver named by an `_owner` file still has its job."""
         if "cell" not in owner:
             return is_alive(owner)
         if owner.get("released"):
@@ -115,7 +115,7 @@ class DriverRegistry:
         return self._free(self._cell(owner["cell"])) is None
 
     def _cells_of_runs(self, job_name: str) -> list[FileCell]:
-        """Return the cells of jobs of that name that were started on their own and have not ended."""
+        """Return the cells of unfinished jobs of that name that were started on their own."""
         runs = sorted(name for name in self._storage.list("") if _RUN.fullmatch(name))
         cells = [self._cell(f"{name}/{RECORD}") for name in runs]
         records = [(cell, self._cell_read(cell)[0]) for cell in cells]
@@ -128,7 +128,7 @@ class DriverRegistry:
         return found
 
     def _free(self, cell: FileCell) -> Read | None:
-        """Return what a job's record says, once its driver is gone; None if that is there."""
+        """Return a job's record once its driver is dead; None if it is alive."""
         record, version = self._cell_read(cell)
         if record is None or record.owner is None or record.owner.get("released"):
             return record, version
@@ -155,7 +155,7 @@ class DriverRegistry:
 
 
 def owner_file(fence: Fence, owner: dict[str, Any]) -> dict[str, Any]:
-    """Return what the `_owner` file of a driver's directory says: where the record is that tells more."""
+    """Return the contents of a driver's `_owner` file: they refer to its record."""
     return {**owner, "cell": fence.cell_name, "attempt": fence.attempt}
 
 
@@ -168,7 +168,7 @@ def _still_runs(job_name: str, record: JobRecord | None) -> InvalidProgramError:
 
 
 class DriverLease:
-    """A driver's hold on a job: says every few seconds that it is there, on a thread of its own, until it lets go."""
+    """A driver's lease on a job: a thread renews it every few seconds until it is released."""
 
     def __init__(self, fence: Fence, lease: float, storage: Storage) -> None:
         self.fence = fence
@@ -182,7 +182,7 @@ class DriverLease:
         self._thread.start()
 
     def watch(self, on_deposed: Callable[[str], None]) -> None:
-        """Have a function called, with the reason, when another driver has the job; at once if one has."""
+        """Register a function that is called with the reason when another driver has the job; at once if one has."""
         with self._lock:
             self._on_deposed = on_deposed
             reason = self._deposed
@@ -200,16 +200,16 @@ class DriverLease:
                     on_deposed(str(e))
                 return
             except Exception as e:
-                # Whoever takes over because of it shuts this driver out.
+                # A driver that takes over because of this fences this one off.
                 log.warning("job '%s' could not say that it is there: %s", self.fence.job_name, e)
 
     def let_go(self) -> None:
-        """The job has ended, or was not started: whoever comes next need not wait for this process."""
+        """Release the job: it has ended or was not started, so the next driver need not wait."""
         self._is_over.set()
         fence = self.fence
         try:
             if fence.cell.read()[0] is None:
-                # It went with the job's directory.
+                # It was deleted with the job's directory.
                 return
             if fence.record.outcome == JobStatus.FINISHED.name and fence.cell_name.startswith(_JOBS):
                 _finished.append(fence)
@@ -229,12 +229,12 @@ class DriverLease:
             self._storage.delete(home)
 
 
-# Jobs that have finished in this process: they may run again when the program has ended well.
+# Jobs that have finished in this process: they may run again when the program has ended normally.
 _finished: list[Fence] = []
 
 
 def program_ended(well: bool = True) -> None:
-    """The program has ended: if well, jobs that have finished are run again when it is started again."""
+    """Note the end of the program: if normal, a new start of it runs its finished jobs again."""
     finished, _finished[:] = list(_finished), []
     for fence in finished if well else ():
         _deliver(fence)

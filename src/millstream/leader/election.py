@@ -1,21 +1,20 @@
-"""Who leads: an election by a lease that is renewed, as a machine.
+"""Leader election by a renewed lease, as a machine.
 
-Pure: it is told what has happened and says what to do. No clock, thread, file or network. `ElectionRunner` carries the
-instructions out.
+Pure: events in, instructions out. No clock, thread, file or network. `ElectionRunner` carries out the instructions.
 
     CANDIDATE -- lease free, or not renewed for as long as it lasts --> WriteLease -- written --> LEADER (Lead)
         ^                                                                  |                       |   ^
         |<------------------------- refused, no answer --------------------'                       '---' renewed
         '<-- StepDown -- taken over, not renewed in time, session lost, resigned --------------------'
 
-Times of two machines are never compared. A leader counts from when it has *sent* its last renewal that was written,
-by its own steady clock, and gives up after `renew_deadline`. A candidate counts from when it has first *seen* that
-renewal, by its own, and tries after `duration`, which is longer. It has seen it after it was sent: so the leader has
-given up before, unless one clock runs faster than the other by more than duration / renew_deadline. A leader that was
-frozen does not know that: what it still does is refused where it would count (`fence.py`).
+Clocks of two machines are never compared. A leader counts from when it *sent* its last successful renewal, by its own
+monotonic clock, and steps down after `renew_deadline`. A candidate counts from when it first *saw* that renewal, by its
+own clock, and tries after `duration`, which is longer. It saw the renewal after it was sent, so the leader has stepped
+down before, unless one clock runs faster than the other by more than duration / renew_deadline. A leader that was
+frozen does not notice: the fence rejects what it still does (`fence.py`).
 
-Each write names the version that it follows, and is refused when there is a later one: of two candidates one is
-written. Whoever takes the lease takes the next term. No term is used twice.
+Each write names the version it follows, and is rejected if there is a later one: of two candidates one succeeds. The
+winner takes the next term. No term is used twice.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from millstream.common.fast_dataclass import record
 
 @record
 class Timing:
-    """How long a lease lasts, in seconds; Kubernetes' words.
+    """The timing of a lease in seconds, in Kubernetes' terms.
 
     Attributes:
-        duration: how long a lease that is not renewed is left to its holder by others.
-        renew_deadline: how long its holder counts on it.
-        retry_period: how often it is renewed, or looked at.
+        duration: how long others respect a lease that is not renewed.
+        renew_deadline: how long its holder relies on it.
+        retry_period: how often it is renewed or checked.
     """
 
     duration: float = 15.0
@@ -44,7 +43,7 @@ class Timing:
     retry_period: float = 2.0
 
     def check(self) -> None:
-        """Refuse times with which two could lead at once, or nobody for long."""
+        """Reject a timing that allows two leaders at once, or none for long."""
         if not 0 < self.retry_period < self.renew_deadline < self.duration:
             raise InvalidProgramError(
                 f"A lease of {self.duration:g} s that is renewed every {self.retry_period:g} s, and counted on for "
@@ -55,15 +54,15 @@ class Timing:
 
 @record
 class Lease:
-    """What is written down of who leads.
+    """The lease as it is stored.
 
     Attributes:
-        holder: the process that leads, by a name that no other has or had.
-        term: how often the lease has changed hands; strictly increasing.
-        address: where clients reach it.
-        duration: how many seconds others leave it to the holder.
-        renewals: how often it was renewed.
-        is_released: whether the holder has given it up.
+        holder: the unique name of the leading process.
+        term: the number of the leadership; strictly increasing.
+        address: the address for clients.
+        duration: the seconds that others respect it.
+        renewals: the number of renewals.
+        is_released: whether the holder has released it.
     """
 
     holder: str
@@ -79,12 +78,12 @@ class Lease:
 
 @record
 class Ticked:
-    """The machine's deadline has come."""
+    """The machine's deadline has passed."""
 
 
 @record
 class LeaseRead:
-    """The lease as it is, None if there never was one; writes that follow it name its version."""
+    """The current lease, None if there never was one, and its version for the next write."""
 
     lease: Lease | None
     version: Hashable
@@ -92,33 +91,33 @@ class LeaseRead:
 
 @record
 class LeaseWritten:
-    """The last write was done, and made this version."""
+    """The last write succeeded with this version."""
 
     version: Hashable
 
 
 @record
 class LeaseRefused:
-    """Somebody has written the lease since the version that the last write named."""
+    """The last write was rejected: the lease has a later version."""
 
 
 @record
 class LeaseUnreachable:
-    """There is no answer: what was asked for may have been done, or not, or be done later."""
+    """There was no answer: the request may be executed, now or later, or not."""
 
     reason: str
 
 
 @record
 class SessionLost:
-    """The service that keeps the lease has given this process up."""
+    """The session with the coordination service is lost."""
 
     reason: str
 
 
 @record
 class Resigned:
-    """This process wants to lead no longer."""
+    """This process gives up the leadership."""
 
 
 Event = Ticked | LeaseRead | LeaseWritten | LeaseRefused | LeaseUnreachable | SessionLost | Resigned
@@ -142,14 +141,14 @@ class WriteLease:
 
 @record
 class Lead:
-    """This process leads from now on, in this term."""
+    """Lead in this term from now on."""
 
     term: int
 
 
 @record
 class StepDown:
-    """This process leads no longer."""
+    """Stop leading."""
 
     reason: str
 
@@ -158,11 +157,11 @@ Instruction = ReadLease | WriteLease | Lead | StepDown
 
 
 class Role(Enum):
-    """What a process is in the election."""
+    """The role of a process in the election."""
 
     CANDIDATE = auto()
     LEADER = auto()
-    # It takes no part any more.
+    # It no longer takes part.
     RETIRED = auto()
 
 
@@ -170,12 +169,12 @@ class Election:
     """One process in the election."""
 
     def __init__(self, name: str, address: str, timing: Timing) -> None:
-        """Take part.
+        """Create a candidate.
 
         Args:
-            name: one that no other process has or had.
-            address: where clients reach this process when it leads.
-            timing: how long leases last.
+            name: a unique name.
+            address: the address for clients of this process as leader.
+            timing: the timing of leases.
         """
         timing.check()
         self._name = name
@@ -183,34 +182,34 @@ class Election:
         self._timing = timing
         self.role = Role.CANDIDATE
         self.term = 0
-        # The lease as it was last read or written here, and when that version was first seen.
+        # The last known lease, and when its version was first seen.
         self.lease: Lease | None = None
         self._version: Hashable = None
         self._seen_at = -math.inf
-        # When the write that is under way was sent, and what it says.
+        # When the pending write was sent, and what it contains.
         self._sent_at = -math.inf
         self._sent: Lease | None = None
-        # Whether that is to take the lease: what was sent as a leader does not make one of who has stepped down.
+        # Whether that write takes the lease: a late renewal does not make a leader of a process that stepped down.
         self._is_taking = False
         self._is_busy = False
         self._next_look = -math.inf
-        # Until when this process may count on the lease.
+        # Until when this process may rely on the lease.
         self.valid_until = -math.inf
 
     @property
     def deadline(self) -> float:
-        """When to tell the time, if nothing else happens before."""
+        """When to report the time, if no event comes before."""
         if self.role is Role.RETIRED:
             return math.inf
         look = math.inf if self._is_busy else self._next_look
         return min(look, self.valid_until) if self.role is Role.LEADER else look
 
     def is_leader(self, now: float) -> bool:
-        """Tell whether this process may count on leading at this moment."""
+        """Return whether this process may rely on its leadership now."""
         return self.role is Role.LEADER and now < self.valid_until
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """Take note of what has happened; return what to do. `now` is by this process's own steady clock."""
+        """Handle an event and return what to do. `now` is by this process's own monotonic clock."""
         if self.role is Role.RETIRED:
             return []
         if self.role is Role.LEADER and now >= self.valid_until:
@@ -288,13 +287,13 @@ class Election:
             return []
         taken, self._is_taking = self._is_taking, False
         if not taken or now >= until:
-            # It came so late that others may have waited long enough: the next term, if nobody else takes it.
+            # It came too late: others may have waited long enough.
             return []
         self.role, self.term, self.valid_until = Role.LEADER, self._sent.term, until
         return [Lead(self.term)]
 
     def _refused(self, now: float) -> list[Instruction]:
-        """Somebody else has written, or an earlier write of our own whose answer was lost."""
+        """Read the lease: another process has written it, or an own write whose answer was lost."""
         self._is_busy = self._is_taking = False
         return self._ask()
 
@@ -308,7 +307,7 @@ class Election:
         self.valid_until = -math.inf
         if not was_leader or self.lease is None or self._version is None:
             return []
-        # Those who work for the leader end before others hear that there is none.
+        # Jobs of the leader stop before others learn that the lease is released.
         released = WriteLease(replace(self.lease, is_released=True), self._version)
         return [StepDown("this process was told to end"), released]
 

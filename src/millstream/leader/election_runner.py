@@ -1,4 +1,4 @@
-"""Takes part in an election: carries out what the machine asks for, beside whatever the process does."""
+"""Runs the election machine of a process on background threads."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from millstream.leader.cas_cells import Cell, Cells, OvertakenError
 
 log = logging.getLogger("millstream")
 
-# The cell that says who leads.
+# The cell that holds the lease.
 LEADER = "leader"
 _DAY = 86_400.0
 
 
 def read_lease(cell: Cell) -> m.LeaseRead:
-    """Return the lease as it is."""
+    """Return the current lease."""
     data, version = cell.read()
     return m.LeaseRead(None if data is None else m.Lease(**json.loads(data)), version)
 
 
 def find_leader(cells: Cells) -> m.Lease | None:
-    """Return who leads, or did last; None when nobody ever did, or who did has given it up."""
+    """Return the current or last leader; None if there was none, or it has released the lease."""
     lease = read_lease(cells.cell(LEADER)).lease
     return None if lease is None or lease.is_released else lease
 
 
 class ElectionRunner:
-    """One process in the election, on threads of its own: one decides, the other waits for answers."""
+    """One process in the election, with two threads: one decides, the other performs requests."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class ElectionRunner:
         on_lead: Callable[[int], None],
         on_step_down: Callable[[str], None],
     ) -> None:
-        """Prepare to take part.
+        """Create a candidate, to be started.
 
         Args:
-            cells: what the candidates share.
-            name: one that no other process has or had.
-            address: where clients reach this process when it leads.
-            timing: how long leases last.
-            on_lead: called with the term when this process leads; it must not take long.
-            on_step_down: called with the reason when it leads no longer; it must not take long.
+            cells: shared by the candidates.
+            name: a unique name.
+            address: the address for clients of this process as leader.
+            timing: the timing of leases.
+            on_lead: called with the term when this process leads; it must return quickly.
+            on_step_down: called with the reason when it stops leading; it must return quickly.
         """
         self._cell = cells.cell(LEADER)
         self._machine = m.Election(name, address, timing)
@@ -68,11 +68,11 @@ class ElectionRunner:
             threading.Thread(target=target, name="millstream-election", daemon=True).start()
 
     def is_leader(self) -> bool:
-        """Tell whether this process may count on leading at this moment."""
+        """Return whether this process may rely on its leadership now."""
         return self._machine.is_leader(time.monotonic())
 
     def resign(self, seconds: float = 5.0) -> None:
-        """Lead no longer, and let others know, if that can be done soon."""
+        """Give up the leadership and release the lease, if possible within so many seconds."""
         self._events.put(m.Resigned())
         self._is_over.wait(seconds)
 

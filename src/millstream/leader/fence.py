@@ -1,17 +1,17 @@
-"""The fence: what a job's checkpoints must pass to count, and what keeps those of a deposed leader out.
+"""The fence decides which checkpoints of a job count, and keeps those of a deposed leader out.
 
-A job has one record, in a cell that the job managers share: the term of the leader whose job it is, its checkpoints,
-and how it has ended, once it has. The newest checkpoint of the record is the one to go on from, and no other counts,
-whatever manifests there are on storage. Every write names the version before it, so:
+A job has one record, in a cell that the job managers share: the term of its leader, its checkpoints, and its outcome,
+once it has ended. Jobs restore the newest checkpoint of the record; no other counts, whatever manifests are on storage.
+Every write names the version before it, so:
 
-* Who takes over writes its term first, and goes on from what the record says then. A checkpoint that the leader before
-  it publishes later is refused: its version is not the last any more.
-* One that was published before is in what the new leader reads; its output is committed by the new leader, too. So a
-  deposed leader that wakes up in the middle of a commit only does again what was done, or will be.
-* A job's checkpoints are deleted at its end only behind a record that says how it has ended.
+* A new leader writes its term first, and restores what the record says then. A checkpoint that the former leader
+  publishes later is rejected: its version is outdated.
+* A checkpoint published before is in the record that the new leader reads, which also commits its output. So a deposed
+  leader that wakes up in the middle of a commit only repeats what was done, or will be.
+* A job's checkpoints are deleted at its end only after the record holds its outcome.
 
-What one leader writes, state files, manifests, staged output, has names of its own (`run_id`): nothing that a deposed
-one still stages, aborts or deletes is anybody else's.
+State files, manifests and staged output of each leader have names of their own (`run_id`): nothing that a deposed
+leader still stages, aborts or deletes belongs to another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from millstream.leader.cas_cells import Cell, OvertakenError
 
 
 def _number(location: str) -> int:
-    """Return the number of a checkpoint."""
+    """Return the id of a checkpoint."""
     return int(location.rpartition("-")[2])
 
 
@@ -40,16 +40,16 @@ class JobRecord:
     """What is known of a job beyond the process that runs it.
 
     Attributes:
-        term: the term of the leader whose job it is.
-        run: one of that leader's attempts to have the job.
-        job_name: for people.
-        checkpoints: where those that count are, oldest first.
-        outcome: how the job has ended; None while it has not.
-        message: why, if it has failed.
-        run_id: the id under which the driver writes, where there is one job manager.
-        owner: the process of that driver, until it lets go of the job; None with several job managers.
-        beat: how often the driver has said that it is there.
-        delivered: whether the program has ended well since the job has.
+        term: the term of its leader.
+        run: that leader's attempt to run the job.
+        job_name: for users.
+        checkpoints: the locations of the checkpoints that count, oldest first.
+        outcome: the outcome of the job; None while it runs.
+        message: the error, if it has failed.
+        run_id: the id under which the driver writes, with one job manager.
+        owner: the process of that driver until it releases the job; None with several job managers.
+        beat: the number of renewals by the driver.
+        delivered: whether the program has ended normally since the job has.
     """
 
     term: int
@@ -76,18 +76,18 @@ class JobRecord:
 
 
 def is_final(record: JobRecord) -> bool:
-    """Tell whether a job has finished while its program has not ended: then it must not run again."""
+    """Return whether a job has finished and its program has not: then it must not run again."""
     return record.outcome == JobStatus.FINISHED.name and not record.delivered
 
 
 @dataclass
 class Fence:
-    """One leader's hold on one job. Its methods may be called from several threads.
+    """One leader's hold on one job. Thread-safe.
 
     Attributes:
         job_id: the job.
-        term: the leader's; where there is one job manager, how many drivers have had the job.
-        owner: the process that has the job, where there is one job manager.
+        term: the leader's; with one job manager, the number of drivers the job has had.
+        owner: the process that has the job, with one job manager.
     """
 
     cell: Cell
@@ -95,13 +95,13 @@ class Fence:
     job_name: str
     term: int
     owner: dict[str, Any] | None = None
-    # Where the record is, in a directory of checkpoints.
+    # The location of the record in a checkpoint directory.
     cell_name: str = ""
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _record: JobRecord | None = None
     _version: Hashable = 0
-    # Whether a write was not answered: the record may say more than is known here.
+    # Whether a write was not answered: the record may be newer than known here.
     _is_unsure: bool = False
 
     @property
@@ -111,21 +111,21 @@ class Fence:
 
     @property
     def record(self) -> JobRecord:
-        """What the job's record says, as far as is known here."""
+        """The job's record, as far as known here."""
         return self._own
 
     @property
     def attempt(self) -> str:
-        """What tells this hold on the job from all others."""
+        """The unique id of this hold on the job."""
         return self._run
 
     @property
     def is_shared(self) -> bool:
-        """Whether other job managers wait to go on with the job."""
+        """Whether other job managers wait to continue the job."""
         return self.owner is None
 
     def claim(self) -> JobRecord:
-        """Take the job: from here on nothing counts that an earlier leader does. Return what to go on from."""
+        """Claim the job: from here on nothing of an earlier leader counts. Return the record."""
         with self._lock:
             while True:
                 data, version = self.cell.read()
@@ -152,9 +152,9 @@ class Fence:
                 return own
 
     def claim_behind(self, found: JobRecord | None, version: Hashable) -> JobRecord:
-        """Take the job of a driver that is gone; OvertakenError if its record has changed since it was read.
+        """Claim the job of a dead driver; OvertakenError if its record has changed since it was read.
 
-        A job that has finished stays so until its program has ended.
+        A finished job stays finished until its program has ended.
         """
         with self._lock:
             self.term = 1 if found is None else found.term + 1
@@ -166,66 +166,66 @@ class Fence:
             return own
 
     def renew(self) -> None:
-        """Say that the driver is there; DeposedError if another has the job."""
+        """Renew the driver's record; DeposedError if another has the job."""
         with self._lock:
             if self._own.outcome is None:
-                # Else the record is about to be deleted with all the job has.
+                # Otherwise the record is about to be deleted with the job's directory.
                 self._write(replace(self._own, beat=self._own.beat + 1))
 
     def release(self) -> None:
-        """Let go of the job: whoever comes next need not wait."""
+        """Release the job: the next driver need not wait."""
         with self._lock:
             self._write(replace(self._own, owner=None))
 
     def deliver(self) -> None:
-        """The program has ended well: who starts it anew wants its jobs run again."""
+        """Note that the program has ended normally: a new start runs its jobs again."""
         with self._lock:
             self._write(replace(self._own, owner=None, delivered=True))
 
     def publish(self, location: str) -> None:
-        """Let a checkpoint count; DeposedError if another leader has the job."""
+        """Publish a checkpoint; DeposedError if another leader has the job."""
         with self._lock:
-            # One that was begun earlier may come later; numbers go on from leader to leader.
+            # An earlier checkpoint may complete later; ids increase from leader to leader.
             checkpoints = sorted({*self._own.checkpoints, location}, key=_number)
             self._write(replace(self._own, checkpoints=tuple(checkpoints)))
 
     def keep_only(self, home: str, locations: Collection[str]) -> None:
-        """Let no other checkpoint of a directory count, not even one whose publication was not answered."""
+        """Withdraw all other checkpoints of a directory, even those whose publication was not answered."""
         with self._lock:
             kept = tuple(c for c in self._own.checkpoints if c in locations or not c.startswith(f"{home}/"))
-            # Written in any case: what is still on its way is refused from then on.
+            # Written in any case: pending writes are rejected from then on.
             self._write(replace(self._own, checkpoints=kept))
 
     def subsume(self, home: str) -> None:
-        """Let only checkpoints of a directory count: those before are about to be deleted."""
+        """Withdraw all checkpoints of other directories: they are about to be deleted."""
         with self._lock:
             kept = tuple(c for c in self._own.checkpoints if c.startswith(f"{home}/"))
             if self._own.outcome is None and kept != self._own.checkpoints:
                 self._write(replace(self._own, checkpoints=kept))
 
     def go_on_from(self, location: str) -> None:
-        """Let no checkpoint count behind the one that the job goes on from: they cannot be read."""
+        """Withdraw the checkpoints after the restored one: they cannot be read."""
         with self._lock:
             at = self._own.checkpoints.index(location)
             if at + 1 < len(self._own.checkpoints):
                 self._write(replace(self._own, checkpoints=self._own.checkpoints[: at + 1]))
 
     def withdraw(self, location: str) -> None:
-        """Let a checkpoint count no longer: it is about to be deleted."""
+        """Withdraw a checkpoint: it is about to be deleted."""
         with self._lock:
             if self._own.outcome is not None:
-                # Nobody goes on from any.
+                # No job will restore any.
                 return
             was_last = self._own.checkpoints[-1:] == (location,)
             left = replace(self._own, checkpoints=tuple(c for c in self._own.checkpoints if c != location))
             if was_last or self._is_unsure:
                 self._write(left)
             else:
-                # Nobody goes on from it while there is a newer one: the next write says so.
+                # It is not restored while there is a newer one: the next write withdraws it.
                 self._record = left
 
     def end(self, outcome: str, message: str) -> None:
-        """Write down how the job has ended; DeposedError if that cannot be, so that others will go on with it."""
+        """Record the outcome of the job; DeposedError if that fails, so that others continue it."""
         with self._lock:
             try:
                 self._write(replace(self._own, outcome=outcome, message=message))
@@ -253,7 +253,7 @@ class Fence:
                 found = None if data is None else JobRecord.from_bytes(data)
                 if found is None or found.run != self._run:
                     raise self._deposed(found) from None
-                # A write of our own whose answer was lost.
+                # An own write whose answer was lost.
                 self._version = version
                 continue
             except Exception:

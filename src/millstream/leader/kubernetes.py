@@ -1,7 +1,7 @@
-"""Cells in Kubernetes: objects of its lease API (coordination.k8s.io/v1), written behind their resourceVersion.
+"""Cells in Kubernetes: Lease objects (coordination.k8s.io/v1), written with their resourceVersion.
 
-What a cell holds is an annotation. Of the lease itself, who holds it and when it was renewed is also where `kubectl get
-lease` looks for it. Needs a service account that may get, create and update leases in its namespace.
+An annotation holds the contents of a cell. Holder and renew time of the election lease are also in the fields that
+`kubectl get lease` shows. Needs a service account that may get, create and update leases in its namespace.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _DATA = "millstream/data"
 
 @dataclass(frozen=True)
 class Access:
-    """How the API server is reached.
+    """Access to the API server.
 
     Attributes:
         server: its URL.
-        namespace: where the objects are.
-        token_file: what is shown to it; read each time, since it is changed from time to time.
-        ca_file: whose certificates are trusted; None for those of this machine.
+        namespace: the namespace of the objects.
+        token_file: the bearer token; read for each request, since it is rotated.
+        ca_file: the trusted certificates; None for those of this machine.
     """
 
     server: str
@@ -45,7 +45,7 @@ class Access:
     def find(
         server: str | None, namespace: str | None, token_file: str | None, ca_file: str | None, account: str = _ACCOUNT
     ) -> Access:
-        """Return what is set, and for the rest what a pod finds."""
+        """Return the configured access; the default is that of a pod."""
         if server is None:
             host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
             if host is None:
@@ -74,10 +74,10 @@ class KubernetesCells:
     def __init__(self, access: Access, cluster_id: str, patience: float) -> None:
         self._access = access
         self._prefix = cluster_id.lower().replace("_", "-").replace(".", "-")
-        # How long an answer may take, in seconds.
+        # Timeout of a request in seconds.
         self._patience = patience
         context = ssl.create_default_context(cafile=access.ca_file) if access.server.startswith("https") else None
-        # Whatever proxy the environment names is not for the API server.
+        # A proxy of the environment is not for the API server.
         handlers: list[Any] = [urllib.request.ProxyHandler({})]
         self._opener = urllib.request.build_opener(
             *handlers, *([urllib.request.HTTPSHandler(context=context)] if context else [])
@@ -97,7 +97,7 @@ class KubernetesCells:
         return self._access.namespace
 
     def ask(self, method: str, name: str | None = None, body: dict[str, Any] | None = None) -> dict[str, Any] | None:
-        """Return what the API server answers; None if there is no such object, OvertakenError if there is a later."""
+        """Send a request and return the answer; None if the object does not exist, OvertakenError on a conflict."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self._access.namespace}/leases"
         url = f"{self._access.server}{path}{'' if name is None else f'/{name}'}"
         request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), method=method)
@@ -122,7 +122,7 @@ class KubernetesCells:
 
 
 class KubernetesCell:
-    """One object."""
+    """One Lease object."""
 
     def __init__(self, cells: KubernetesCells, name: str) -> None:
         self._cells = cells
@@ -155,7 +155,7 @@ class KubernetesCell:
 
 
 def _spec(data: bytes) -> dict[str, Any]:
-    """Return what people see of a lease; of other cells nothing."""
+    """Return the fields of the election lease that kubectl shows; nothing for other cells."""
     read = json.loads(data)
     if "holder" not in read:
         return {}

@@ -1,4 +1,4 @@
-"""What it means to a process that it leads, or works for who leads: its jobs are claimed, and let go of."""
+"""The leadership of this process: claims its jobs, and suspends them when it ends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from millstream.leader.options import TYPE, HaOptions
 
 @dataclass
 class Leadership:
-    """One term of one leader, in a process that runs jobs of it.
+    """One term of one leader, in a process that runs its jobs.
 
     Attributes:
-        options: how the job managers were made highly available.
-        cells: what they share.
-        scope: what the jobs belong to: a program with the same scope has the same jobs under every leader.
+        options: the high-availability settings.
+        cells: shared by the job managers.
+        scope: identifies the program: the same scope has the same job ids under every leader.
     """
 
     options: HaOptions
@@ -37,11 +37,11 @@ class Leadership:
         return hashlib.md5(f"{self.scope}/{job_name}".encode(), usedforsecurity=False).hexdigest()
 
     def fence(self, job_id: str, job_name: str) -> Fence:
-        """Return what a job's checkpoints have to pass."""
+        """Return the fence of a job."""
         return Fence(self.cells.cell(f"job-{job_id}"), job_id, job_name, self.term)
 
     def on_end(self, suspend: Callable[[str], None]) -> None:
-        """Have a job suspended when this ends; at once if it has."""
+        """Register a function that suspends a job when the leadership ends; at once if it has."""
         with self._lock:
             if self._ended is None:
                 self._on_end.append(suspend)
@@ -49,7 +49,7 @@ class Leadership:
         suspend(self._ended)
 
     def end(self, reason: str) -> None:
-        """Suspend all jobs: this process leads no longer."""
+        """Suspend all jobs: this process no longer leads."""
         with self._lock:
             if self._ended is not None:
                 return
@@ -59,17 +59,17 @@ class Leadership:
             suspend(reason)
 
 
-# This process's, if it has one.
+# The leadership of this process, if any.
 _current: list[Leadership] = []
 
 
 def lead(leadership: Leadership) -> None:
-    """Let the jobs of this process run under a leader."""
+    """Set the leadership of this process."""
     _current[:] = [leadership]
 
 
 def leadership_of(config: Configuration) -> Leadership | None:
-    """Return under which leader a job is started; None where its settings ask for none."""
+    """Return the leadership for a job; None without high availability."""
     if HaOptions.read(config) is None:
         return None
     if not _current:

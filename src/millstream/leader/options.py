@@ -1,4 +1,4 @@
-"""How job managers are made highly available: Flink's settings, and what they come to."""
+"""Settings of high availability, as in Flink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.leader.election import Timing
 
 
 class HaType(Enum):
-    """Where it is kept who leads, and which checkpoints count."""
+    """Where the leader and the checkpoints of jobs are recorded."""
 
     NONE = "none"
     FILESYSTEM = "filesystem"
@@ -33,7 +33,7 @@ CLUSTER_ID = TextSetting(
 )
 _LEASE = "high-availability.kubernetes.leader-election"
 _positive = at_least(1, in_words)
-# Flink has these for Kubernetes alone; here they are for every kind.
+# Flink has these only for Kubernetes; here they apply to every type.
 DURATION = DurationSetting(
     "millstream.high-availability.lease-duration", 15_000, (f"{_LEASE}.lease-duration",), _positive
 )
@@ -59,11 +59,11 @@ KUBERNETES_CA = TextSetting("millstream.high-availability.kubernetes.ca-file", N
 
 @record
 class HaOptions:
-    """High availability as the settings ask for it.
+    """The high-availability settings.
 
     Attributes:
-        storage_dir: where programs, and for FILESYSTEM all else, are kept; all machines see it.
-        cluster_id: what tells the clusters that share it apart.
+        storage_dir: a directory that all machines share: for programs, and with FILESYSTEM for everything else.
+        cluster_id: distinguishes the clusters that share it.
     """
 
     config: Configuration
@@ -74,7 +74,7 @@ class HaOptions:
 
     @staticmethod
     def read(config: Configuration) -> HaOptions | None:
-        """Return what is asked for; None for one job manager."""
+        """Return the settings; None without high availability."""
         kind = TYPE.read(config)
         if kind is HaType.NONE:
             return None
@@ -96,7 +96,7 @@ class HaOptions:
 
     @property
     def home(self) -> str:
-        """Where this cluster has its files."""
+        """The directory of this cluster."""
         return f"{self.storage_dir}/{self.cluster_id}"
 
     def open(self) -> Cells:
@@ -125,7 +125,7 @@ class HaOptions:
         return "/" + (ZOOKEEPER_ROOT.read(self.config) or "").strip("/")
 
     def _session_seconds(self) -> float:
-        """Return how long ZooKeeper waits for a silent client: no longer than the lease, unless that is said."""
+        """Return the session timeout: by default the duration of the lease."""
         if SESSION_TIMEOUT.is_set(self.config):
             return SESSION_TIMEOUT.read(self.config) / 1000
         return self.timing.duration

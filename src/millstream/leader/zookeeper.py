@@ -1,4 +1,4 @@
-"""Cells in ZooKeeper: a node each, written behind its version. A session that ends tells at once who is gone."""
+"""Cells in ZooKeeper: one node each, written with its version. The end of a session shows at once that a peer died."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.leader.cas_cells import OvertakenError
 
 log = logging.getLogger("millstream")
 
-# How long an answer may take, as a share of the session's timeout.
+# Timeout of a request, as a share of the session timeout.
 _PATIENCE = 0.5
 
 
@@ -20,12 +20,12 @@ class ZooKeeperCells:
     """The cells of a cluster."""
 
     def __init__(self, quorum: str, root: str, session_seconds: float) -> None:
-        """Connect, and go on trying.
+        """Connect in the background, with retries.
 
         Args:
-            quorum: the servers, host:port, parted by commas.
-            root: the node below which the cells are.
-            session_seconds: for how long ZooKeeper waits for a silent client.
+            quorum: the servers, host:port, separated by commas.
+            root: the parent node of the cells.
+            session_seconds: the session timeout.
         """
         kazoo = _library()
         self._root = root
@@ -33,13 +33,13 @@ class ZooKeeperCells:
         self.client: Any = kazoo.client.KazooClient(
             quorum,
             timeout=session_seconds,
-            # It says everything twice, and we say what matters.
+            # kazoo logs too much; relevant events are logged here.
             logger=_quiet(),
         )
         self._on_lost: list[Callable[[str], None]] = []
         self.client.add_listener(self._state_changed)
         self._is_live = self.client.start_async()
-        # The node that goes with this client's session.
+        # The parent of ephemeral nodes, one for each live session.
         self.sign = f"{root}/alive"
 
     def _state_changed(self, state: Any) -> bool | None:
@@ -55,7 +55,7 @@ class ZooKeeperCells:
         self._on_lost.append(on_lost)
 
     def ask(self, what: str, *arguments: Any, **options: Any) -> Any:
-        """Have something done; no answer in time is an error."""
+        """Send a request; a timeout is an error."""
         kazoo = _library()
         if not self.client.connected:
             raise MillstreamError(f"ZooKeeper at {self._quorum()} does not answer.")
@@ -68,7 +68,7 @@ class ZooKeeperCells:
         return ",".join(f"{host}:{port}" for host, port in self.client.hosts)
 
     def await_connection(self, seconds: float) -> None:
-        """Wait until there is a connection; that there is none is an error."""
+        """Wait until connected; a timeout is an error."""
         if not self._is_live.wait(seconds):
             raise MillstreamError(f"ZooKeeper at {self._quorum()} cannot be reached.")
 
@@ -78,7 +78,7 @@ class ZooKeeperCells:
 
 
 class ZooKeeperCell:
-    """A node. What is in the cell of a lease counts as given up when the session of its holder has ended."""
+    """One node. A lease counts as released when the session of its holder has ended."""
 
     def __init__(self, cells: ZooKeeperCells, path: str) -> None:
         self._cells = cells
@@ -90,7 +90,7 @@ class ZooKeeperCell:
             data, about = self._cells.ask("get_async", self._path)
         except kazoo.exceptions.NoNodeError:
             return None, 0
-        # 0 is the version of a node that was just made, and here of none at all.
+        # ZooKeeper's first version is 0, which here means that there is no node.
         return self._with_sign(data), about.version + 1
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
@@ -119,7 +119,7 @@ class ZooKeeperCell:
             return
 
     def _with_sign(self, data: bytes) -> bytes:
-        """Return what a cell holds; a lease whose holder's session has ended as one that was given up."""
+        """Return the contents of a cell; mark a lease as released if its holder's session has ended."""
         holder = _holder(data)
         if holder is None or self._cells.ask("exists_async", f"{self._cells.sign}/{holder}") is not None:
             return data
