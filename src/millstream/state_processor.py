@@ -8,8 +8,8 @@
     savepoint.rename("counts", "totals")
     savepoint.write("/savepoints/in-cents")
 
-What was loaded is never changed. Checkpoints can be loaded too, so that one can be turned into a savepoint. Where keys
-or values are objects of the program's own classes, the program's directory has to be on PYTHONPATH.
+What was loaded never changes. Checkpoints can be loaded too, so that one can be turned into a savepoint. If keys or
+values are objects of the program's classes, the program's directory must be on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ __all__ = ["OperatorInfo", "Savepoint", "SourceInfo", "StateInfo", "StateRow"]
 
 
 class Savepoint:
-    """A savepoint or checkpoint, to look into, and to write anew with changes.
+    """A savepoint or checkpoint, to read, and to write again with changes.
 
-    Operators are named by their uid; those without one by their id, its first letters, or their name.
+    Operators are named by uid; operators without one by id, a prefix of it, or name.
 
     Example:
         >>> import tempfile
@@ -71,7 +71,7 @@ class Savepoint:
         """Open a savepoint or checkpoint.
 
         Args:
-            path: its directory, or a URL that fsspec reaches.
+            path: its directory, or a URL that fsspec supports.
             configuration: settings of remote storage (`s3.*`), of Spark for `as_dataframe`, and
                 `millstream.state.signing-key-file`: with it, what is not signed with that key is refused.
         """
@@ -83,7 +83,7 @@ class Savepoint:
 
     @property
     def location(self) -> str:
-        """Where it is."""
+        """Its location."""
         return self._inspection.location
 
     @property
@@ -93,12 +93,12 @@ class Savepoint:
 
     @property
     def job_name(self) -> str:
-        """The name of the job it was taken of."""
+        """The name of its job."""
         return self._inspection.snapshot.job_name
 
     @property
     def job_id(self) -> str:
-        """The id of the job it was taken of."""
+        """The id of its job."""
         return self._inspection.snapshot.job_id
 
     @property
@@ -109,18 +109,18 @@ class Savepoint:
     # --- what it holds
 
     def operators(self) -> list[OperatorInfo]:
-        """Return the operators with their states, as they were loaded. Needs no class of the program's."""
+        """Return the operators with their states, as loaded. Needs no classes of the program."""
         return self._inspection.operators()
 
     def sources(self) -> list[SourceInfo]:
-        """Return how far the sources had been read. Needs no class of the program's."""
+        """Return the positions of the sources. Needs no classes of the program."""
         return self._inspection.sources()
 
     def keyed_state(self, uid: str, name: str) -> Iterator[StateRow]:
-        """Yield the rows of a keyed state, of all subtasks, as they were loaded.
+        """Yield the rows of a keyed state, of all subtasks, as loaded.
 
         Also the operator's own are keyed state: "event-timers", "processing-timers", "window-contents", ..., under the
-        names that `operators` gives them.
+        names that `operators` returns.
 
         Args:
             uid: the operator.
@@ -129,7 +129,7 @@ class Savepoint:
         return self._rows(uid, name, KEYED)
 
     def operator_state(self, uid: str, name: str) -> Iterator[StateRow]:
-        """Yield the rows of a state that belongs to subtasks: the entries of broadcast state, or one list a subtask."""
+        """Yield the rows of operator state: the entries of broadcast state, or one list per subtask."""
         return self._rows(uid, name, OPERATOR)
 
     def _rows(self, uid: str, name: str, scope: str | None) -> Iterator[StateRow]:
@@ -146,7 +146,7 @@ class Savepoint:
         Args:
             uid: the operator.
             name: the state, keyed or not.
-            spark: the session to use; without one, that of this program.
+            spark: the session to use; by default that of this program.
         """
         from millstream.spark.dataframes import state_frame
 
@@ -169,7 +169,7 @@ class Savepoint:
         return self
 
     def update(self, uid: str, name: str, function: Callable[[StateRow], Any]) -> Savepoint:
-        """Give every row of a state a new value.
+        """Set every row of a state to a new value.
 
         Args:
             uid: the operator.
@@ -185,7 +185,7 @@ class Savepoint:
         return self
 
     def drop_state(self, uid: str, name: str) -> Savepoint:
-        """Remove a state of an operator, for example one whose kind the program has changed."""
+        """Remove a state of an operator, for example one whose kind has changed in the program."""
         self._edit.drop_state(uid, name)
         return self
 
@@ -195,7 +195,7 @@ class Savepoint:
         return self
 
     def rename(self, uid: str, new_uid: str) -> Savepoint:
-        """Give an operator another uid, or its first: from then on its state goes to the operator that has it.
+        """Give an operator another uid: its state is restored by the operator with that uid.
 
         The ids of operators without uid depend on those of the operators they read from: give them uids too.
         """
@@ -203,9 +203,9 @@ class Savepoint:
         return self
 
     def write(self, path: str | os.PathLike[str]) -> str:
-        """Write all that was loaded, with the changes that were asked for, as a savepoint; return where it is.
+        """Write everything that was loaded, with all changes, as a savepoint; return its location.
 
         Args:
-            path: a directory that is empty or not there yet, or a URL that fsspec reaches.
+            path: an empty or new directory, or a URL that fsspec supports.
         """
         return self._edit.write(os.fspath(path), keys=signing_keys(self._config))

@@ -16,7 +16,7 @@ from millstream.state.backend import Backend
 
 @dataclass
 class JobGraph:
-    """The vertices of a job, each after those it reads from, and the backend that their operators were chosen for."""
+    """The vertices of a job in topological order, and the state backend their operators were selected for."""
 
     job_name: str
     vertices: list[Vertex]
@@ -24,7 +24,7 @@ class JobGraph:
 
 
 def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
-    """Chain the operators of a stream graph, and lay the chains out."""
+    """Chain the operators of a stream graph, and assign levels and slots to the chains."""
     chained = {e for n in graph.nodes for e in n.in_edges if is_chainable(e, graph.chaining_enabled)}
     heads = [n for n in graph.nodes if not any(e in chained for e in n.in_edges)]
     head_of = _heads(graph, chained)
@@ -69,7 +69,7 @@ def _tag(edge: StreamEdge) -> tuple[str | None, TypeInformation | None]:
 
 
 def _heads(graph: StreamGraph, chained: set[StreamEdge]) -> dict[StreamNode, StreamNode]:
-    """Return for every operator the head of its chain."""
+    """Return the head of each operator's chain."""
     head_of: dict[StreamNode, StreamNode] = {}
     for node in graph.nodes:
         head_of[node] = next((head_of[e.source] for e in node.in_edges if e in chained), node)
@@ -90,7 +90,7 @@ def _chain_name(node: StreamNode, chained: set[StreamEdge]) -> str:
 def _levels(
     graph: StreamGraph, chained: set[StreamEdge], head_of: dict[StreamNode, StreamNode]
 ) -> dict[StreamNode, int]:
-    """Return the level of every chain: one more than the highest it reads from."""
+    """Return the level of each chain: one more than the highest level of its inputs."""
     levels: dict[StreamNode, int] = {}
     for node in graph.nodes:
         before = [levels[head_of[e.source]] + 1 for e in node.in_edges if e not in chained]
@@ -102,15 +102,14 @@ def _levels(
 def _late(
     graph: StreamGraph, chained: set[StreamEdge], head_of: dict[StreamNode, StreamNode], levels: dict[StreamNode, int]
 ) -> dict[StreamNode, int]:
-    """Return levels such that every chain runs right before the first that reads from it.
+    """Return levels such that each chain runs right before its first consumer.
 
-    What a level sends to a later one passes all levels between them. In BATCH nothing is gained by reading a table
-    before somebody asks for it.
+    Data passes through all levels between producer and consumer. In BATCH there is no reason to read a table early.
     """
     late: dict[StreamNode, int] = {}
     before: dict[StreamNode, list[int]] = {}
     for node in reversed(graph.nodes):
-        # The head of a chain comes last of it, and behind all that read from it.
+        # The head of a chain comes last in this order, after all its consumers.
         mine = before.setdefault(head_of[node], [])
         mine += [late[e.target] - 1 for e in node.out_edges if e not in chained]
         if head_of[node] is node:
@@ -119,7 +118,7 @@ def _late(
 
 
 def _slot_offsets(graph: StreamGraph) -> dict[str, int]:
-    """Give every slot sharing group slots of its own: as many as its highest parallelism."""
+    """Give each slot sharing group its own slots: as many as its maximum parallelism."""
     width: dict[str, int] = {}
     for node in graph.nodes:
         width[node.slot_sharing_group] = max(width.get(node.slot_sharing_group, 0), node.parallelism)
@@ -140,7 +139,7 @@ def _connect(
 ) -> None:
     """Add the edges between the chains."""
     nodes = {c.id: c for v in vertices.values() for c in v.nodes}
-    # All edges into one input carry the same columns, so an input has timestamps when any of its edges has.
+    # All edges into one input have the same columns, so an input has timestamps if any of its edges has.
     stamped_inputs = {
         (e.target, e.input_index) for n in graph.nodes for e in n.in_edges if e not in chained and timestamped[e.source]
     }
@@ -174,5 +173,5 @@ def _ships_key(edge: StreamEdge, batch: bool) -> bool:
     operator = edge.target.operator
     if not isinstance(edge.partitioner, KeyPartitioner):
         return False
-    # In BATCH records wait under their key until all have come.
+    # In BATCH, records wait under their key until all input has arrived.
     return (batch and operator.keyed) or (operator.uses_key and not edge.partitioner.key_is_part)

@@ -1,4 +1,4 @@
-"""The execution plan as JSON, in the shape Flink's plan visualizer reads."""
+"""The execution plan as JSON, as Flink's plan visualizer reads it, and the job graph as SVG."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _WIDTH, _LINE, _GAP_X, _GAP_Y, _MARGIN = 240, 16, 110, 28, 24
 
 
 def draw(graph: JobGraph) -> str:
-    """Return the picture."""
+    """Return a job graph as SVG: vertices in columns by level, edges with their partitioner."""
     boxes = _layout(graph.vertices)
     width = max(x for x, _, _ in boxes.values()) + _WIDTH + _MARGIN
     height = max(y + h for _, y, h in boxes.values()) + _MARGIN

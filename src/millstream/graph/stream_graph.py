@@ -22,8 +22,8 @@ from millstream.state.key_groups import UPPER_BOUND_MAX_PARALLELISM, default_max
 
 
 def select_operator(operator: Operator, backend: Backend) -> Operator:
-    """Return the operator that runs, where state is kept in a backend: the given one, or one of its quick forms."""
-    # These read and write a pane, or a key's sessions, as a whole, which only memory can afford.
+    """Return the operator that runs with a backend: the given one, or a faster form of it."""
+    # These read and write a pane, or a key's sessions, as a whole, which is cheap only in memory.
     if type(operator) is not WindowOperator or backend is not Backend.HASHMAP:
         return operator
     if panes.fits(operator):
@@ -31,13 +31,13 @@ def select_operator(operator: Operator, backend: Backend) -> Operator:
     return sessions.SessionOperator.like(operator) if sessions.fits(operator) else operator
 
 
-# Between operators of which the program does not say how records get from one to the other.
+# The default partitioner between two operators.
 _DEFAULT = ForwardElse(RebalancePartitioner())
 
 
 @dataclass(eq=False)
 class StreamNode:
-    """An operator with its decided settings.
+    """An operator with all settings decided.
 
     Attributes:
         operator: what does the work of the transformation's operator.
@@ -69,7 +69,7 @@ class StreamNode:
 
 @dataclass(eq=False)
 class StreamEdge:
-    """A connection between two operators."""
+    """An edge between two operators."""
 
     source: StreamNode
     target: StreamNode
@@ -80,7 +80,7 @@ class StreamEdge:
 
 @dataclass
 class StreamGraph:
-    """All operators, each after those it reads from."""
+    """All operators in topological order."""
 
     job_name: str
     nodes: list[StreamNode]
@@ -89,7 +89,7 @@ class StreamGraph:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether every source ends by itself."""
+        """Whether every source is bounded."""
         return all(n.transformation.is_bounded for n in self.nodes)
 
 
@@ -101,7 +101,7 @@ def build_stream_graph(
     backend: Backend,
     max_parallelism: int | None = None,
 ) -> StreamGraph:
-    """Collect what the sinks need, decide every default, and choose the operators that run.
+    """Collect the operators that the sinks need, decide all defaults, and select the operators that run.
 
     Args:
         sinks: the ends of the program.
@@ -132,7 +132,7 @@ def build_stream_graph(
 
 
 def _in_order(sinks: list[Transformation]) -> list[Transformation]:
-    """Return the transformations behind the sinks, inputs first; a cycle is an error."""
+    """Return the transformations upstream of the sinks, inputs first; a cycle is an error."""
     done: dict[Transformation, None] = {}
     open_path: dict[Transformation, None] = {}
     stack: list[tuple[Transformation, bool]] = [(s, False) for s in reversed(sinks)]
@@ -167,7 +167,7 @@ def _decide(
         )
     group = t.slot_sharing_group
     if group is None:
-        # An operator stays with its inputs when they are all in one group.
+        # An operator shares the group of its inputs if they all have the same one.
         groups = {i.slot_sharing_group for i in inputs}
         group = groups.pop() if len(groups) == 1 else DEFAULT_SLOT_GROUP
     return StreamNode(t, select_operator(t.operator, backend), parallelism, max_parallelism, group)
@@ -182,7 +182,7 @@ def _check_forward(source: StreamNode, target: StreamNode, partitioner: Partitio
 
 
 def _identify(nodes: list[StreamNode]) -> None:
-    """Give every operator its id: from its uid, else from its place in the graph."""
+    """Assign operator ids: from the uid, or else from the position in the graph."""
     by_uid: dict[str, StreamNode] = {}
     place: dict[StreamNode, int] = {}
     for node in nodes:
@@ -202,12 +202,12 @@ def _identify(nodes: list[StreamNode]) -> None:
             node.operator_id = operator_id_of(node.uid)
         else:
             inputs = [f"{e.source.operator_id}/{e.input_index}/{e.tag.tag_id if e.tag else ''}" for e in node.in_edges]
-            # Of what the program has, not of what does its work: state is found again when that is another.
+            # Use the program's operator, not the selected form: state is restored even if the form changes.
             node.operator_id = _hash("place", str(place[node]), t.operator.identity, *inputs)
 
 
 def _numbered(uid: str, taken: Container[str]) -> str:
-    """Return a plan's uid, with a number where another query of the job has it.
+    """Return a plan's uid, with a number if another query of the job has it already.
 
     Example:
         >>> _numbered("Calc-1f", {}), _numbered("Calc-1f", {"Calc-1f"}), _numbered("Calc-1f", {"Calc-1f", "Calc-1f-1"})
@@ -217,7 +217,7 @@ def _numbered(uid: str, taken: Container[str]) -> str:
 
 
 def operator_id_of(uid: str) -> str:
-    """Return the id of the operator that has a uid: what its state is found by.
+    """Return the operator id for a uid.
 
     Example:
         >>> operator_id_of("counts")
@@ -231,7 +231,7 @@ def _hash(*parts: str) -> str:
 
 
 def is_chainable(edge: StreamEdge, chaining_enabled: bool) -> bool:
-    """Tell whether the two ends of an edge can be one chain: all of Flink's conditions."""
+    """Return whether the two ends of an edge can be chained: all of Flink's conditions."""
     up, down = edge.source, edge.target
     return (
         chaining_enabled

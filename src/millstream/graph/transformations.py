@@ -1,4 +1,4 @@
-"""Transformations: what each call of the API adds to the program."""
+"""Transformations: the operators that API calls add to a program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_SLOT_GROUP = "default"
 
 
 class ChainingStrategy(Enum):
-    """How far an operator lets itself be chained."""
+    """How an operator may be chained."""
 
     ALWAYS = 0
     NEVER = 1
@@ -31,7 +31,7 @@ class ChainingStrategy(Enum):
 
 @dataclass(eq=False)
 class Transformation:
-    """One operator of the program, as the user wrote it."""
+    """One operator of the program, as the user defined it."""
 
     id: int
     name: str
@@ -41,25 +41,25 @@ class Transformation:
     max_parallelism: int | None = None
     type_info: TypeInformation | None = None
     uid: str | None = None
-    # The uid that a plan gives to what does the work of SQL. It says what is done, so that two may have the same.
+    # The uid that the planner gives an SQL operator. It depends on what the operator does, so two may have the same.
     plan_uid: str | None = None
     uid_hash: str | None = None
     description: str | None = None
     slot_sharing_group: str | None = None
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
-    # Set where an operator cannot run in more than one subtask.
+    # Whether the operator must run in one subtask.
     non_parallel: bool = False
     buffer_timeout: int | None = None
-    # The source of which this is a part in the user's eyes: settings go to both.
+    # The source that this is a part of for the user: settings apply to both.
     source: Transformation | None = None
     # Set by cache().
     cache: Any = None
-    # The line of the program that made it.
+    # The line of the program that created it.
     made_at: str | None = None
 
     @property
     def label(self) -> str:
-        """Its name and where it was made, for errors: `'Map' (made at job.py:12)`."""
+        """Its name and call site, for errors: `'Map' (made at job.py:12)`."""
         return labelled(self.name, self.made_at)
 
     @property
@@ -68,12 +68,12 @@ class Transformation:
 
     @property
     def shown_name(self) -> str:
-        """The name in plans, logs and errors, where sources are marked, as in Flink."""
+        """The name in plans, logs and errors; sources are marked as in Flink."""
         return f"Source: {self.name}" if self.is_source and not self.name.startswith("Source: ") else self.name
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it ends by itself; only a source can fail to."""
+        """Whether it ends by itself; only a source can be unbounded."""
         return not isinstance(self.operator, SourceOperator) or self.operator.source.is_bounded
 
     @property
@@ -93,7 +93,7 @@ class Transformation:
 
 @record
 class UpstreamEdge:
-    """The end of a stream that an operator takes as input: whose output, which side output, how partitioned."""
+    """An input of an operator: the upstream operator, the side output, and the partitioner."""
 
     source: Transformation
     partitioner: Partitioner | None = None
@@ -102,12 +102,12 @@ class UpstreamEdge:
 
 
 def check_parallelism(parallelism: Any, where: str) -> None:
-    """Refuse what is not a number of subtasks."""
+    """Reject an invalid parallelism."""
     _check(parallelism, f"The parallelism of {where}")
 
 
 def check_max_parallelism(max_parallelism: Any, where: str) -> None:
-    """Refuse what is not a number of key groups."""
+    """Reject an invalid max parallelism."""
     _check(max_parallelism, f"The max parallelism of {where}")
 
 
@@ -119,7 +119,7 @@ def _check(number: Any, what: str) -> None:
 
 @dataclass
 class Program:
-    """The transformations a user has added to an environment, in order."""
+    """The transformations of an environment, in order."""
 
     transformations: list[Transformation] = field(default_factory=list)
     _next_id: int = 1
@@ -132,7 +132,7 @@ class Program:
         type_info: TypeInformation | None = None,
         parallelism: int | None = None,
     ) -> Transformation:
-        """Add an operator behind its inputs."""
+        """Add an operator with its inputs."""
         t = Transformation(self._next_id, name, operator, list(inputs), parallelism, type_info=type_info)
         t.made_at = program_line()
         self._next_id += 1
