@@ -1,9 +1,8 @@
-"""Writes the one loop of a chain.
+"""Writes the generated loop of a chain.
 
-Every operator of a chain adds its lines to one Python function, so a record passes through the whole
-chain without a call that is not the user's own. The writer remembers which line belongs to
-which operator and which variable held its input: when user code raises, that tells operator and record
-at no cost in the loop.
+Every operator of a chain adds its lines to one Python function, so that a record passes through the whole chain without
+calls other than those to user code. The writer records which operator wrote each line and which variable held its
+input: when user code raises, that identifies the operator and the record at no cost in the loop.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.inline import Expression, inline
 from millstream.operators.codegen.return_types import elements_of, result_of
 
-# CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
+# CPython allows 20 nested loops and 100 levels of indentation; a chain is split well before.
 MAX_LOOPS = 12
 MAX_INDENT = 60
-# Operators write their lines inside one another, so that their number is bounded by Python's stack.
+# Operators write their lines recursively, so Python's stack bounds their number.
 MAX_OPERATORS = 40
 
-# So much of an operator's name is in the name of its function's file.
+# Maximum characters of an operator's name in the file name of its function.
 _SHOWN_NAME = 60
-# The numbers of generated functions, which make their file names unique in this process.
+# Serial numbers that make file names of generated functions unique in this process.
 _NUMBERS = count(1)
 
-# Under this name the globals of a generated function have the sites of its lines. A table of all functions would hold
-# operators, and through them the very functions, for ever.
+# The global of a generated function that holds the sites of its lines. A table of all functions would keep operators,
+# and through them the functions themselves, alive forever.
 _SITES = "__millstream_sites__"
 _NAME = re.compile(r"[^\W\d]\w*")
-# Members that are written as they are where they are needed: variables and plain ints.
+# Expressions that are repeated instead of assigned to a variable: variables and int literals.
 _SIMPLE = re.compile(r"[^\W\d]\w*|\(-?\d+\)")
 
 
@@ -51,11 +50,11 @@ class Var:
     Attributes:
         name: the variable that holds the value.
         timestamp: the variable that holds its timestamp, None in a stream that has none.
-        detached: whether nobody else can change the value any more.
-        shape: what is known of the value.
-        condition: the variable that must be true for the shape to hold, None where it always does.
-        sure: the variable that is true while the value is known to fit its operator's type, None where there is none.
-        fitted: the type that the value was made to fit and that it still fits, None for none.
+        detached: whether no one else can modify the value.
+        shape: the inferred type of the value.
+        condition: the variable that is true if the inferred type holds, None if it always does.
+        sure: the variable that is true while the value is known to conform to its operator's type, if there is one.
+        fitted: the type that the value was coerced to and still conforms to, if any.
     """
 
     name: str
@@ -67,11 +66,11 @@ class Var:
     fitted: TypeInformation | None = None
 
     def renamed(self, name: str, detached: bool, shape: Shape = ANYTHING) -> Var:
-        """Return another value with the same timestamp."""
+        """Return another variable with the same timestamp."""
         return Var(name, self.timestamp, detached, shape)
 
     def shared(self) -> Var:
-        """Return the same value for one of several who may change it."""
+        """Return the same value for one of several consumers that may modify it."""
         return replace(self, detached=False)
 
 
@@ -81,7 +80,7 @@ class Key:
 
     Attributes:
         name: the variable that holds it.
-        hashable: whether it has been made fit for a dict. One that was just taken from the record has not.
+        hashable: whether it is known to be hashable; a key just extracted from a record is not.
     """
 
     name: str
@@ -90,10 +89,10 @@ class Key:
 
 @record
 class Taken:
-    """What an operator takes in a generated function: which of its inputs, and what else belongs to the record.
+    """The input of an operator in a generated function.
 
     Attributes:
-        timestamp, key: the variables with the record's timestamp and its key, None where there are none.
+        timestamp, key: the variables with the record's timestamp and key, None if there are none.
     """
 
     input_index: int
@@ -103,13 +102,13 @@ class Taken:
 
 @record
 class Site:
-    """Where a generated line came from.
+    """The origin of a generated line.
 
     Attributes:
         operator: the operator that wrote it.
-        variable: the variable with its input, or the text that puts it together.
-        inlined: the user's functions whose text stands in the line, and the same of their arguments.
-        taken: what belongs to its input; None where the operator takes none here.
+        variable: the variable with its input, or the expression that builds it.
+        inlined: the user functions inlined in the line, with their argument expressions.
+        taken: the operator's input; None without input.
     """
 
     operator: Any
@@ -121,14 +120,14 @@ class Site:
 class CodeWriter:
     """Collects the lines of one generated function.
 
-    A variable may be a tuple of which only the members are there. It is put together by the first line that uses it as
-    a whole; most records are only asked for their members and never become one.
+    A variable may be a tuple of which only the members exist as variables. The first line that uses the whole tuple
+    builds it; for most records only members are used, and the tuple is never built.
     """
 
     def __init__(self, name: str, many_new_keys: bool = False, inlining: bool = True) -> None:
-        # Whether most keys come once an epoch, so that looking for a key in the epoch's changes mostly fails.
+        # Whether most keys occur once per epoch, so that lookups in the epoch's changes mostly fail.
         self.many_new_keys = many_new_keys
-        # Whether users' functions may be written out.
+        # Whether user functions may be inlined.
         self._inlining = inlining
         self._name = name
         self._lines: list[str] = []
@@ -144,14 +143,14 @@ class CodeWriter:
         self._before: list[str] = []
         self._after: list[tuple[str, Any]] = []
         self._members: dict[str, tuple[str, ...]] = {}
-        # The variables among them that have been put together, in this block and in each around it.
+        # The tuples that have been built, in this block and in each enclosing one.
         self._made: list[set[str]] = [set()]
         self._copies: dict[str, str] = {}
-        # Lines that only give variables their values, by number: those whose variable nobody reads do nothing.
+        # Line numbers of pure assignments; those whose variable is never read are removed.
         self._assigned: dict[int, str | None] = {}
 
     def bind(self, value: Any, hint: str) -> str:
-        """Make an object known to the function under a name; it is a fast local there."""
+        """Bind an object to a name; it is a fast local of the function."""
         name = self._names.get(id(value))
         if name is None:
             name = f"{hint}_{len(self._bound)}"
@@ -166,34 +165,34 @@ class CodeWriter:
     # --- tuples
 
     def tuple_of(self, name: str, members: tuple[str, ...], made: bool = False) -> None:
-        """Say that a variable is a tuple of other variables and ints, and whether it has been put together."""
+        """Declare that a variable is a tuple of other variables and ints, and whether it has been built."""
         self._members[name] = members
         if made:
             self._made[-1].add(name)
 
     def take_apart(self, name: str, shape: Shape) -> None:
-        """Say what is known of the members of a variable that holds a tuple, if one of them is a constant."""
+        """Declare the members of a tuple variable if one of them is a constant."""
         if isinstance(shape, Fixed) and not shape.null and any(constant(m) is not None for m in shape.members):
             texts = [f"{name}[{i}]" if (c := constant(m)) is None else f"({c})" for i, m in enumerate(shape.members)]
             self.tuple_of(name, tuple(texts), made=True)
 
     def members(self, name: str) -> tuple[str, ...] | None:
-        """Return the texts of the members of a variable that is a tuple; None where they are not known."""
+        """Return the expressions of the members of a tuple variable; None if unknown."""
         return self._members.get(name)
 
     def member(self, name: str, place: int) -> str | None:
-        """Return the text of one member of a variable that is a tuple; None where it is not known."""
+        """Return the expression of one member of a tuple variable; None if unknown."""
         members = self._members.get(name, ())
         return members[place] if place < len(members) else None
 
     def written_out(self, name: str) -> str:
-        """Return the text that puts a tuple together, for where it is seldom needed; else the variable."""
+        """Return the expression that builds a tuple, for rare uses; else the variable."""
         if name not in self._members or any(name in made for made in self._made):
             return name
         return f"({', '.join(map(self.written_out, self._members[name]))},)"
 
     def copy(self, name: str, text: str) -> None:
-        """Say that a variable has just been set to a text, which may be another variable."""
+        """Declare that a variable equals an expression, which may be another variable."""
         self._copies[name] = text
 
     def origin(self, name: str | None) -> str | None:
@@ -201,18 +200,18 @@ class CodeWriter:
         return None if name is None else self._copies.get(name, name)
 
     def _put_together(self, text: str) -> None:
-        """Write the lines that put together the tuples which a text uses as a whole."""
+        """Write the lines that build the tuples which an expression uses as a whole."""
         for name in dict.fromkeys(_NAME.findall(text)):
             whole = self.written_out(name)
             if whole != name:
-                assert not text.startswith(("elif ", "else", "except")), f"{name} is not there in {text!r}"
+                assert not text.startswith(("elif ", "else", "except")), f"{name} is not built before {text!r}"
                 self._lines.append("    " * self._indent + f"{name} = {whole}")
                 self._made[-1].add(name)
 
-    # --- users' functions
+    # --- user functions
 
     def call(self, function: Callable[..., Any], *arguments: str) -> str:
-        """Return the text that applies a user's function to variables; it belongs into the next line written."""
+        """Return the expression that applies a user function; it belongs into the next line written."""
         expression = self._expression(function, *arguments)
         if expression is None:
             return f"{self.bind(function, 'call')}({', '.join(arguments)})"
@@ -220,7 +219,7 @@ class CodeWriter:
         return expression.text
 
     def made_of(self, function: Callable[..., Any], *arguments: str) -> tuple[str, ...]:
-        """Return the texts of the members of the tuple that a user's function puts together; none if it is called."""
+        """Return the member expressions of the tuple that an inlined function builds; none if it is called."""
         expression = self._expression(function, *arguments)
         return () if expression is None else expression.members
 
@@ -232,7 +231,7 @@ class CodeWriter:
         self.line(f"{out} = {text}", operator, variable)
 
     def assign(self, out: str, operator: Any, variable: str, function: Callable[..., Any], *arguments: str) -> None:
-        """Write the lines that set a variable to what a user's function returns."""
+        """Write the lines that set a variable to the result of a user function."""
         made_of = self.made_of(function, *arguments)
         if not made_of:
             self.line(f"{out} = {self.call(function, *arguments)}", operator, variable)
@@ -252,15 +251,15 @@ class CodeWriter:
         self._inlined.append((function, list(map(self.written_out, arguments))))
 
     def result(self, function: Callable[..., Any], *arguments: Shape) -> Shape:
-        """Return what is known of the results of a user's function, from what is known of its arguments."""
+        """Return the inferred result type of a user function for argument types."""
         return result_of(function, list(arguments)) if self._inlining else ANYTHING
 
     def elements(self, function: Callable[..., Any]) -> Shape:
-        """Return what is known of each of the results that a user's function returns together."""
+        """Return the inferred type of the elements that a user function returns."""
         return elements_of(function) if self._inlining else ANYTHING
 
     def next_operator(self, operator: Any, input_index: int, value: Var, key: Key | None) -> None:
-        """Another operator is about to write its lines, for a record of one of its inputs."""
+        """Start the lines of the next operator, for a record of one of its inputs."""
         self._operators += 1
         self._taken[id(operator)] = Taken(input_index, value.timestamp, None if key is None else key.name)
 
@@ -278,7 +277,7 @@ class CodeWriter:
         if self._members:
             self._put_together(text)
         if operator is not None:
-            # Two lines precede the body: the def line is number 1.
+            # The def line is line 1, so the body starts at line 2.
             self._sites[len(self._lines) + 2] = Site(
                 operator, self.written_out(variable), tuple(self._inlined), self._taken.get(id(operator))
             )
@@ -286,19 +285,19 @@ class CodeWriter:
         self._lines.append("    " * self._indent + text)
 
     def assign_if_read(self, name: str, text: str) -> None:
-        """Give a variable a value that costs nothing but the time to find it; nothing, if nobody reads the variable."""
+        """Write an assignment without side effects; it is removed if the variable is never read."""
         self.line(f"{name} = {text}")
         self._assigned[len(self._lines) - 1] = name
 
     def assign_also(self, names: Sequence[str], text: str, operator: Any, variable: str) -> None:
-        """Give such variables other values, taken out of one."""
+        """Assign other values to such variables, unpacked from one."""
         self.line(f"{', '.join(names)}, = {text}", operator, variable)
         self._assigned[len(self._lines) - 1] = None
 
     def _read_lines(self) -> list[str]:
-        """Return the lines, those left empty that give a variable a value which nobody reads."""
+        """Return the lines, with assignments to unread variables replaced by pass."""
         others = [line for i, line in enumerate(self._lines) if i not in self._assigned]
-        # What is assigned may be read by another such line.
+        # An assigned variable may be read by another such line.
         others += [line.partition(" = ")[2] for i, line in enumerate(self._lines) if i in self._assigned]
         read = set(_NAME.findall(" ".join([*others, *(text for text, _ in self._after)])))
         unread = {i for i, name in self._assigned.items() if name is not None and name not in read}
@@ -322,7 +321,7 @@ class CodeWriter:
 
     @property
     def is_deep(self) -> bool:
-        """Whether the nesting is so deep that the rest must go into a function of its own."""
+        """Whether the nesting is so deep that the rest must become another function."""
         return self._loops >= MAX_LOOPS or self._indent >= MAX_INDENT or self._operators >= MAX_OPERATORS
 
     def build(self, parameters: str) -> Callable[..., None]:
@@ -334,15 +333,15 @@ class CodeWriter:
         filename = f"<millstream {printable(self._name, _SHOWN_NAME)} {next(_NUMBERS)}>"
         namespace: dict[str, Any] = {**self._bound, _SITES: self._sites_by_line(len(body))}
         exec(compile(source, filename, "exec"), namespace)
-        # Taken out, so that a function that nobody has any more goes at once.
+        # Removed from its globals, so that an unused function is freed at once.
         function: Callable[..., None] = namespace.pop("run")
-        # Lets tracebacks and debuggers show the generated lines, for as long as the function is there.
+        # Lets tracebacks and debuggers show the generated lines while the function exists.
         linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
         weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
         return function
 
     def _sites_by_line(self, body: int) -> dict[int, Site]:
-        """Return the sites by the number of their line, for a body of so many lines."""
+        """Return the sites by line number, for a body of this many lines."""
         sites = {number + len(self._before): site for number, site in self._sites.items()}
         first = 2 + len(self._before) + body
         sites.update({first + i: Site(o, "") for i, (_, o) in enumerate(self._after) if o is not None})
@@ -350,6 +349,6 @@ class CodeWriter:
 
 
 def site_of(frame: FrameType, line: int) -> Site | None:
-    """Return what a line of a generated function does, None for any other code."""
+    """Return the site of a line of a generated function, None for any other code."""
     sites: dict[int, Site] = frame.f_globals.get(_SITES, {})
     return sites.get(line)

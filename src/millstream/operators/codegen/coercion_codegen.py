@@ -1,7 +1,7 @@
-"""Writes the lines that make a record fit its declared type.
+"""Writes the lines that coerce a record to its declared type.
 
-What is known of the record decides once, when the loop is written, what must be looked at: nothing, if all values of
-its shape fit. Else one line tests what is not known and calls the type's converter only where the test fails.
+The inferred type decides at compile time what must be tested: nothing, if all its values conform. Otherwise one line
+tests what is unknown and calls the type's converter only if the test fails.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from millstream.common.inferred_types import ANYTHING, Anything, Fixed, Real, Sh
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.code_writer import CodeWriter, Var
 
-# CPython compares ints below this in place, and others by a call.
+# CPython compares smaller ints inline, and others by a call.
 _QUICK = (1 << 30) - 1
 
 
 def made_to_fit(w: CodeWriter, operator: Any, type_info: TypeInformation | None, value: Var) -> Var:
-    """Write the lines after which a value that an operator emits fits a type; None: any value fits."""
+    """Write the lines that coerce an emitted value to a type; None accepts any value."""
     convert = type_info.converter() if type_info is not None else None
     if type_info is None or convert is None:
-        # What holds under a condition only is of no use further on.
+        # An inferred type with a condition is of no use downstream.
         return value if value.condition is None else replace(value, shape=ANYTHING, condition=None, sure=None)
     wanted = type_info.shape()
     known = wanted is not None and within(value.shape, wanted)
-    # Where a condition does not hold, only the converter knows what has come.
+    # Where a condition does not hold, only the converter knows the type.
     shape = wanted or ANYTHING if value.condition is not None else _made_of(value.shape, wanted)
     if type_info in (operator.produced_type, value.fitted) or (known and value.condition is None):
-        # What has a shape cannot change, so it need not be copied either.
+        # Values with an inferred type are immutable, so they need no copy either.
         detached = value.detached or (known and type_info.copies)
         return replace(value, shape=shape, condition=None, sure=None, fitted=type_info, detached=detached)
     out = w.var()
     _write(w, operator, convert, value, wanted, out)
     if w.members(out) is None:
-        # A member that always fits is what it was: constants do not travel with the record.
+        # Members that always conform are unchanged: constants are not sent with the record.
         w.take_apart(out, shape)
     detached = value.detached or type_info.copies
     return Var(out, value.timestamp, detached, shape, fitted=type_info)
 
 
 def _made_of(shape: Shape, wanted: Shape | None) -> Shape:
-    """Return what is known of a value that was made to fit: of each member what was known before, or what is wanted."""
+    """Return the inferred type after coercion: of each member the one before, or the declared one."""
     if wanted is None:
         return ANYTHING
     if not (isinstance(shape, Fixed) and isinstance(wanted, Fixed) and len(shape.members) == len(wanted.members)):
@@ -59,7 +59,7 @@ def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted:
         members = [w.var("m") for _ in wanted.members]
         tests = _all(w, [(m, s, ANYTHING) for m, s in zip(members, wanted.members, strict=True)])
         if tests is not None:
-            # Taking a tuple apart is quicker than asking for its length and each of its members.
+            # Unpacking a tuple is faster than testing its length and each member.
             with w.block("try:"):
                 w.line(f"{', '.join(members)}, = {name} if {name}.__class__ is {w.bind(tuple, 'tuple')} else ()")
             with w.block("except ValueError:"):
@@ -76,25 +76,25 @@ def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted:
 
 
 def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fit: str, out: str) -> bool:
-    """Write the lines for a tuple whose members are at hand: made only to be converted. Tell whether that does."""
+    """Write the lines for a tuple with known members, built only for conversion. Return whether that suffices."""
     members, known = w.members(value.name) or (), value.shape
     shapes: tuple[Shape, ...] = known.members if isinstance(known, Fixed) else (ANYTHING,) * len(members)
     if not members or not len(members) == len(shapes) == len(wanted.members):
         return False
     made = [w.var("m") for _ in members]
-    # What is a variable already is looked at as it is.
+    # Members that are variables are tested directly.
     looked_at = [text if text.isidentifier() else name for name, text in zip(made, members, strict=True)]
     tests = _all(w, list(zip(looked_at, wanted.members, shapes, strict=True)))
     if tests is None:
         return False
     held = value.condition is not None
-    # A constant that fits is the same in what the converter makes, and need not travel.
+    # A constant that conforms is the same after conversion, and need not be sent.
     fixed = [not held and constant(s) is not None and within(s, m) for s, m in zip(shapes, wanted.members, strict=True)]
     kept = [text if is_fixed else name for name, text, is_fixed in zip(made, members, fixed, strict=True)]
     for name, text in zip(kept, members, strict=True):
         if name != text:
             w.assign_if_read(name, text)
-    # By their texts, so that a member which only the seldom test looks at is not found for every record.
+    # As expressions, so that a member which only the rare test reads is not computed for every record.
     unknown = _all(w, [(m, shape, ANYTHING) for m, shape in zip(members, wanted.members, strict=True)]) if held else []
     with w.block(f"if not ({_under(value, tests, unknown or [])}):"):
         w.assign_also(made, f"{fit}({value.name})", operator, value.name)
@@ -103,12 +103,12 @@ def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fi
 
 
 def _under(value: Var, tests: list[str], unknown: list[str]) -> str:
-    """Return a text that is true if a value fits, of which something may be known only at times; empty if it always is.
+    """Return an expression that is true if a value conforms; empty if it always does.
 
     Args:
-        value: the value, and the variables that say what is known of it now.
-        tests: what is left to be tested while its shape holds.
-        unknown: what is to be tested where it does not; none if only the converter can tell.
+        value: the value, and the variables that hold what is known of it.
+        tests: the remaining tests while its inferred type holds.
+        unknown: the tests where it does not hold; none if only the converter can decide.
     """
     if value.condition is None:
         return " and ".join(tests)
@@ -125,12 +125,12 @@ def _chosen(out: str, name: str, test: str, fit: str) -> str:
 
 
 def test_of(w: CodeWriter, name: str, shape: Shape) -> str:
-    """Return a text that is true only if a variable's value has a shape; empty where there is none to write."""
+    """Return an expression that is true only if a variable has a type; empty if none can be written."""
     return " and ".join(_tests(w, name, shape, ANYTHING) or [])
 
 
 def test_of_record(w: CodeWriter, value: Var, shape: Shape) -> str:
-    """Return a text that is true only if a record of which something is known has a shape; empty if it always has."""
+    """Return an expression that is true only if a record has a type; empty if it always has."""
     members = w.members(value.name)
     if members is not None and isinstance(shape, Fixed) and isinstance(value.shape, Fixed):
         tests = _all(w, list(zip(members, shape.members, value.shape.members, strict=True)))
@@ -140,9 +140,9 @@ def test_of_record(w: CodeWriter, value: Var, shape: Shape) -> str:
 
 
 def _tests(w: CodeWriter, place: str, wanted: Shape, known: Shape) -> list[str] | None:
-    """Return texts, all of them true only if the value at a place has the wanted shape; None if no text can tell.
+    """Return expressions that are all true only if a value has the expected type; None if none can decide.
 
-    They may be false for None and for values of derived classes: there the converter decides.
+    They may be false for None and for values of subclasses, for which the converter decides.
     """
     if within(known, wanted):
         return []
@@ -197,7 +197,7 @@ def _tests_of_int(w: CodeWriter, place: str, wanted: Whole, known: Shape) -> lis
 
 
 def _between(low: int | None, first: str, number: str, high: int | None) -> str:
-    """Return the text that tests bounds; the value is written `first` where it comes first, then `number`."""
+    """Return the expression that tests bounds; the value is written `first` the first time, then `number`."""
     tests = [] if low is None else [f"{low} <= {first}"]
     if high is not None:
         tests.append(f"{number if tests else first} <= {high}")

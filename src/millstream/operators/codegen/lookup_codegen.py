@@ -1,4 +1,4 @@
-"""Lines of a loop that look a key up in a table of state."""
+"""Generated lookups of keys in state tables."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def look_up(
     base_get: str,
     look_at: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the lines after which `found` is what a table has for a key, or MISSING, and the key is hashable.
+    """Write the lines that set `found` to the value of a key in a state table, or MISSING, and make the key hashable.
 
     Args:
-        w: what writes the loop.
-        operator: the operator, and `value` the record, that an error in a line is told of.
+        w: writes the loop.
+        operator: the operator named in errors, with the record in `value`.
         found: the variable to set.
-        key: the key, whose variable is set anew where a dict would not take it.
+        key: the key; its variable is replaced if it is not hashable.
         value: the variable of the record.
-        overlay: the table's changes.
-        base_get: the `get` of what is below them.
-        look_at: writes what is done with a value from there.
+        overlay: the table's overlay.
+        base_get: the `get` of its base.
+        look_at: writes lines that process a value from the base.
     """
     missing, k = w.bind(MISSING, "missing"), key.name
     again = f"{found} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})"
@@ -39,13 +39,13 @@ def look_up(
     with w.block("except KeyError:"):
         w.line(f"{found} = {base_get}({k}, {missing})")
         if not key.hashable:
-            # One with a NaN in it is never found as it is.
+            # A key that contains NaN never equals itself.
             with w.block(f"if {k}.__class__ not in {w.bind(PLAIN_KEYS, 'plain')}:"):
                 w.line(f"{k} = {w.bind(hashable, 'hashable')}({k})", operator, value)
                 w.line(again)
         look_at()
     if not key.hashable:
-        # A list for example.
+        # An unhashable key, such as a list.
         with w.block("except TypeError:"):
             w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", operator, value)
             w.line(again)
@@ -53,9 +53,9 @@ def look_up(
 
 
 def look_up_cell(w: CodeWriter, operator: Operator, found: str, key: Key, value: str, cells: str) -> None:
-    """Write the lines after which `found` is what a dict has for a key, or None, and the key is hashable.
+    """Write the lines that set `found` to the value of a key in a dict, or None, and make the key hashable.
 
-    The arguments are those of `look_up`; it takes a dict of values that are never None.
+    The arguments are those of `look_up`; `cells` is a dict whose values are never None.
     """
     k = key.name
     with w.block("try:"):

@@ -1,8 +1,7 @@
-"""Values that travel in batches must not change after they were emitted.
+"""Copies emitted values that user code could still modify.
 
-A record waits in a bucket until its batch is sent. User code may go on changing an object it has emitted
-(an accumulator it updates in place, a buffer it clears), so a value that could still change is copied
-when it is emitted: then it travels as it was at that moment, as if it had been sent at once.
+A record stays in a bucket until its block is sent. User code may modify an object after emitting it (an accumulator, a
+buffer that it clears), so a mutable value is copied when it is emitted.
 """
 
 from __future__ import annotations
@@ -18,36 +17,36 @@ from millstream.operators.codegen.code_writer import CodeWriter, Var
 from millstream.operators.codegen.inline import BINARY_OPERATORS
 
 _TESTS = ("TRUE", "FALSE", "NONE", "NOT_NONE")
-# The bytecode operations, of Python 3.11 to 3.13, that neither keep nor change a value that was there before.
+# Bytecode operations of Python 3.11 to 3.13 that neither retain nor modify existing values.
 _OPERATIONS = frozenset(
     [
-        # What the interpreter does for itself.
+        # Internal operations.
         *("RESUME", "NOP", "EXTENDED_ARG", "COPY_FREE_VARS", "MAKE_CELL", "PUSH_NULL", "PRECALL", "KW_NAMES"),
         *("TO_BOOL", "COPY", "SWAP", "POP_TOP", "END_FOR", "END_SEND"),
-        # Variables of the function's own, and reading others.
+        # Local variables, and reading others.
         *("LOAD_CONST", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_FAST_LOAD_FAST"),
         *("STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "DELETE_FAST"),
         *("LOAD_CLOSURE", "LOAD_DEREF", "STORE_DEREF", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD"),
-        # Operators, and values that are made here.
+        # Operators, and new values.
         *("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT"),
         *("BINARY_OP", "BINARY_SUBSCR", "BINARY_SLICE", "BUILD_SLICE"),
         *("COMPARE_OP", "IS_OP", "CONTAINS_OP", "BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE"),
         *("FORMAT_WITH_SPEC", "CONVERT_VALUE", "BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"),
         *("BUILD_CONST_KEY_MAP", "LIST_APPEND", "LIST_EXTEND", "LIST_TO_TUPLE", "SET_ADD", "SET_UPDATE", "MAP_ADD"),
         *("DICT_UPDATE", "DICT_MERGE", "UNPACK_SEQUENCE", "UNPACK_EX", "CALL_INTRINSIC_1"),
-        # Where it goes on.
+        # Jumps.
         *("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"),
         *(f"POP_JUMP_{way}IF_{what}" for way in ("", "FORWARD_", "BACKWARD_") for what in _TESTS),
         *("GET_ITER", "FOR_ITER", "RETURN_VALUE", "RETURN_CONST"),
         *("RETURN_GENERATOR", "YIELD_VALUE", "GET_YIELD_FROM_ITER", "SEND"),
         *("RAISE_VARARGS", "RERAISE", "LOAD_ASSERTION_ERROR", "PUSH_EXC_INFO", "CHECK_EXC_MATCH", "POP_EXCEPT"),
         *("MATCH_MAPPING", "MATCH_SEQUENCE", "MATCH_KEYS", "GET_LEN"),
-        # Calls, of what else is listed.
+        # Calls of functions that are listed too.
         *("CALL", "CALL_FUNCTION_EX", "CALL_KW", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"),
     ]
 )
 
-# Names that neither keep nor change what they are given.
+# Names that neither retain nor modify their arguments.
 _BUILTINS = frozenset(
     [
         "abs",
@@ -124,18 +123,18 @@ _METHODS = frozenset(
 
 
 def detached(w: CodeWriter, value: Var) -> Var:
-    """Write the lines that copy a value which its maker could still change."""
+    """Write the lines that copy a value which user code could still modify."""
     if value.detached:
         return value
     return _members_detached(w, value) or _whole_detached(w, value)
 
 
 def _members_detached(w: CodeWriter, value: Var) -> Var | None:
-    """Write the lines for a tuple of which one member may be a value that can change; None for any other."""
+    """Write the lines for a tuple with one mutable member; None for any other value."""
     members = w.members(value.name)
     if members is None or not isinstance(value.shape, Fixed) or value.condition is not None:
         return None
-    # What has a shape cannot change. Several that can may be one and the same, which only a copy of all would keep.
+    # Values with an inferred type are immutable. Several mutable members may be one object, as only a full copy keeps.
     unknown = [i for i, shape in enumerate(value.shape.members) if isinstance(shape, Anything)]
     if len(unknown) > 1 or any(isinstance(shape, Fixed) for shape in value.shape.members):
         return None
@@ -165,17 +164,16 @@ def _whole_detached(w: CodeWriter, value: Var) -> Var:
 
 
 def keeps_nothing(function: Any) -> bool:
-    """Tell whether a function can neither keep its arguments nor change them.
+    """Return whether a function can neither retain nor modify its arguments.
 
-    True for plain functions that use nothing but their arguments, harmless builtins and the reading methods of
-    strings and dicts, in operations that are listed: what they return is fresh or a part of their arguments. The
-    answer may be a careful False.
+    True for plain functions that use nothing but their arguments, harmless builtins and the reading methods of strings
+    and dicts, in listed operations: they return new values or members of their arguments. False if in doubt.
     """
     if not isinstance(function, FunctionType) or function.__defaults__ or function.__kwdefaults__:
         return False
     try:
         captured = [cell.cell_contents for cell in function.__closure__ or ()]
-    except ValueError:  # a variable that is not set yet
+    except ValueError:  # an unset variable
         return False
     if any(c.__class__ not in ATOMS for c in captured):
         return False
@@ -199,9 +197,9 @@ def _is_harmless(code: CodeType, module: dict[str, Any]) -> bool:
 
 def _is_listed(i: dis.Instruction, code: CodeType) -> bool:
     if i.opname == "BINARY_OP":
-        # `+=` and its like change the left side where they can.
+        # Augmented assignments modify the left side in place.
         return i.argrepr in BINARY_OPERATORS
     if i.opname == "STORE_DEREF":
-        # One of another function's variables would keep the value.
+        # A variable of an enclosing function would retain the value.
         return i.argval in code.co_cellvars
     return i.opname in _OPERATIONS

@@ -1,6 +1,6 @@
-"""What Python's operators make of values of known shapes.
+"""Result types of Python's operators for inferred operand types.
 
-An operation that raises makes nothing, so it need not be thought of: of None there is no sum.
+Operations that raise have no result, so they are ignored: None has no sum.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _Bounds = tuple[int | None, int | None]
 
 
 def unary(operation: str, operand: Shape) -> Shape:
-    """Return the shape of `-x`, `~x` or `not x`, by the name of the bytecode operation."""
+    """Return the type of `-x`, `~x` or `not x`, by the name of the bytecode operation."""
     if operation == "UNARY_NOT":
         return TRUTH
     number = _number(operand)
@@ -29,7 +29,7 @@ def unary(operation: str, operand: Shape) -> Shape:
 
 
 def compared(left: Shape, right: Shape) -> Shape:
-    """Return the shape of a comparison; that of unknown objects may be anything."""
+    """Return the type of a comparison; unknown objects may return anything."""
     return TRUTH if _compares_plainly(left) and _compares_plainly(right) else ANYTHING
 
 
@@ -38,7 +38,7 @@ def _compares_plainly(shape: Shape) -> bool:
 
 
 def subscript(container: Shape, index: Shape) -> Shape:
-    """Return the shape of `container[index]`."""
+    """Return the type of `container[index]`."""
     if isinstance(container, Fixed) and isinstance(index, Whole) and index.low is not None and index.low == index.high:
         width = len(container.members)
         return container.members[index.low] if -width <= index.low < width else ANYTHING
@@ -50,7 +50,7 @@ def _is(shape: Shape, kind: type) -> bool:
 
 
 def binary(operator: str, left: Shape, right: Shape) -> Shape:
-    """Return the shape of `left operator right`."""
+    """Return the type of `left operator right`."""
     if operator == "+" and _is(left, str) and _is(right, str):
         return TEXT
     if operator == "+" and isinstance(left, Fixed) and isinstance(right, Fixed):
@@ -62,7 +62,7 @@ def binary(operator: str, left: Shape, right: Shape) -> Shape:
         if operator == "/":
             return Real()
         rule = _WHOLE.get(operator)
-        # Of two booleans `&` and its like make a boolean.
+        # `&`, `|` and `^` of two booleans are booleans.
         if rule is None or (_is(left, bool) and _is(right, bool) and operator in "&|^"):
             return ANYTHING
         return _moved(operator, a, b) or Whole(*rule(a, b))
@@ -80,7 +80,7 @@ def _sum(a: Whole, b: Whole) -> _Bounds:
 
 
 def _moved(operator: str, a: Whole, b: Whole) -> Moved | None:
-    """Return what is known of an int that is moved by another, None if nothing is known but its bounds."""
+    """Return the type of an int moved by another, None if only its bounds are known."""
     if operator == "+" and isinstance(b, Moved):
         a, b = b, a
     if operator not in ("+", "-") or not isinstance(a, Moved) or isinstance(b, Moved):
@@ -111,7 +111,7 @@ def _product(a: Whole, b: Whole) -> _Bounds:
 
 
 def _quotient(a: Whole, b: Whole) -> _Bounds:
-    # Rounded down, no quotient is further from 0 than the dividend.
+    # A quotient rounded down is no further from 0 than the dividend.
     if a.size is None:
         return None, None
     if a.low is not None and a.low >= 0 and b.low is not None and b.low >= 0:
@@ -120,14 +120,14 @@ def _quotient(a: Whole, b: Whole) -> _Bounds:
 
 
 def _remainder(a: Whole, b: Whole) -> _Bounds:
-    # It has the sign of the divisor and is nearer to 0.
+    # It has the sign of the divisor and a smaller magnitude.
     low = None if b.low is None else min(b.low + 1, 0)
     high = None if b.high is None else max(b.high - 1, 0)
     return low, high
 
 
 def _conjunction(a: Whole, b: Whole) -> _Bounds:
-    # With one side not negative, no more than that side.
+    # If one side is not negative, the result is at most that side.
     masks = [s.high for s in (a, b) if s.low is not None and s.low >= 0 and s.high is not None]
     return (0, min(masks)) if masks else (None, None)
 
@@ -140,7 +140,7 @@ def _unbounded(a: Whole, b: Whole) -> _Bounds:
     return None, None
 
 
-# What operators make of two ints, where that is an int.
+# Rules for two ints whose result is an int.
 _WHOLE: dict[str, Callable[[Whole, Whole], _Bounds]] = {
     "+": _sum,
     "-": _difference,

@@ -1,9 +1,8 @@
-"""Arithmetic on a range of ints: a column at a time, before the loop.
+"""Vectorized arithmetic on ranges of ints, before the loop.
 
-A sequence of numbers comes as ranges, and what functions do with its numbers at first is often arithmetic. Where it is
-proven, from the numbers' bounds, that no result and nothing in between leaves 64 bits and that nothing is divided by
-zero, a function's text means for a column of numpy's what it means for each of its numbers. What goes on into the loop
-are Python's own ints and booleans.
+A number sequence arrives as ranges, and the first functions often do arithmetic. If the bounds prove that no result and
+no intermediate value leaves 64 bits and that nothing is divided by zero, a function's expression means the same for a
+numpy array as for each number. The loop then receives Python ints and booleans.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from millstream.operators.codegen.code_writer import CodeWriter, Var
 from millstream.operators.codegen.inline import inline, is_expression
 from millstream.operators.codegen.return_types import Inference
 
-# Fewer numbers than this are quicker in a loop.
+# Shorter ranges are faster in a loop.
 FEWEST = 100
 
 _LONG = Whole(-(2**63), 2**63 - 1)
@@ -32,7 +31,7 @@ Loop = Callable[[Iterable[Any]], None]
 
 
 class _Proof(Inference):
-    """Runs the bytecode of a function on shapes, as long as columns do the same as numbers."""
+    """Interprets a function's bytecode on types, and proves that it means the same for arrays."""
 
     def __init__(self, function: FunctionType, arguments: list[Shape]) -> None:
         super().__init__(function, arguments)
@@ -67,11 +66,11 @@ def _is_truth(shape: Shape) -> bool:
 
 
 def works_on_columns(function: Any, argument: Shape) -> bool:
-    """Tell whether a function's text does with columns what the function does with their numbers.
+    """Return whether a function's expression means the same for arrays as the function for their elements.
 
     Args:
-        function: a user's function of one argument.
-        argument: the shape of what it is given: numbers, or tuples of them.
+        function: a user function of one argument.
+        argument: the type of its argument: ints, or tuples of ints.
     """
     arguments = [argument]
     if isinstance(function, MethodType):
@@ -86,11 +85,11 @@ def works_on_columns(function: Any, argument: Shape) -> bool:
 
 
 class Columns:
-    """The lines before the loop, and what they have made of the numbers so far.
+    """The lines before the loop, and the arrays they have computed.
 
     Args:
-        w: what writes them.
-        source: the shape of the numbers.
+        w: writes the lines.
+        source: the type of the numbers.
     """
 
     def __init__(self, w: CodeWriter, source: Whole) -> None:
@@ -100,10 +99,10 @@ class Columns:
         w.line(f"x = {w.bind(_column_of(), 'column')}(batch)")
 
     def map(self, operator: Any, function: Callable[..., Any]) -> bool:
-        """Write the lines of a map; tell whether that can be done."""
+        """Write the lines of a map; return whether it can be vectorized."""
         w, value = self._w, self.value
         texts = self._texts(function)
-        # Constants need no column, but something must be counted.
+        # Constants need no array, but at least one array must be left to iterate over.
         if not all(self._is_column(t) or _CONSTANT.fullmatch(t) for t in texts) or not any(map(self._is_column, texts)):
             return False
         out = w.var()
@@ -113,7 +112,7 @@ class Columns:
         return True
 
     def filter(self, function: Callable[..., Any]) -> bool:
-        """Write the lines of a filter; tell whether that can be done."""
+        """Write the lines of a filter; return whether it can be vectorized."""
         w = self._w
         texts = self._texts(function)
         if len(texts) != 1 or not self._is_column(texts[0]):
@@ -126,14 +125,14 @@ class Columns:
         return True
 
     def _texts(self, function: Callable[..., Any]) -> tuple[str, ...]:
-        """Return what a function makes of the value: a text, or several for a tuple; none if columns will not do."""
+        """Return the expressions of a function's result, several for a tuple; none if it cannot be vectorized."""
         if not works_on_columns(function, self.value.shape):
             return ()
         found = inline(function, [self.value.name], self._w.bind, self._w.member)
         return () if found is None else found.members or (found.text,)
 
     def head(self) -> tuple[str, Var]:
-        """Return the head of the loop over what has been made, and the record in it."""
+        """Return the head of the loop over the arrays, and its record."""
         w, value = self._w, self.value
         variables = {name: w.var("m") for name in self._travelling()}
         members, lists = w.members(value.name), ", ".join(f"{name}.tolist()" for name in variables)
@@ -144,7 +143,7 @@ class Columns:
         return f"for {', '.join(variables.values())} in {over}:", value.renamed(out, True, value.shape)
 
     def _travelling(self) -> list[str]:
-        """Return the names of the columns that the record is made of."""
+        """Return the names of the arrays that the record consists of."""
         members = self._w.members(self.value.name) or (self.value.name,)
         return [m for m in dict.fromkeys(members) if m in self._names]
 
@@ -153,17 +152,17 @@ class Columns:
 
 
 def _column_of() -> Callable[[range], Any]:
-    """Return what makes a column of a range."""
-    # Here, because it takes longer to import than many a short job.
+    """Return a function that converts a range to an array."""
+    # Imported here, because the import takes longer than many short jobs.
     import numpy as np
 
     return lambda numbers: np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
 
 
 def chosen(columns: Loop, loop: Loop, shape: Whole) -> Loop:
-    """Return what takes a batch by columns, where it is a range of numbers within the shape, and else by a loop.
+    """Return a function that processes ranges within the bounds vectorized, and other batches in a loop.
 
-    The numbers may be others than the program says: of a sequence that another one began.
+    Numbers may exceed the program's bounds: a restored sequence may have been another one.
     """
     low, high = shape.low, shape.high
     assert low is not None and high is not None

@@ -1,7 +1,7 @@
-"""Tells from a function's bytecode what its results are, given what its arguments are.
+"""Infers the result type of a function from its bytecode and argument types.
 
-`lambda x: (x % 10, 1)` makes of an int a pair of ints below 10 and 1: whoever declares that as its type need not have
-it looked at. Only functions that `operators/codegen/inline.py` could write out are read; of any other nothing is known.
+`lambda x: (x % 10, 1)` returns for an int a tuple of an int below 10 and 1: such a result need not be tested against
+its declared type. Only functions that `operators/codegen/inline.py` can inline are interpreted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from millstream.operators.codegen.operator_types import binary, compared, subscr
 
 
 def result_of(function: Any, arguments: list[Shape]) -> Shape:
-    """Return the shape of what a function returns for arguments of these shapes."""
+    """Return the result type of a function for argument types."""
     if isinstance(function, MethodType):
         return result_of(function.__func__, [ANYTHING, *arguments])
     if not isinstance(function, FunctionType) or not is_expression(function, len(arguments)):
@@ -28,9 +28,9 @@ def result_of(function: Any, arguments: list[Shape]) -> Shape:
 
 
 def elements_of(function: Any) -> Shape:
-    """Return the shape of every element that a function yields, or has in the list comprehension that it returns.
+    """Return the type of the elements that a function yields, or returns in a list comprehension.
 
-    Only tuples are told, as `yield word, 1` and `[(w, 1) for w in words]` make them, and their constants.
+    Only tuples are inferred, as in `yield word, 1` and `[(w, 1) for w in words]`, with their constants.
     """
     if isinstance(function, MethodType):
         function = function.__func__
@@ -44,7 +44,7 @@ def elements_of(function: Any) -> Shape:
 
 
 def _comprehension(steps: list[dis.Instruction]) -> CodeType | None:
-    """Return the code of the list comprehension that is all that a function returns, as Python 3.11 compiles it."""
+    """Return the code of the list comprehension that a function returns, as Python 3.11 compiles it."""
     codes = [i.argval for i in steps if i.opname == "LOAD_CONST" and isinstance(i.argval, CodeType)]
     ends = [i.opname for i in steps[-4:]]
     once = sum(i.opname == "RETURN_VALUE" for i in steps) == 1 and not any(i.is_jump_target for i in steps)
@@ -54,7 +54,7 @@ def _comprehension(steps: list[dis.Instruction]) -> CodeType | None:
 
 
 def _handed_over(steps: list[dis.Instruction], operation: str) -> Shape:
-    """Return the shape of all values that an operation takes."""
+    """Return the common type of all operands of an operation."""
     if any(i.opname == "GET_YIELD_FROM_ITER" for i in steps):
         return ANYTHING
     found = [_tuple_before(steps, at) for at, i in enumerate(steps) if i.opname == operation]
@@ -67,7 +67,7 @@ def _tuple_before(steps: list[dis.Instruction], at: int) -> Shape:
         return ANYTHING
     start = at - 1 - (build.arg or 0)
     members = steps[max(start, 0) : at - 1]
-    # Nobody comes to these steps but through the first of them.
+    # No jump leads into these steps.
     straight = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : at + 1])
     if not straight or any(i.opname not in ("LOAD_FAST", "LOAD_CONST") for i in members):
         return ANYTHING
@@ -75,7 +75,7 @@ def _tuple_before(steps: list[dis.Instruction], at: int) -> Shape:
 
 
 class Inference:
-    """Runs the bytecode of one function on shapes instead of values."""
+    """Interprets the bytecode of a function on types instead of values."""
 
     def __init__(self, function: FunctionType, arguments: list[Shape]) -> None:
         self._function = function
@@ -103,7 +103,7 @@ class Inference:
         elif name == "LOAD_DEREF":
             push(self._free_variable(i.argval))
         elif name == "LOAD_GLOBAL":
-            # It may be another one by the time it is read.
+            # It may have changed when it is read.
             push(ANYTHING)
         elif name == "LOAD_ATTR":
             pop()
@@ -139,7 +139,7 @@ class Inference:
         if name not in free or closure is None:
             return ANYTHING
         cell = closure[free.index(name)]
-        # One that another function has too may be set by it.
+    # Another function that shares the variable may set it.
         if sys.getrefcount(cell) != REFERENCES_OF_ONE_OWNER:
             return ANYTHING
         try:

@@ -1,7 +1,7 @@
-"""How long sums stay within the bounds of their type, however the records are dealt out over the keys.
+"""Headroom of sums: how many records they can take before they could leave the bounds of their type.
 
-A sum that began in the middle of its type's bounds and moves by at most so much with a record cannot leave them before
-so many records have come. Who counts the records need not look at the sums.
+A sum that starts within bounds and changes by at most d per record cannot leave its type's bounds before a known number
+of records, however they are distributed over keys. Counting records then replaces testing sums.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ALL = 1 << 64
 
 @record
 class Room:
-    """What values begin as, and how much of their room a record takes.
+    """The initial bounds of values, and the headroom that a record uses.
 
     Attributes:
-        begin: the shape in which a value has all its room before it.
-        share: what one record may take, of ALL.
+        begin: the type of values with full headroom.
+        share: the fraction of ALL that one record may use.
     """
 
     begin: Shape
@@ -30,10 +30,10 @@ class Room:
 
 
 class Meter:
-    """Counts how much of their room values may have used up.
+    """Tracks how much headroom values may have used.
 
-    At first since the beginning, and nobody need look at a value. When that is too much, or there may be others than
-    those that were counted, values are looked at when they are taken to be changed, and counted from there on.
+    First since the start, without testing values. Once that is exceeded, or there may be values that were not counted,
+    values are tested when they are first changed, and counted from then on.
     """
 
     def __init__(self) -> None:
@@ -41,35 +41,35 @@ class Meter:
         self.looks = False
 
     def take(self, share: int, others: bool, looked_at: bool) -> bool:
-        """Count what records may use up; return whether all values that they change have room for that.
+        """Count the headroom that records may use; return whether all values they change have enough.
 
         Args:
-            share: what the records may use up, of ALL.
+            share: the headroom that the records may use, of ALL.
             others: whether there may be values that were not counted.
-            looked_at: whether the values that the records change are looked at, if values are.
+            looked_at: whether the values that the records change are tested.
         """
         self._used += share
         self.looks = self.looks or others or self._used > ALL
         return self._used <= ALL and (looked_at or not self.looks)
 
     def far(self) -> bool:
-        """A value was found that has less room than all; return False."""
+        """Note a value with less than full headroom; return False."""
         self._used = ALL + 1
         return False
 
     def begin_anew(self) -> None:
-        """All values will be looked at before they are changed again."""
+        """Restart: all values will be tested before they change again."""
         if self.looks:
             self._used = 0
 
 
 def room_of(state: Shape, wanted: Shape | None, reduced: Callable[[Shape], Shape]) -> Room | None:
-    """Return the room of values of a shape within the wanted one, None if they cannot be told to have any.
+    """Return the headroom of values of a type within the expected one, None if it is unknown.
 
     Args:
-        state: what values are, with open bounds where records move them.
-        wanted: what they must stay.
-        reduced: tells what comes of a value of some shape and a record.
+        state: the type of values, with open bounds where records change them.
+        wanted: the type that they must conform to.
+        reduced: returns the type of a value combined with a record.
     """
     if isinstance(state, Fixed) and isinstance(wanted, Fixed) and len(state.members) == len(wanted.members):
         if state.null and not wanted.null:
@@ -88,7 +88,7 @@ def room_of(state: Shape, wanted: Shape | None, reduced: Callable[[Shape], Shape
 
 
 def _numbered(shape: Shape, place: int) -> Shape:
-    """Return the shape of a value of which one wants to know by how much it is moved."""
+    """Return the type of a value whose changes are tracked."""
     return Moved(shape.low, shape.high, shape.null, place) if isinstance(shape, Whole) else shape
 
 
