@@ -119,7 +119,7 @@ class Savepoint:
     def keyed_state(self, uid: str, name: str) -> Iterator[StateRow]:
         """Yield the rows of a keyed state, of all subtasks, as loaded.
 
-        Also the operator's own are keyed state: "event-timers", "processing-timers", "window-contents", ..., under the
+        Internal states are keyed state too: "event-timers", "processing-timers", "window-contents", ..., under the
         names that `operators` returns.
 
         Args:
@@ -197,7 +197,7 @@ class Savepoint:
     def rename(self, uid: str, new_uid: str) -> Savepoint:
         """Give an operator another uid: its state is restored by the operator with that uid.
 
-        The ids of operators without uid depend on those of the operators they read from: give them uids too.
+        Ids of operators without uid depend on their inputs: give those operators uids too.
         """
         self._edit.rename(uid, new_uid)
         return self

@@ -1,4 +1,4 @@
-"""Leases on checkpoints: while somebody reads one, the job does not delete it."""
+"""Leases on checkpoints: the job does not delete a checkpoint while it is read."""
 
 from __future__ import annotations
 

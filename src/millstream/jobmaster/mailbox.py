@@ -25,7 +25,7 @@ class Mailbox(Protocol):
         ...
 
     def take(self, seconds: float) -> Event | None:
-        """Return the oldest event; None if there is none within so many seconds."""
+        """Return the oldest event; None after so many seconds without one."""
         ...
 
     def work(self, work: Callable[[], Event]) -> None:

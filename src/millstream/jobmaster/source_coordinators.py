@@ -96,19 +96,19 @@ class SourceCoordinators:
         for vertex in self._aligned & budgets.keys():
             self._enumerators[vertex].hold_back(ahead.get(vertex, ()))
         allowed = {v: self._within_rate(v, budget, now) for v, budget in sorted(budgets.items())}
-        dealt = {
+        assigned = {
             v: self._guarded(v, partial(self._enumerators[v].poll, budget, now))
             for v, budget in allowed.items()
             if budget
         }
-        for vertex, found in dealt.items():
+        for vertex, found in assigned.items():
             if found.split_ranges:
                 self._back_off[vertex].had_input()
         return Read(
-            split_ranges={v: d.split_ranges for v, d in dealt.items() if d.split_ranges},
-            limited=any(d.limited for d in dealt.values()),
+            split_ranges={v: d.split_ranges for v, d in assigned.items() if d.split_ranges},
+            limited=any(d.limited for d in assigned.values()),
             finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
-            pending={v: lag for v, d in dealt.items() if (lag := d.lag)},
+            pending={v: lag for v, d in assigned.items() if (lag := d.lag)},
         )
 
     def _within_rate(self, vertex: int, budget: int, now: float) -> int:

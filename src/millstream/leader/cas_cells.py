@@ -13,23 +13,23 @@ from typing import Protocol
 from millstream.checkpoint.storage import Storage
 from millstream.common.errors import DamagedStateError, MillstreamError
 
-# The version of a cell that was never written. Others are whatever the service has.
+# The version of a cell that was never written. Other versions depend on the service.
 NEVER_WRITTEN: Hashable = 0
 
 
 class OvertakenError(MillstreamError):
-    """A cell was written by somebody else since the version that a write has named."""
+    """Another process has written the cell since the version that a write named."""
 
 
 class Cell(Protocol):
-    """One of them. An error other than OvertakenError says nothing: a write may have been done, or be done later."""
+    """One cell. After an error other than OvertakenError a write may or may not be done, now or later."""
 
     def read(self) -> tuple[bytes | None, Hashable]:
-        """Return what was written last, None if nothing ever was, and the version of that."""
+        """Return the last value, None if there is none, and its version."""
         ...
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
-        """Write behind a version, and return the new one; OvertakenError if that is not the last any more."""
+        """Write a value after a version and return the new version; OvertakenError if there is a later one."""
         ...
 
 
@@ -41,18 +41,18 @@ class Cells(Protocol):
         ...
 
     def watch(self, on_lost: Callable[[str], None]) -> None:
-        """Have a function called, with the reason, when the service gives this process up."""
+        """Register a function that is called with the reason when the session with the service is lost."""
         ...
 
     def close(self) -> None:
-        """End what is open."""
+        """Release all resources."""
         ...
 
 
-# So many versions are left: who reads one while others write still finds it.
+# Number of retained versions: a concurrent reader still finds one.
 _KEPT = 5
 _DIGITS = 20
-# How often a cell is looked up anew whose last version is deleted before it can be read.
+# Attempts to read a cell whose last version is deleted meanwhile.
 _TRIES = 10
 
 

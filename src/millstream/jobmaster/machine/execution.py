@@ -18,7 +18,7 @@ from millstream.operators.runtime.vertex import Vertex
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored, StoredState
 
-# How far each source was dealt out, by operator id; packed.
+# The position of each source, by operator id; packed.
 Positions = dict[str, bytes]
 
 
@@ -37,7 +37,7 @@ class Execution:
         # The checksum of the last file of each chain.
         self._checksums = start.checksums
         self._carried = start.runtime_snapshots
-        # What is known of the tables of each state.
+        # The tables of each state.
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
         # The epoch whose changes slots hold in memory, and whether the current epoch writes them.
         self._in_memory: int | None = None
@@ -50,11 +50,11 @@ class Execution:
         # When subtasks have work without input.
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
-        # The subtasks that have input which is not processed, and of which inputs.
+        # Subtasks with pending input, and the inputs it belongs to.
         self._behind = {
             a: found for a, carried in start.runtime_snapshots.items() if (found := pending_inputs(carried))
         }
-        # The sources whose records come to each vertex, and over each edge.
+        # The sources upstream of each vertex and of each edge.
         self._sources = _sources_of_vertices(plan)
         self._feeding = {e.id: self._sources[e.source] for v in plan.vertices for e in v.in_edges}
         # Backpressured subtasks.

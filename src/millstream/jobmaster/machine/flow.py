@@ -1,9 +1,9 @@
 """Flow control: how much input the next epoch takes, how long it may last, and when to poll. Pure arithmetic.
 
 One number, the budget, does the work of Flink's credits, buffers and debloating: sources are read only as fast as
-epochs complete, and no more is in memory than one epoch's input. It is chosen so that an epoch takes most of a
-slice. A slice is the limit for when that was wrong because records have become slow: what slots have not processed by
-then waits for the next epoch, and the sources it came from are dealt nothing until it is done with.
+epochs complete, and memory holds at most one epoch's input. The budget is chosen so that an epoch takes most of a
+slice. The slice is the limit if records have become slower: the rest of the input is processed in the next epoch, and
+its sources are assigned nothing until then.
 """
 
 from __future__ import annotations
@@ -79,18 +79,18 @@ class EpochSizer:
         return min(self.budget, self._less.get(source, self.budget))
 
     def epoch_processed(
-        self, dealt: Collection[int], left: Collection[int], read: Mapping[int, int], began: float, now: float
+        self, assigned: Collection[int], left: Collection[int], read: Mapping[int, int], began: float, now: float
     ) -> None:
         """Learn which sources assign more than an epoch processes.
 
         Args:
-            dealt: the sources that assigned records for the epoch.
+            assigned: the sources that assigned records for the epoch.
             left: the sources with pending input.
             read: records read by the busiest subtask of each source.
             began: when the epoch began.
             now: when it ended.
         """
-        self._open |= {source: _Open(began) for source in dealt}
+        self._open |= {source: _Open(began) for source in assigned}
         for source, about in list(self._open.items()):
             about.read += read.get(source, 0)
             about.epochs += 1

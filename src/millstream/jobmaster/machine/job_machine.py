@@ -92,9 +92,9 @@ class JobMachine(RequestServer):
         """Handle an event and return what to do.
 
         Args:
-            event: what has happened.
-            now: the time by the job's clock, which never goes back.
-            ahead: by how much the wall clock is ahead of that.
+            event: the event.
+            now: the time by the job's monotonic clock.
+            ahead: how far the wall clock is ahead of it.
         """
         self._recovery.now, self._recovery.ahead = now, ahead
         instructions = self._HANDLERS[type(event)](self, event)
