@@ -1,25 +1,24 @@
-"""Tables are read in chunks while the log is read: what is dealt out when, so that both together are exact. Pure.
+"""Order of chunks and log while tables are captured, so that both together are exact. Pure.
 
-This is the method of watermarks (DBLog, and Flink CDC after it), with one difference. Those put marks into the log
-around the reading of a chunk, and compare its rows with what the log has between them. Here a chunk is read in a
-snapshot of the database of which is known which transactions it sees (`Seen`).
+This is the watermark method of DBLog and Flink CDC with one difference. Those write marks into the log around the
+reading of a chunk, and compare its rows with the log between them. Here a chunk is read in a database snapshot whose
+visible transactions are known (`Seen`).
 
-A table's chunks are intervals of its key, dealt out in the order of the key. At any time a key is in one of three
-places:
+A table's chunks are intervals of its key, assigned in key order. At any time a key is in one of three ranges:
 
-    (-inf ... recent[0].low]   dealt out, and the log is past all that those chunks have seen: changes pass
-    (low ... high] of recent   dealt out: changes pass, but for those of transactions that the chunk has seen
-    (upto ... +inf)            not dealt out: changes are left out, for the chunk will have seen them
+    (-inf ... recent[0].low]   assigned, and the log is past those snapshots: changes pass
+    (low ... high] of recent   assigned: changes pass, except those of transactions that the chunk has seen
+    (upto ... +inf)            not assigned: changes are filtered out, since the chunk will have seen them
 
-Three rules make that right:
+Three rules make this exact:
 
-1. A transaction is not dealt out while a chunk is being read that does not see it (`may_deal`): its changes belong
+1. A transaction is not assigned while a chunk is being read that does not see it (`may_deal`): its changes belong
    behind the chunk.
-2. A chunk is only read in a snapshot that sees every transaction that was dealt out before (`begin`): their changes
-   to it were left out.
-3. It also sees every transaction that the log does not have, or not all of (`must_see`).
+2. A chunk is only read in a snapshot that sees every transaction assigned before (`begin`): their changes to it were
+   filtered out.
+3. The snapshot also sees every transaction that the log lacks or has only in part (`must_see`).
 
-Whatever is forgotten when the job fails, chunks that were not dealt out and log that was not, is read again.
+After a failure, chunks and log that were not assigned are read again.
 """
 
 from __future__ import annotations
@@ -33,29 +32,29 @@ from millstream.common.tags import tagged
 
 __all__ = ["Chunk", "Progress", "ReadChunk", "Seen", "Snapshotting"]
 
-# A key as the database writes it; None: there is no bound.
+# A key as the database writes it; None is unbounded.
 Key = tuple[Any, ...]
 
 
 class Seen(Protocol):
-    """What a snapshot sees."""
+    """The transactions that a snapshot sees."""
 
     def sees(self, transaction: Any, /) -> bool:
-        """Tell whether a transaction of the log is seen."""
+        """Return whether the snapshot sees a transaction of the log."""
         ...
 
     def is_past(self, point: Any, /) -> bool:
-        """Tell whether everything from before a point is seen."""
+        """Return whether the snapshot sees everything before a log offset."""
         ...
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The rows of a table with keys above `low`, up to `high`.
+    """The rows of a table with keys above `low`, up to and including `high`.
 
     Attributes:
-        id: tells the chunks of a table apart.
-        round: how often the table was begun.
+        id: identifies the chunk within its table.
+        round: how often capturing the table was started.
     """
 
     table: str
@@ -67,12 +66,12 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ReadChunk:
-    """A chunk that was read.
+    """The rows read of a chunk.
 
     Attributes:
-        high: up to which key.
-        until: the place in the log where nothing is left that the snapshot sees.
-        rows: what was read, as the reader understands it.
+        high: the last key.
+        until: the log offset behind everything that the snapshot sees.
+        rows: the rows, as the reader represents them.
     """
 
     chunk: Chunk
@@ -85,13 +84,13 @@ class ReadChunk:
 @tagged("cdc-progress")
 @dataclass
 class Progress:
-    """How far a table has been dealt out.
+    """How far a table is assigned.
 
     Attributes:
-        upto: up to which key; None at the beginning.
-        done: whether all of it.
-        recent: the chunks that the log is not past of, as (low, what was seen, until).
-        must_see: what a snapshot must be past of.
+        upto: the last assigned key, or None at the beginning.
+        done: whether all of the table is assigned.
+        recent: chunks that the log has not passed, as (low, seen transactions, until).
+        must_see: the log offset that a snapshot must be past.
     """
 
     upto: Key | None = None
@@ -103,13 +102,13 @@ class Progress:
 
 @dataclass
 class _Ahead:
-    """What is known beyond what was dealt out: forgotten when the job fails.
+    """Chunks that are not assigned; not checkpointed.
 
     Attributes:
-        order: the chunks that are not dealt out, in the order of the key.
-        todo: those that nobody reads yet.
-        reading: what those see that are being read.
-        read: those that wait to be dealt out.
+        order: chunks in key order.
+        todo: chunks that no reader has begun.
+        reading: the snapshots of chunks being read.
+        read: chunks ready to be assigned.
     """
 
     planned: Key | None = None
@@ -126,56 +125,56 @@ class _Ahead:
 
     @property
     def open(self) -> int:
-        """How many somebody has begun to read."""
+        """Number of chunks that a reader has begun."""
         return len(self.order) - len(self.todo)
 
 
 class Snapshotting:
-    """The snapshot of some tables.
+    """State machine of the incremental snapshot of tables.
 
     Args:
-        state: what `state` returned before a failure.
+        state: a former `state`, to restore.
     """
 
     def __init__(self, state: Any = None) -> None:
         tables, unsettled = state or ({}, ())
         self._tables: dict[str, Progress] = {name: replace(p) for name, p in tables.items()}
-        # Transactions that were dealt out, of which no snapshot is known yet to see them.
+        # Assigned transactions that no snapshot is known to see yet.
         self._unsettled: set[Any] = set(unsettled)
         self._ahead = {name: _Ahead(planned=p.upto) for name, p in self._tables.items()}
 
     @property
     def state(self) -> Any:
-        """What another one needs to go on."""
+        """The state to checkpoint."""
         return {name: replace(p) for name, p in self._tables.items()}, tuple(self._unsettled)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every table has been dealt out and the log is past all of it."""
+        """Whether every table is assigned and the log is past all snapshots."""
         return not self._tables
 
     @property
     def all_dealt(self) -> bool:
-        """Whether every table has been dealt out."""
+        """Whether every table is assigned."""
         return all(p.done for p in self._tables.values())
 
     @property
     def tables(self) -> list[str]:
-        """The tables that are not complete."""
+        """The incomplete tables."""
         return list(self._tables)
 
     def add(self, table: str, must_see: Any) -> None:
-        """Begin with a table."""
+        """Start capturing a table."""
         self._tables[table] = Progress(must_see=must_see)
         self._ahead[table] = _Ahead()
 
     # --- reading chunks
 
     def to_plan(self, most: int) -> tuple[str, Key | None, int] | None:
-        """Return a table whose next chunk is to be planned: where it begins, and in which round.
+        """Return a table whose next chunk needs an end, with the chunk's start and the round.
 
         Args:
-            most: so many chunks of a table wait to be read at most.
+            most: maximum pending chunks per table.
         """
         for table, ahead in self._ahead.items():
             progress = self._tables[table]
@@ -184,10 +183,10 @@ class Snapshotting:
         return None
 
     def planned(self, table: str, low: Key | None, high: Key | None, round: int) -> None:
-        """The next chunk of a table ends with a key; None: it is the last one."""
+        """Record the last key of a table's next chunk; None for the last chunk."""
         progress, ahead = self._tables.get(table), self._ahead.get(table)
         if progress is None or ahead is None or progress.round != round or ahead.planned != low or ahead.is_planned:
-            # Somebody else has been there, or the table was begun again.
+            # Another thread planned it, or the table was restarted.
             return
         chunk = Chunk(table, ahead.new_id(), low, high, progress.round)
         ahead.todo.append(chunk)
@@ -195,7 +194,7 @@ class Snapshotting:
         ahead.planned, ahead.is_planned = high, high is None
 
     def next_chunk(self, most: int) -> Chunk | None:
-        """Return a chunk to read: of those that are begun no more than so many wait, but for the first of a table."""
+        """Return a chunk to read, while at most `most` are begun; the first of a table is always returned."""
         begun = sum(ahead.open for ahead in self._ahead.values())
         for ahead in self._ahead.values():
             if ahead.todo and (begun < most or ahead.todo[0].id == ahead.order[0]):
@@ -203,7 +202,7 @@ class Snapshotting:
         return None
 
     def begin(self, chunk: Chunk, seen: Seen) -> bool:
-        """Tell whether a chunk may be read in a snapshot; if not, the next snapshot may do."""
+        """Return whether a chunk may be read in a snapshot; otherwise retry with a newer one."""
         progress = self._current(chunk)
         if progress is None:
             return True
@@ -216,7 +215,7 @@ class Snapshotting:
         return True
 
     def was_read(self, found: ReadChunk) -> None:
-        """A chunk was read, perhaps not up to the key where it was to end: then the rest is a chunk of its own."""
+        """Record a chunk's rows; if they end before its last key, the rest becomes another chunk."""
         chunk = found.chunk
         if self._current(chunk) is None:
             return
@@ -229,27 +228,27 @@ class Snapshotting:
         ahead.read[chunk.id] = found
 
     def _current(self, chunk: Chunk) -> Progress | None:
-        """Return the progress of a chunk's table; None if it was begun again since."""
+        """Return the progress of a chunk's table, or None if the table was restarted."""
         progress = self._tables.get(chunk.table)
         return None if progress is None or progress.round != chunk.round else progress
 
     def skip(self, table: str) -> None:
-        """A table is no longer there."""
+        """Drop a table that no longer exists."""
         if table in self._tables:
             self._tables[table].done = True
             self._ahead[table] = _Ahead(is_planned=True)
             self._drop_passed(table)
 
     def again(self, table: str) -> None:
-        """All rows of a table are gone: what was dealt out counts for nothing, and it begins anew."""
+        """Restart a table that was truncated: assigned chunks no longer count."""
         old = self._tables[table]
         self._tables[table] = Progress(must_see=old.must_see, round=old.round + 1)
         self._ahead[table] = _Ahead()
 
-    # --- dealing out
+    # --- assignment
 
     def take(self, most: int) -> list[ReadChunk]:
-        """Take chunks to deal out now."""
+        """Return chunks to assign now."""
         found: list[ReadChunk] = []
         for table, ahead in self._ahead.items():
             while ahead.order and ahead.order[0] in ahead.read and len(found) < most:
@@ -261,7 +260,7 @@ class Snapshotting:
         return found
 
     def may_deal(self, transaction: Any) -> bool:
-        """Tell whether a transaction may be dealt out now."""
+        """Return whether a transaction may be assigned now."""
         for ahead in self._ahead.values():
             if not all(seen.sees(transaction) for seen in ahead.reading.values()):
                 return False
@@ -270,38 +269,38 @@ class Snapshotting:
         return True
 
     def dealt(self, transaction: Any) -> None:
-        """A transaction is dealt out, or a part of it."""
+        """Record that a transaction, or a part of it, is assigned."""
         if not self.all_dealt:
             self._unsettled.add(transaction)
 
     def bounds(self, table: str) -> Sequence[Key]:
-        """Return the keys to compare with: how many of them a key is above says where it is."""
+        """Return the keys to compare with: the number of bounds a key exceeds is its range."""
         progress = self._tables[table]
         lows = [low for low, _, _ in progress.recent if low is not None]
         return lows if progress.done or progress.upto is None else [*lows, progress.upto]
 
     def all_pass(self, table: str, transaction: Any) -> bool:
-        """Tell whether a change passes whatever its key is: all rows are dealt out, and none of them has seen it."""
+        """Return whether a change passes for every key: all rows are assigned, and no recent chunk has seen it."""
         progress = self._tables[table]
         return progress.done and not any(seen.sees(transaction) for _, seen, _ in progress.recent)
 
     def passes(self, table: str, above: int, transaction: Any) -> bool:
-        """Tell whether a change passes to a key that is above so many of the bounds."""
+        """Return whether a change passes for a key that exceeds `above` of the bounds."""
         progress = self._tables[table]
         if progress.upto is None and not progress.done:
             return False
-        # The first interval is open below, if the first chunk is among the recent ones.
+        # The first range is unbounded below if the first chunk is recent.
         starts_open = bool(progress.recent) and progress.recent[0][0] is None
         place = above - (0 if starts_open else 1)
         if place < 0:
             return True
         if place >= len(progress.recent):
-            # Above all that was dealt out.
+            # Above all assigned chunks.
             return progress.done and not progress.recent
         return not progress.recent[place][1].sees(transaction)
 
     def passed(self, place: Any) -> None:
-        """The log has been dealt out up to a place."""
+        """Record that the log is assigned up to an offset."""
         for table in list(self._tables):
             progress = self._tables[table]
             while progress.recent and progress.recent[0][2] <= place:
