@@ -1,4 +1,4 @@
-"""What MariaDB's and MySQL's catalogs say of tables, and which of them cannot be read."""
+"""Tables in MariaDB's and MySQL's catalogs, and checks that they can be captured."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class TableNote:
 
 
 def quoted(name: str) -> str:
-    """Write a name so that SQL takes it as it is, in a statement that `run` takes."""
+    """Quote an identifier for a statement that `run` takes."""
     return "`" + name.replace("`", "``").replace("%", "%%") + "`"
 
 
 def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
-    """Return a table as it is now, None if it is gone."""
+    """Return a table's current description, or None if it was dropped."""
     columns = run(
         connection,
         "SELECT column_name, data_type, column_type, character_set_name, collation_name FROM "
@@ -72,7 +72,7 @@ def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
 
 
 def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableNote]:
-    """Return the tables that a list means; fails where it names one that is not there."""
+    """Return the tables that a list matches; fail if it names one that does not exist."""
     found = []
     listed = run(
         connection,
@@ -87,7 +87,7 @@ def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableNote]:
     return found
 
 
-# What the server must log, and in a form that can be read; of those it knows.
+# Server variables and the values that the binlog reader needs.
 _WANTED = {
     "log_bin": ("1", "ON"),
     "binlog_format": ("ROW",),
@@ -100,7 +100,7 @@ _WANTED = {
 
 
 def check_server(connection: Any, place: str, reads_tables: bool) -> None:
-    """Refuse a server that does not log what is needed."""
+    """Refuse a server whose binlog settings do not suffice."""
     names = ", ".join(f"'{name}'" for name in _WANTED)
     for name, value in run(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})"):
         if str(value).upper() not in (values := _WANTED[name.lower()]):
@@ -116,7 +116,7 @@ def check_server(connection: Any, place: str, reads_tables: bool) -> None:
 
 
 def check_tables(connection: Any, tables: Sequence[TableNote], reads_tables: bool) -> None:
-    """Refuse tables that are not logged, or of which not all values could be told."""
+    """Refuse tables that are not logged, or whose values cannot be read from the binlog."""
     _, _, only, ignored = log_status(connection)[:4]
     for table in tables:
         if (only and table.schema not in only.split(",")) or table.schema in ignored.split(","):
@@ -149,7 +149,7 @@ def _check_chunks(table: TableNote) -> None:
 
 
 def typed_place(column: ColumnNote) -> str:
-    """Return the place of a parameter that is compared as a column's values are."""
+    """Return a placeholder that compares as the column's values do."""
     if column.collation is not None:
         return f"CONVERT(%s USING {column.charset}) COLLATE {column.collation}"
     casts = {"datetime": "DATETIME(6)", "timestamp": "DATETIME(6)", "date": "DATE", "time": "TIME(6)"}
@@ -158,7 +158,7 @@ def typed_place(column: ColumnNote) -> str:
 
 
 def compare(connection: Any, table: TableNote, keys: list[tuple[Any, ...]], bounds: list[tuple[Any, ...]]) -> list[int]:
-    """Return how many bounds each key is above, by the order of the database."""
+    """Return for each key how many bounds it exceeds, in the database's order."""
     by_name = {c.name: c for c in table.columns}
     places = [typed_place(by_name[k]) for k in table.keys]
     names = [f"k{i}" for i in range(len(places))]

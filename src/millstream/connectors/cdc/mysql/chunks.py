@@ -1,4 +1,4 @@
-"""Reads the chunks of MariaDB's tables."""
+"""Reads chunks of MariaDB's tables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from millstream.connectors.cdc.mysql.values import ColumnNote, from_table
 __all__ = ["MySqlChunks"]
 
 _FETCH = 500
-# No such table, no such column, another table than when the snapshot was taken.
+# Error codes: no such table, no such column, table changed since the snapshot.
 _NO_TABLE, _NO_COLUMN, _OTHER_TABLE = 1146, 1054, 1412
 
 
 def _between(table: TableNote, low: Key | None, high: Key | None) -> tuple[str, list[Any]]:
-    """Write the condition for keys above one, up to another."""
+    """Return the condition for keys above `low`, up to and including `high`."""
     columns = ", ".join(quoted(k) for k in table.keys)
     places = ", ".join(["%s"] * len(table.keys))
     first = quoted(table.keys[0])
@@ -32,19 +32,19 @@ def _between(table: TableNote, low: Key | None, high: Key | None) -> tuple[str, 
     values: list[Any] = []
     for sign, key in ((">", low), ("<=", high)):
         if key is not None:
-            # The first column is named once more, for the server finds no index by several at once.
+            # The first column is repeated: the server uses no index for row comparisons.
             parts += [f"{first} {sign[0]}= %s", f"({columns}) {sign} ({places})"]
             values += [key[0], *key]
     return f" WHERE {' AND '.join(parts)}" if parts else "", values
 
 
 def _selected(column: ColumnNote) -> str:
-    # Of a FLOAT itself the server shows six digits.
+    # The server shows a bare FLOAT with six digits only.
     return f"CAST({quoted(column.name)} AS DOUBLE)" if column.type == "float" else quoted(column.name)
 
 
 class MySqlChunks(ChunkReaders[TableNote]):
-    """Threads that read chunks by SELECT."""
+    """Threads that read chunks with SELECT."""
 
     def __init__(self, database: Database, desk: Desk[TableNote], rows: int, threads: int) -> None:
         self._database = database
@@ -87,7 +87,7 @@ class MySqlChunks(ChunkReaders[TableNote]):
     def _select(
         self, connection: Any, table: TableNote, chunk: Chunk, snapshot: SnapshotNote
     ) -> tuple[list[Change], Key | None]:
-        """Return the rows of a chunk, and up to which key they go."""
+        """Return the rows of a chunk and their last key."""
         from pymysql.cursors import SSCursor
 
         names = tuple(c.name for c in table.columns)

@@ -1,4 +1,4 @@
-"""Connections to MariaDB and MySQL, and what goes wrong with them in a sentence."""
+"""Connections to MariaDB and MySQL, and their errors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["Database", "MySqlFailure", "MySqlLost", "library", "run", "said"]
 
 
 class MySqlFailure(MillstreamError):
-    """MySQL or MariaDB could not do what it was asked to."""
+    """A request that MySQL or MariaDB refused or could not answer."""
 
 
 class MySqlLost(MySqlFailure, IncurableError):
-    """What is to be read is no longer there: to start the job again would not help."""
+    """Data to read no longer exists; restarting the job does not help."""
 
 
 def library() -> Any:
-    """Return the client library; that and the one for the binlog are packages of their own."""
+    """Return the client library; it and the binlog library are optional packages."""
     try:
         import pymysql
         import pymysqlreplication  # noqa: F401
@@ -33,14 +33,14 @@ def library() -> Any:
 
 
 def said(error: Exception) -> str:
-    """Return a database's words in one line."""
+    """Return a database's error message in one line."""
     words = error.args[1] if len(error.args) > 1 else error
     return str(words).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 @dataclass(frozen=True)
 class Database:
-    """Where a server is and who asks."""
+    """A server's address and credentials."""
 
     host: str
     port: int
@@ -63,7 +63,7 @@ class Database:
         }
 
     def connect(self, **more: Any) -> Any:
-        """Return a connection; fails in bounded time, with a sentence."""
+        """Return a connection, or fail within the timeout."""
         pymysql = library()
         try:
             connection = pymysql.connect(autocommit=True, **self.settings(), **more)
@@ -81,7 +81,7 @@ class Database:
 
 
 def run(connection: Any, query: str, values: Sequence[Any] = ()) -> list[Any]:
-    """Run a statement, in which % is written twice; return its rows."""
+    """Run a statement, in which % is doubled, and return its rows."""
     with connection.cursor() as cursor:
         cursor.execute(query, tuple(values))
         return list(cursor.fetchall())

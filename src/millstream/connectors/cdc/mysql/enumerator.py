@@ -1,4 +1,4 @@
-"""Deals out MariaDB's tables and binlog."""
+"""Assigns chunks of MariaDB's tables and ranges of the binlog."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from millstream.connectors.cdc.mysql.positions import (
 from millstream.connectors.cdc.mysql.values import Convert, from_log
 from millstream.connectors.cdc.settings import COMMITTED, OFFSET, CaptureSettings, is_wanted
 
-# Where the key is in a row, and what is made of the values at which places.
+# Indexes of the key in a row, and converters of values by index.
 Shape = tuple[tuple[int, ...], list[tuple[int, Convert]]]
 
 __all__ = ["MySqlEnumerator", "MySqlSettings", "prepare"]
@@ -43,14 +43,14 @@ __all__ = ["MySqlEnumerator", "MySqlSettings", "prepare"]
 
 @dataclass(frozen=True, kw_only=True)
 class MySqlSettings(CaptureSettings):
-    """What a source reads, and how."""
+    """What a MySQL source captures, and how."""
 
     database: Database
     server_id: int | None = None
 
 
 def prepare(connection: Any, settings: MySqlSettings) -> list[TableNote]:
-    """Return the tables to read; fails where they cannot be."""
+    """Return the tables to capture, or fail if they cannot be captured."""
     check_server(connection, settings.database.place, settings.startup.reads_tables)
     found = find_tables(connection, settings.tables)
     check_keys(found)
@@ -59,12 +59,12 @@ def prepare(connection: Any, settings: MySqlSettings) -> list[TableNote]:
 
 
 class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]):
-    """Deals out chunks by SELECT and the changes of the binlog."""
+    """Assigns chunks read with SELECT and changes of the binlog."""
 
     def _open(self, restored: Any) -> None:
-        # Transactions that were done where the job began by a GTID; they may stand behind that place, too.
+        # Transactions executed before a GTID start; they may also be behind the start offset.
         self._done = Gtids({} if restored is None else restored.get("done", {}))
-        # The last transaction that was dealt out as a whole.
+        # The last completely assigned transaction.
         self._gtid: str = "" if restored is None else restored.get("gtid", "")
         # By table, columns and key as the log has them.
         self._shapes: dict[tuple[str, tuple[str, ...], tuple[int, ...]], Shape] = {}
@@ -117,7 +117,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
         return MySqlChunks(settings.database, desk, settings.chunk_rows, settings.threads)
 
     def _point(self) -> Place:
-        # All before the place where a transaction goes on was dealt out.
+        # Everything before the offset of a partly assigned transaction was assigned.
         place: Place = self._place
         return place
 
@@ -146,7 +146,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
         shares[-1].found.extend(ours if self._machine.is_complete else self._passing(piece.transaction, ours))
 
     def _ours(self, change: Change) -> Change:
-        """Return a change with its key in the key's own order, and its values as they are from a table."""
+        """Return a change with its key in the key's own order, and its values as a SELECT returns them."""
         if change.op == ops.TRUNCATE:
             return change
         shape = change.table, change.columns, change.keys
@@ -162,10 +162,10 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
         return change._replace(keys=keys)
 
     def _about(self, name: str, columns: tuple[str, ...], keys: tuple[int, ...]) -> Shape:
-        """Return where the key is in rows that have these columns, and what is made of which values."""
+        """Return the indexes of the key in rows with these columns, and the converters of values."""
         table, logged = self._tables[name], [columns[k] for k in keys]
         if set(logged) != set(table.keys):
-            # It is not the table any more that the job began with.
+            # The table was replaced since the job started.
             table = find_table(self._connection, table.schema, table.name) or table
             with self._lock:
                 self._tables[name] = table

@@ -15,13 +15,13 @@ __all__ = ["BinlogSeen", "Gtids", "Place", "place_of"]
 
 _MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
 _MYSQL = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})((?::\d+(?:-\d+)?)+)")
-# From the first number to the last, by the domain (MariaDB) or the server (MySQL) that counts them.
+# Ranges of sequence numbers by domain (MariaDB) or server (MySQL).
 Spans = Mapping[str, tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True)
 class Gtids:
-    """A set of transactions.
+    """A set of transactions by GTID.
 
     Example:
         >>> done = Gtids.parse("0-1-270,1-1-3")
@@ -35,7 +35,7 @@ class Gtids:
 
     @staticmethod
     def parse(text: str) -> Gtids:
-        """Read a set as the server writes it: `0-1-270` of MariaDB is the last of its domain."""
+        """Parse a set as the server writes it: MariaDB's `0-1-270` is the last of its domain."""
         spans: dict[str, tuple[tuple[int, int], ...]] = {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             if found := _MARIADB.fullmatch(part):
@@ -53,7 +53,7 @@ class Gtids:
         return Gtids(spans)
 
     def has(self, gtid: str) -> bool:
-        """Tell whether a transaction is in the set."""
+        """Return whether a transaction is in the set."""
         if not self.spans:
             return False
         if found := _MARIADB.fullmatch(gtid):
@@ -63,7 +63,7 @@ class Gtids:
         return any(first <= number <= last for first, last in self.spans.get(source, ()))
 
     def covers(self, other: Gtids) -> bool:
-        """Tell whether all transactions of another set are in this one."""
+        """Return whether this set contains all transactions of another."""
         return all(
             any(first <= low and high <= last for first, last in self.spans.get(source, ()))
             for source, spans in other.spans.items()
@@ -73,13 +73,13 @@ class Gtids:
 
 @tagged("mysql-offset")
 class Place(NamedTuple):
-    """A place in the binlog, in the order of the log.
+    """A binlog offset; offsets compare in log order.
 
     Attributes:
-        number: the number of the file.
-        position: the place in the file.
-        changes: how many changes of the transaction that begins there were dealt out.
-        prefix: the rest of the file's name.
+        number: the file's number.
+        position: the position in the file.
+        changes: number of assigned changes of the transaction that starts there.
+        prefix: the rest of the file name.
     """
 
     number: int
@@ -94,12 +94,12 @@ class Place(NamedTuple):
 
     @property
     def at_begin(self) -> Place:
-        """Where the transaction begins."""
+        """The offset where the transaction starts."""
         return self._replace(changes=0)
 
 
 def place_of(file: str, position: int) -> Place:
-    """Return a place as the server tells it.
+    """Return the offset for a file and position as the server reports them.
 
     Example:
         >>> place_of("binlog.000012", 345) < place_of("binlog.000013", 4)
@@ -114,7 +114,7 @@ def place_of(file: str, position: int) -> Place:
 @tagged("mysql-binlog-seen")
 @dataclass(frozen=True)
 class BinlogSeen:
-    """What a snapshot sees that was taken at a place: every transaction before it. One is named by where it begins."""
+    """The transactions that a snapshot at an offset sees: all that start before it."""
 
     place: Place
 

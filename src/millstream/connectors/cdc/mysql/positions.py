@@ -1,4 +1,4 @@
-"""Where the binlog of a MariaDB or MySQL server is, and what it still has."""
+"""The end of a server's binlog, and which part of it the server still has."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc.mysql.connection import MySqlFailure, MySqlLost, library, run, said
 from millstream.connectors.cdc.mysql.offsets import Gtids, Place, place_of
 
-# Where the events of a file begin.
+# Position of a file's first event.
 _FIRST_EVENT = 4
 
 
 def snapshot_place(connection: Any) -> Place | None:
-    """Return where in the binlog the connection's snapshot is; None if the server does not tell."""
+    """Return the binlog offset of the connection's snapshot, or None if the server does not report it."""
     rows = run(connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'")
     found = {name.lower(): value for name, value in rows}
     if "binlog_snapshot_file" not in found:
@@ -23,7 +23,7 @@ def snapshot_place(connection: Any) -> Place | None:
 
 
 def log_status(connection: Any) -> list[Any]:
-    """Return the file of the binlog, the place in it, and the databases that alone are logged, or are not."""
+    """Return the binlog's file and position, and the databases that are logged or ignored."""
     for statement in ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"):
         try:
             rows = run(connection, statement)
@@ -40,13 +40,13 @@ def log_status(connection: Any) -> list[Any]:
 
 
 def current_place(connection: Any) -> Place:
-    """Return where the binlog ends."""
+    """Return the end of the binlog."""
     file, position = log_status(connection)[:2]
     return place_of(file, int(position))
 
 
 def check_file(connection: Any, place: Place) -> None:
-    """Fail where the file of a place was purged."""
+    """Fail if an offset's file was purged."""
     if place.prefix and place.file not in _files(connection):
         raise MySqlLost(
             f"The server no longer has {place.file} of its binlog, where the job left off: start the job without its "
@@ -55,7 +55,7 @@ def check_file(connection: Any, place: Place) -> None:
 
 
 def check_transaction(connection: Any, place: Place, gtid: str) -> None:
-    """Fail where the log up to a place does not have a transaction, as far as the server can tell."""
+    """Fail if the log up to an offset lacks a transaction, as far as the server can tell."""
     if not place.prefix or not gtid or not _is_mariadb(connection):
         return
     ((found,),) = run(connection, "SELECT binlog_gtid_pos(%s, %s)", (place.file, place.position))
@@ -72,7 +72,7 @@ def _is_mariadb(connection: Any) -> bool:
 
 
 def bytes_behind(connection: Any, place: Place) -> int:
-    """Return how many bytes of the binlog are behind a place."""
+    """Return how many bytes of the binlog are behind an offset."""
     sizes = {place_of(row[0], 0).number: int(row[1]) for row in run(connection, "SHOW BINARY LOGS")}
     return max(0, sum(size for number, size in sizes.items() if number >= place.number) - place.position)
 
@@ -82,7 +82,7 @@ def _files(connection: Any) -> list[str]:
 
 
 def place_before(connection: Any, done: Gtids, text: str) -> Place:
-    """Return a place that no transaction is before but those of a set; fails if the server has deleted it."""
+    """Return an offset before which are only transactions of a set; fail if the server purged it."""
     is_mariadb = _is_mariadb(connection)
     ((now,),) = run(connection, f"SELECT @@global.{'gtid_binlog_pos' if is_mariadb else 'gtid_executed'}")
     if not Gtids.parse(now).covers(done):
@@ -94,7 +94,7 @@ def place_before(connection: Any, done: Gtids, text: str) -> Place:
 
 
 def _gtids_before(connection: Any, file: str, is_mariadb: bool) -> str:
-    """Return the transactions that are not in a file of the binlog because they were before it."""
+    """Return the transactions that precede a binlog file."""
     if is_mariadb:
         return str(run(connection, "SELECT binlog_gtid_pos(%s, %s)", (file, _FIRST_EVENT))[0][0] or "")
     events = run(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (file,))

@@ -1,4 +1,4 @@
-"""MySqlSource: the tables of a MariaDB or MySQL server as they are, and every change to them from then on."""
+"""MySqlSource: rows of MariaDB or MySQL tables and every change to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MySqlSource", "MySqlSourceBuilder"]
 
 
 class MySqlSource(CaptureSource):
-    """Reads tables of MariaDB and then their changes, by the binlog; of MySQL the changes.
+    """Reads MariaDB's tables, then their changes from the binlog; from MySQL only changes.
 
     Example:
         >>> source = (
@@ -33,7 +33,7 @@ class MySqlSource(CaptureSource):
 
     @staticmethod
     def builder() -> MySqlSourceBuilder:
-        """Begin a source."""
+        """Return a builder."""
         return MySqlSourceBuilder()
 
     def _prepare(self, connection: Any) -> None:
@@ -52,9 +52,9 @@ class MySqlSourceBuilder(CaptureBuilder[MySqlSettings]):
         super().__init__(MySqlSettings(database=Database("localhost", 3306, "")))
 
     def server_id(self, server_id: int) -> MySqlSourceBuilder:
-        """Give the number under which the job reads the binlog; no other reader may have it. Default: by chance."""
+        """Set the id under which the job reads the binlog; it must be unique. Default: a random number."""
         return self._with(server_id=server_id)
 
     def build(self) -> MySqlSource:
-        """Return the source; refuses what cannot be read."""
+        """Return the source, or fail if the tables cannot be captured."""
         return MySqlSource(self._checked())

@@ -1,4 +1,4 @@
-"""Values of MariaDB's and MySQL's columns, the same whether they come from a table or from the binlog. Pure."""
+"""Values of MariaDB's and MySQL's columns, equal whether read by SELECT or from the binlog. Pure."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
 Convert = Callable[[Any], Any]
 
 _DATES = ("date", "datetime", "timestamp")
-# Python has these, but reads their bytes in another order than the server writes them.
+# Python has these charsets, but in another byte order than the server.
 _WIDE = ("ucs2", "utf16", "utf32")
-# The server does not sort them as it compares them with text, or does not show all of their digits.
+# Types whose order differs from their comparison with strings, or whose digits are not all shown.
 _UNORDERED = ("enum", "set", "bit", "float")
 _FLOAT = struct.Struct("<f")
 
 
 @dataclass(frozen=True)
 class ColumnNote:
-    """A column of a table, as the catalog describes it."""
+    """A column as the catalog describes it."""
 
     name: str
     type: str
@@ -49,7 +49,7 @@ class ColumnNote:
 
 
 def why_unreadable(column: ColumnNote) -> str | None:
-    """Return why a column's values cannot be had from the binlog; None if they can."""
+    """Return why a column cannot be read from the binlog, or None if it can."""
     if "compressed" in column.full_type.lower():
         return "is compressed"
     if column.charset is None:
@@ -70,12 +70,12 @@ def _is_known(charset: str) -> bool:
 
 
 def is_ordered(column: ColumnNote) -> bool:
-    """Tell whether a column may be part of a key by which a table is read in chunks."""
+    """Return whether a column may be part of a key that divides a table into chunks."""
     return column.type not in _UNORDERED
 
 
 def from_table(column: ColumnNote) -> Convert | None:
-    """Return what is made of a value that a SELECT has given; None: it stays as it is."""
+    """Return the converter of a value that SELECT returned, or None if it needs none."""
     if column.type == "set":
         return lambda v: set(v.split(",")) if v else set()
     if column.type == "bit":
@@ -83,23 +83,23 @@ def from_table(column: ColumnNote) -> Convert | None:
     if column.type == "float":
         return short_float
     if column.type in _DATES:
-        # There is no day 0 in Python.
+        # Python has no day 0.
         return lambda v: None if isinstance(v, str) else v
     return _address if column.type in ("inet4", "inet6") else None
 
 
 def from_log(column: ColumnNote) -> Convert | None:
-    """Return what is made of a value that the binlog has given; None: it stays as it is."""
+    """Return the converter of a value of the binlog, or None if it needs none."""
     make = {"uuid": _uuid, "inet4": _address, "inet6": _address}.get(column.type, bytes)
     width = {"uuid": 16, "inet4": 4, "inet6": 16, "binary": column.width}.get(column.type, 0)
     if not width and not column.type.endswith(("blob", "varbinary")):
         return None
 
     def convert(value: Any) -> Any:
-        # No bytes at all are read as text. Other text is from a time when the column was of another type.
+        # Empty bytes are decoded as text. Other text is from when the column had another type.
         if value and not isinstance(value, bytes):
             return value
-        # Zeros at the end are not logged.
+        # Trailing zeros are not logged.
         return make((value or b"").ljust(width, b"\0"))
 
     return convert
@@ -114,7 +114,7 @@ def _address(value: Any) -> str:
 
 
 def short_float(value: float) -> float:
-    """Return the number with the fewest digits that is the same FLOAT.
+    """Return the shortest decimal that is the same FLOAT.
 
     Example:
         >>> short_float(1.2000000476837158)
@@ -129,7 +129,7 @@ def short_float(value: float) -> float:
 
 
 def right_time(value: timedelta) -> timedelta:
-    """Correct a negative TIME with fractions of a second, of which mysql-replication takes the complement.
+    """Correct a negative TIME with a fraction, which mysql-replication decodes as its complement.
 
     Example:
         >>> right_time(timedelta(seconds=-5, microseconds=-750_000)).total_seconds()
