@@ -1,1 +1,1 @@
-"""The job service: what is known of the jobs of a process, told and steered over REST."""
+"""The job service: status and control of a process's jobs over REST."""

@@ -1,4 +1,4 @@
-"""The REST interface as one ASGI application: every path with and without /v1, errors in one shape, who may ask."""
+"""The REST interface as one ASGI application: all paths with and without /v1, uniform errors, authentication."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ log = logging.getLogger("millstream")
 
 @dataclass(frozen=True)
 class Service:
-    """What the interface is about.
+    """The parts of the REST interface.
 
     Attributes:
         registry: the jobs.
         settings: the configuration of this process.
-        slots: how many slots there are.
-        token: what a client must show; None for nothing.
-        change_token: what a client must show to change something; None for no more than that.
-        refresh_ms: how often pages ask again.
-        lines: the log.
-        heard: what functions have logged and printed.
-        operations: what was asked for and takes its time.
-        keep_seconds: for how long an answer is also given to others who ask for the same.
+        slots: the number of slots.
+        token: required of all clients; None for no authentication.
+        change_token: required of clients that change something; None for none.
+        refresh_ms: the refresh interval of pages.
+        lines: recent log lines.
+        heard: logs and output of user functions.
+        operations: asynchronous operations.
+        keep_seconds: how long responses are cached.
     """
 
     registry: Registry
@@ -64,11 +64,11 @@ class Service:
 
 
 def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
-    """Return the application over the jobs of this process.
+    """Return the application for the jobs of this process.
 
     Args:
-        service: what it is about.
-        besides: what else is served at the same address, at paths that say their version.
+        service: its parts.
+        besides: further routes, with versioned paths.
     """
     jobs = JobsApi(service.registry, service.operations, service.clock, service.lines, service.heard)
 
@@ -107,15 +107,15 @@ def assembled(
     first: Sequence[BaseRoute] = (),
     change_token: str | None = None,
 ) -> Starlette:
-    """Return an application with its page.
+    """Return an application with the dashboard.
 
     Args:
-        routes: what is served with and without /v1.
-        token: what a client must show; None for nothing.
-        more: what is served as it is.
-        keep_seconds: for how long an answer is also given to others who ask for the same.
-        first: what is served as it is, also where it begins with /v1.
-        change_token: what a client must show to change something; None for no more than to see it.
+        routes: routes with and without /v1.
+        token: required of all clients; None for no authentication.
+        more: further routes.
+        keep_seconds: how long responses are cached.
+        first: routes that take precedence, also under /v1.
+        change_token: required of clients that change something; None for none.
     """
     return Starlette(
         routes=[*first, *routes, Mount("/v1", routes=_again(routes)), *page_routes(), *more],

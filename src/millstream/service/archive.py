@@ -1,6 +1,6 @@
-"""A job that has ended, as what was answered about it: Flink's archives, JSON by path.
+"""Archives of ended jobs: REST responses by path, in Flink's format.
 
-Archives of Flink's own can be read, and Flink's history server reads ours.
+Flink's archives can be read, and Flink's history server reads these.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from millstream.service.registry import Entry
 from millstream.service.responses.metrics import aggregated_metrics, listed_metrics
 from millstream.service.responses.tasks import vertex_id
 
-# What is asked of a job and of each of its vertices; metrics with their values.
+# Archived paths of a job and of each vertex; metrics with values.
 _OF_JOB = (
     "", "/plan", "/config", "/exceptions", "/accumulators", "/metrics", "/execution-result", "/explanations",
     "/checkpoints", "/checkpoints/config", "/jobmanager/config", "/jobmanager/environment",
@@ -48,11 +48,11 @@ _OVER = tuple(state.name for state in ExecutionState if state.is_terminal())
 
 @dataclass(frozen=True)
 class Archive:
-    """What is known of a job that has ended.
+    """The archive of an ended job.
 
     Attributes:
         job_id: the job.
-        answers: by path, without /v1.
+        answers: responses by path, without /v1.
     """
 
     job_id: str
@@ -60,23 +60,23 @@ class Archive:
 
     @property
     def line(self) -> dict[str, Any]:
-        """The job's line in the list of jobs."""
+        """The job's entry in the list of jobs."""
         found: dict[str, Any] = self.answers[_OVERVIEW]["jobs"][0]
         return found
 
     def answer(self, rest: str, query: Mapping[str, str]) -> Any:
-        """Return what is answered at a path.
+        """Return the response for a path.
 
         Args:
-            rest: the path behind /jobs/:jobid.
-            query: what follows the path.
+            rest: the path after /jobs/:jobid.
+            query: the query parameters.
         """
         path = f"/jobs/{self.job_id}{rest}"
         wanted = _names(query, "get")
         if rest == "/status":
             return {"status": self.line["state"]}
         if rest.endswith("/flamegraph"):
-            # Flink's word for a job that does nothing any more.
+            # Flink's response for an ended job.
             return {"endTimestamp": -1}
         if rest.endswith("/subtasks/metrics"):
             by_subtask = _by_subtask(self._metrics(path.removesuffix("/subtasks/metrics") + "/metrics"))
@@ -90,7 +90,7 @@ class Archive:
         return _values(self.answers.get(path, []))
 
     def _part(self, path: str, wanted: list[str] | None) -> Any:
-        """Return what is told of one subtask, which is a part of what is told of its vertex."""
+        """Return the response for one subtask, which is part of its vertex's."""
         vertex, _, rest = path.partition("/subtasks/")
         number, _, what = rest.partition("/")
         subtasks = self.answers.get(vertex, {}).get("subtasks", []) if rest and number.isdecimal() else []
@@ -102,7 +102,7 @@ class Archive:
         raise Refused(404, f"Not found: {path}: the job has ended, and that was not kept.")
 
     def to_bytes(self) -> bytes:
-        """Return the archive as it is stored."""
+        """Return the stored form of the archive."""
         kept = [{"path": path, "json": json.dumps(answer)} for path, answer in self.answers.items()]
         return json.dumps({"archive": kept}).encode()
 
@@ -111,12 +111,12 @@ class Archive:
         """Read an archive.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the data is not an archive.
         """
         try:
             answers = {one["path"]: json.loads(one["json"]) for one in json.loads(data)["archive"]}
             archive = Archive(job_id, answers)
-            # Without it the job cannot be listed.
+            # The list of jobs needs it.
             if archive.line["jid"] != job_id:
                 raise ValueError(f"the archive is of job {archive.line['jid']}")
         except (KeyError, TypeError, IndexError) as e:
@@ -124,11 +124,11 @@ class Archive:
         return archive
 
     def broken_off(self, at: int, why: str) -> Archive:
-        """Return the archive of a job whose process was gone before the job had ended.
+        """Return the archive of a job whose process died before the job's end.
 
         Args:
-            at: when, in milliseconds.
-            why: what became of the process.
+            at: the time in milliseconds.
+            why: how the process ended.
         """
         answers = copy.deepcopy(dict(self.answers))
         job = answers[f"/jobs/{self.job_id}"]
@@ -163,12 +163,12 @@ class Archive:
 
 
 async def archived(app: ASGIApp, view: JobView, more: Iterable[str]) -> Archive:
-    """Make the archive of a job from what an application that knows it answers.
+    """Create a job's archive from the responses of an application.
 
     Args:
         app: the application.
         view: the job.
-        more: further paths that are asked.
+        more: further paths to archive.
     """
     answers: dict[str, Any] = {}
     listed = (await ask_app(app, _OVERVIEW)).json()["jobs"]
@@ -201,7 +201,7 @@ def _number(text: str) -> Any:
 
 
 def _by_subtask(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the metrics of each subtask, which are told as `0.numRecordsIn`."""
+    """Return the metrics of each subtask from names such as `0.numRecordsIn`."""
     parted: dict[str, dict[str, Any]] = {}
     for name, value in found.items():
         subtask, _, metric = name.partition(".")
@@ -217,19 +217,19 @@ def _names(query: Mapping[str, str], parameter: str) -> list[str] | None:
 log = logging.getLogger("millstream")
 
 DIRECTORY = TextSetting("jobmanager.archive.fs.dir", None)
-# How long a program that ends waits for archives that are being written.
+# How long a program waits at its end for archives to be written.
 _PATIENCE = 10.0
 
 
 class Archiver:
-    """Has the archive of each job that ends put somewhere."""
+    """Stores the archive of each job that ends."""
 
     def __init__(self, service: Service, put: Callable[[Entry, Callable[[], Archive]], None]) -> None:
-        """Take what is known of jobs.
+        """Create an archiver.
 
         Args:
-            service: what is known.
-            put: given a job that has ended and what makes its archive, puts that somewhere; called on the job's thread.
+            service: the jobs.
+            put: stores the archive of an ended job; called on the job's thread.
         """
         self._registry = service.registry
         self._operations = service.operations
@@ -243,14 +243,14 @@ class Archiver:
         atexit.register(self.wait)
 
     def now(self, entry: Entry) -> Archive:
-        """Return the archive of a job as it is now."""
+        """Return the archive of a job in its current state."""
         asked = archived(self._app, entry.view, self._operations.paths(entry.view.job_id))
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            # Also while the program ends, when no thread can be started any more.
+            # Works during interpreter shutdown, when no thread can be started.
             return asyncio.run(asked)
-        # In a notebook the thread that asks has an event loop, which runs.
+        # A notebook's thread has a running event loop.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, asked).result()
 
@@ -258,14 +258,14 @@ class Archiver:
         try:
             self._put(entry, partial(self.now, entry))
         except Exception as e:
-            # What becomes of a job does not hang on what is kept of it.
+            # A failure to archive must not fail the job.
             log.warning("The archive of job '%s' could not be written: %s", entry.view.job_name, e)
         with self._changed:
             self._done.add(entry.view.job_id)
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until the archives of all jobs that have ended are written."""
+        """Wait for the archives of all ended jobs."""
         with self._changed:
             self._changed.wait_for(self._is_idle, _PATIENCE)
 
@@ -274,7 +274,7 @@ class Archiver:
 
 
 def put_where_settings_say(entry: Entry, archive: Callable[[], Archive]) -> None:
-    """Write a job's archive to the directory that its settings name, if they do."""
+    """Write a job's archive to the directory of its settings, if any."""
     config = Configuration.from_dict(dict(entry.configuration))
     directory = DIRECTORY.read(config)
     if directory is not None:

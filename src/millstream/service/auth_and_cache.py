@@ -1,7 +1,7 @@
-"""What every request meets first: who may ask and change something, and answers given a moment ago to somebody else.
+"""Middleware for all requests: authentication, and a response cache.
 
-Many who look at the same job ask for the same at the same time. An answer is kept for a moment, as Flink keeps its
-picture of a job, so that fifty open pages cost a job as good as nothing.
+Many pages of the same job request the same at the same time. Responses are cached for a moment, as Flink caches its
+execution graph, so that fifty open pages cost a job almost nothing.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millstream.service.http import is_page, refusal, shows
 
-# So many answers are kept, of so many bytes each at most.
+# Maximum number of cached responses, and maximum bytes of each.
 _MOST_KEPT, _MOST_BYTES = 2000, 1 << 20
-# What came of something that was asked for, and what not everybody may see, is told as it is now.
+# Paths that are never cached: results of operations, and restricted responses.
 _NEVER_KEPT = re.compile(
     r"/(savepoints|checkpoints|rescaling|savepoint-disposal)/[0-9a-fA-F]{32}$|^(/v1)?/(programs|jars)|^(/v\d)?/sessions/"
 )
 
-# What changes a job though it is a GET, and what shows the data in its state.
+# GET paths that change a job or show its state.
 _NOT_FOR_ALL = re.compile(r"^(/v1)?/jobs/[^/]+/(yarn-cancel|yarn-stop|state(/.*)?)$")
 
 
 @dataclass
 class _Kept:
-    """An answer: while it is being made, others who ask for the same wait for it."""
+    """A cached response; concurrent requests for it wait until it is complete."""
 
     is_made: asyncio.Event = field(default_factory=asyncio.Event)
     until: float = math.inf
@@ -45,7 +45,7 @@ class _Kept:
 
 
 class Front:
-    """Stands before an application."""
+    """The middleware."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class Front:
         clock: Callable[[], float] = time.monotonic,
         change_token: str | None = None,
     ) -> None:
-        """Stand before an application.
+        """Wrap an application.
 
         Args:
             app: the application.
-            token: what a client must show; None for nothing.
-            keep_seconds: for how long answers are kept.
-            clock: a steady clock.
-            change_token: what a client must show to change something or to see the data in state; None for nothing.
+            token: required of all clients; None for no authentication.
+            keep_seconds: how long responses are cached.
+            clock: a monotonic clock.
+            change_token: required to change something or to read state; None for none.
         """
         self._app = app
         self._change_token = change_token
@@ -81,7 +81,7 @@ class Front:
             await refusal(401, why)(scope, receive, send)
         elif scope["method"] != "GET":
             await self._app(scope, receive, send)
-            # Whoever changes something sees it changed.
+            # Clients see their own changes.
             self._kept.clear()
         elif self._keep_seconds <= 0 or _NEVER_KEPT.search(path):
             await self._app(scope, receive, send)
@@ -89,7 +89,7 @@ class Front:
             await self._answer(scope, receive, send)
 
     def _why_not(self, scope: Scope, path: str) -> str | None:
-        """Return why a request is not answered; None if its client may ask."""
+        """Return why a request is rejected; None if it is allowed."""
         shown = _header(scope)
         if self._token is not None and not is_page(path) and not shows(shown, self._token):
             return "Show the token of this service: Authorization: Bearer <token>."
@@ -109,11 +109,11 @@ class Front:
             if found.is_whole:
                 await found.send(send)
                 return
-            # Whoever asked first has gone, and what was made for it is of no use: the next one has it made anew.
+            # The first client has disconnected, and its response is incomplete: request it again.
         await self._make(key, scope, receive, send)
 
     async def _make(self, key: tuple[str, bytes], scope: Scope, receive: Receive, send: Send) -> None:
-        """Have an answer made, for this client and for all who ask for the same before it is there and soon after."""
+        """Request a response for this client, and for others that request the same meanwhile or soon after."""
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
         new = self._kept[key] = _Kept()
@@ -130,7 +130,7 @@ class Front:
             await self._app(scope, receive, noted)
         finally:
             new.is_made.set()
-            # From when it is there: one that takes longer to make than it is kept would be made for everybody.
+            # From its completion: a slow response would expire before it is complete.
             new.until = self._clock() + self._keep_seconds
             is_kept = new.is_whole and new.start["status"] == 200 and sum(map(len, new.body)) <= _MOST_BYTES
             if not is_kept and self._kept.get(key) is new:

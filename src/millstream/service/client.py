@@ -1,4 +1,4 @@
-"""A client of a job service, in this process or another."""
+"""A client of the job service."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from millstream.leader.options import HaOptions
 from millstream.service.run_file import Found, Gone, running_services
 
 _TIMEOUT = 30.0
-# What was asked for is looked after so often, in seconds.
+# Poll interval of operations, in seconds.
 _POLL = 0.2
-# For so long a client looks for a leader, in seconds.
+# How long a client searches for a leader, in seconds.
 _LEADER_SECONDS = 120.0
 
 
 class ServiceError(MillstreamError):
-    """A job service has refused something, or cannot be reached."""
+    """A job service has refused a request or cannot be reached."""
 
 
 class ServiceUnreachableError(ServiceError):
-    """There is nobody where a job service was said to be, or nobody who leads."""
+    """A job service or leader cannot be reached."""
 
 
-# What a job manager answers that does not lead.
+# Responses of job managers that do not lead.
 _NOT_LEADING = (307, 503)
 
 
 class ServiceClient:
-    """Asks one service."""
+    """Sends requests to one service."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url.rstrip("/")
         self._token = token
 
     def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None, timeout: float = _TIMEOUT) -> Any:
-        """Return what the service answers, if that takes no longer than so many seconds."""
+        """Return the service's response, within a timeout."""
         sent = None if body is None else json.dumps(body).encode()
         answered = self._send(path, method, sent, None if body is None else "application/json", timeout)
         return json.loads(answered or b"{}")
@@ -91,21 +91,21 @@ class ServiceClient:
         return os.path.basename(str(told["filename"]))
 
     def text(self, path: str) -> str:
-        """Return what the service answers, where that is text."""
+        """Return a text response."""
         return self._send(path, "GET", None, None).decode(errors="replace")
 
     def output(self, program_id: str, stream: str, start: int) -> tuple[bytes, int]:
-        """Return what a program printed from some byte on, and up to which byte that is."""
+        """Return a program's output from a byte offset on, and the end offset."""
         text, headers = self._exchange(f"/programs/{program_id}/output/{stream}?from={start}", "GET", None, None)
         return text, int(headers["X-Next"])
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Return the jobs there are."""
+        """Return all jobs."""
         found: list[dict[str, Any]] = self.ask("/jobs/overview")["jobs"]
         return found
 
     def finished(self, path: str, trigger: str) -> dict[str, Any]:
-        """Wait for something that was begun; return what came of it."""
+        """Wait for an operation; return its result."""
         while True:
             polled = self.ask(f"{path}/{trigger}")
             if polled["status"]["id"] == "COMPLETED":
@@ -117,7 +117,7 @@ class ServiceClient:
 
 
 class LeaderClient(ServiceClient):
-    """Asks whichever of several job managers leads; when that is another one than before, the same of the new one."""
+    """Sends requests to the leader among several job managers, and repeats them if the leader changes."""
 
     def __init__(self, cells: Cells, token: str | None) -> None:
         super().__init__("")
@@ -126,7 +126,7 @@ class LeaderClient(ServiceClient):
         self._find(time.monotonic() + _LEADER_SECONDS)
 
     def _find(self, deadline: float) -> None:
-        """Find out who leads."""
+        """Find the leader."""
         why: Exception | None = None
         while time.monotonic() < deadline:
             try:
@@ -162,23 +162,23 @@ def _reason(error: urllib.error.HTTPError) -> str:
         return f"The service answers with status {error.code}."
 
 
-# The leader that is meant, if the settings of the command line name a cluster with several job managers.
+# The high-availability options of the command line, if any.
 _leader: list[HaOptions] = []
 
 
 def mean_leader(settings: dict[str, str]) -> None:
-    """Mean the job manager that leads from now on, if settings say how that is found."""
+    """Address the leader from now on, if settings name a high-availability service."""
     options = HaOptions.read(Configuration.from_dict(settings))
     _leader[:] = [] if options is None else [options]
 
 
 def services(address: str | None, token: str | None, gone: list[Gone] | None = None) -> Iterator[ServiceClient]:
-    """Yield the services that are meant: the one at an address, the leader, else all of this user's processes.
+    """Yield the addressed services: the one at an address, the leader, else all of this user's processes.
 
     Args:
-        address: of the one that is meant.
-        token: what it asks to be shown.
-        gone: gets those whose processes were killed.
+        address: of the service.
+        token: required by the service.
+        gone: receives services whose processes were killed.
     """
     if address is None and _leader:
         yield LeaderClient(_leader[0].open(), token)
@@ -186,7 +186,7 @@ def services(address: str | None, token: str | None, gone: list[Gone] | None = N
     if address is not None:
         url = address if "://" in address else f"http://{address}"
         own = _own(url)
-        # A name of this machine may lead somewhere else: the token goes to where the run file says.
+        # A host name may resolve to another machine: send the token only to the address of the run file.
         yield ServiceClient(url if own is None else own.url, token or (None if own is None else own.token))
         return
     for found in (s for s in running_services(gone) if s.kind != "standby"):
@@ -194,19 +194,19 @@ def services(address: str | None, token: str | None, gone: list[Gone] | None = N
 
 
 def _token_of(url: str) -> str | None:
-    """Return the token of a service of this user's, if it is one."""
+    """Return the token of this user's service at a URL, if it is one."""
     own = _own(url)
     return None if own is None else own.token
 
 
 def _own(url: str) -> Found | None:
-    """Return the service of this user's that a URL means; localhost means 127.0.0.1."""
+    """Return this user's service at a URL; localhost is 127.0.0.1."""
     meant = url.rstrip("/").replace("://localhost:", "://127.0.0.1:", 1)
     return next((f for f in running_services() if f.url in (url.rstrip("/"), meant)), None)
 
 
 def cluster_of(address: str | None, token: str | None) -> ServiceClient:
-    """Return the cluster that is meant: the one at an address, the leader's, else this user's."""
+    """Return the addressed cluster: the one at an address, the leader's, else this user's."""
     if address is not None or _leader:
         return next(services(address, token))
     gone: list[Gone] = []
@@ -222,12 +222,12 @@ def cluster_of(address: str | None, token: str | None) -> ServiceClient:
 
 
 def is_of_this_machine(client: ServiceClient) -> bool:
-    """Return whether a service runs on this machine, as this user."""
+    """Return whether a service runs on this machine as this user."""
     return any(service.url == client.url for service in running_services())
 
 
 def service_of(job: str, address: str | None, token: str | None) -> tuple[ServiceClient, str]:
-    """Return the service that has a job, and the job's whole id; the beginning of an id or a name will do."""
+    """Return the service of a job and the job's full id, by a prefix of its id or by its name."""
     found: list[tuple[ServiceClient, dict[str, Any]]] = []
     asked = 0
     for client in services(address, token):

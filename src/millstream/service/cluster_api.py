@@ -1,4 +1,4 @@
-"""REST: the process, its workers, its settings and its log."""
+"""REST: the process, its workers, settings and logs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from millstream.service.responses.metrics import Value, aggregated_metrics, list
 from millstream.service.responses.tasks import milliseconds
 from millstream.service.workers import LOG, NoWorkers, Workers, python_threads
 
-# What the log of this process is called.
+# Name of this process's log.
 OWN_LOG = "jobmanager.log"
-# What is begun for no job.
+# Job id of operations without a job.
 _NO_JOB = ""
 
 
@@ -38,19 +38,19 @@ async def _no_jobs() -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Household:
-    """What there is beside the jobs.
+    """The parts of the interface besides jobs.
 
     Attributes:
         settings: the configuration of this process.
-        refresh_ms: how often pages ask again.
-        log: the last lines of the log.
-        lines: returns the lines of the list of jobs.
-        slots: returns how many slots there are.
-        workers: know the workers.
-        said: returns what the functions of all jobs have logged.
+        refresh_ms: the refresh interval of pages.
+        log: recent log lines.
+        lines: returns the entries of the list of jobs.
+        slots: returns the number of slots.
+        workers: provides the workers.
+        said: returns the log lines of all jobs' functions.
         submits: whether programs can be submitted.
-        is_history: whether all jobs have ended.
-        token: what who names a path must show; None where nobody may name one.
+        is_history: whether this is a history server.
+        token: required of clients that name paths; None if no client may.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Household:
 
 
 class ClusterApi:
-    """Answers for what is not under /jobs."""
+    """Handles paths outside /jobs."""
 
     def __init__(self, home: Household) -> None:
         self._home = home
@@ -141,7 +141,7 @@ class ClusterApi:
 
     async def worker_logs(self, request: Request) -> Response:
         worker = await self._worker(request)
-        # How long logs are that are elsewhere is not asked for.
+        # The sizes of remote logs are not requested.
         names = {LOG: len(await self._home.workers.log(worker, LOG)), **dict.fromkeys(worker.logs, 0)}
         return answer({"logs": [{"name": n, "size": size, "mtime": _now()} for n, size in names.items()]})
 
@@ -186,7 +186,7 @@ class ClusterApi:
         return PlainTextResponse(self._log())
 
     async def output(self, _: Request) -> Response:
-        # What this process prints goes to where it was started.
+        # Output goes to the terminal of this process.
         return PlainTextResponse("")
 
     async def threads(self, _: Request) -> Response:
@@ -205,7 +205,7 @@ class ClusterApi:
         return answer({"request-id": self._operations.start(_NO_JOB, "savepoint-disposal", done)})
 
     def _check_may_name_paths(self, request: Request) -> None:
-        """Whoever names a path has it read, and here deleted, as the user of this process."""
+        """Check the token: a path is read, and here deleted, as the user of this process."""
         token = self._home.token
         if token is None:
             raise Refused(

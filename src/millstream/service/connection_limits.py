@@ -1,11 +1,11 @@
-"""Limits of a connection: how many there are, how soon and in how many bytes a request comes.
+"""Limits of connections: their number, and time and size of requests.
 
-The service lives in the process that runs jobs. A client that opens connections and says nothing, or says a request
-byte by byte, or many requests before the first is answered, or does not take its answer, must not use up what those
-need. All of that counts before anybody has shown a token.
+The service runs in the process of the jobs. A client that opens connections and sends nothing, sends a request byte by
+byte or many requests at once, or does not read its response must not exhaust the process. These limits apply before
+authentication.
 
-What one connection can make this process hold is bounded: the head of a request (`MOST_HEAD` bytes, `MOST_HEADERS`
-headers), so many requests that wait for their turn (`MOST_PIPELINED`), and what is read at once (`RECEIVE_BYTES`).
+The memory of one connection is bounded: the head of a request (`MOST_HEAD` bytes, `MOST_HEADERS` headers), pipelined
+requests (`MOST_PIPELINED`), and the bytes read at once (`RECEIVE_BYTES`).
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-# So many connections at once, and so long and so large may the head of a request be.
+# Maximum number of connections; maximum time and size of a request's head.
 MOST_CONNECTIONS = 500
 HEAD_SECONDS = 20.0
 MOST_HEAD = 1 << 16
-# A header of five bytes becomes a hundred here.
+# A header of five bytes takes a hundred in memory.
 MOST_HEADERS = 128
-# So many requests may wait for answers to those before them.
+# Maximum number of pipelined requests.
 MOST_PIPELINED = 16
-# So long may it take until an answer has been taken: longer than any that is waited for.
+# Maximum time until a response is read: longer than any long poll.
 ANSWER_SECONDS = 400.0
-# The kernel keeps no more of a connection (it doubles this), so no more is read at once.
+# The kernel's receive buffer (it doubles this), which bounds a read.
 RECEIVE_BYTES = 1 << 16
 
 
 class TooMuch(Exception):
-    """A request is larger than one may be, or there are too many of them."""
+    """A request is too large, or there are too many."""
 
 
 def limit_reads(listener: socket.socket) -> None:
-    """Bound what is read at once of every connection that a socket is going to accept."""
+    """Bound the reads of all connections that a socket accepts."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """HTTP as uvicorn speaks it, with an eye on the clock, on sizes and on how many there are."""
+    """Uvicorn's HTTP protocol with limits of time, size and number."""
 
     _head_bytes = 0
     _is_in_head = True
@@ -57,7 +57,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._clock is not None:
             self._clock.cancel()
-        # Nobody waits for these answers any more.
+        # Nobody waits for these responses.
         self.pipeline.clear()
         if self.transport is not None:
             super().connection_lost(exc)
@@ -71,7 +71,7 @@ class GuardedProtocol(HttpToolsProtocol):
             if self._head_bytes > MOST_HEAD:
                 self.transport.abort()
 
-    # --- what the parser finds; what is raised here ends the connection
+    # --- parser callbacks; an exception closes the connection
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self.headers) >= MOST_HEADERS:
@@ -92,7 +92,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.pipeline:
-            # Those that wait come first.
+            # Pipelined requests come first.
             self.flow.pause_reading()
         self._expect_head()
 
@@ -104,7 +104,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _look(self) -> None:
         self._waited += HEAD_SECONDS
-        # An answer has not been taken while some of it waits to be sent.
+        # A response has not been read while part of it is buffered.
         is_silent = self._is_between_requests() and not self.transport.get_write_buffer_size()
         if is_silent or self._waited >= ANSWER_SECONDS:
             self.transport.abort()

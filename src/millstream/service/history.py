@@ -1,4 +1,4 @@
-"""Jobs that have ended, from the archives in a directory."""
+"""The history server: ended jobs from the archives in a directory."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ log = logging.getLogger("millstream")
 
 
 class Shelf:
-    """The archives of jobs, by id. Any thread may put one there."""
+    """Archives by job id; thread-safe."""
 
     def __init__(self, capacity: int | None = None, expiration: float | None = None) -> None:
-        """Make an empty shelf.
+        """Create an empty shelf.
 
         Args:
-            capacity: of how many jobs it keeps archives, those that ended last; None for all.
-            expiration: for how many seconds after a job's end; None for ever.
+            capacity: maximum number of archives; None for no limit.
+            expiration: seconds after a job's end; None for no limit.
         """
         self._capacity = capacity
         self._expiration = expiration
@@ -51,13 +51,13 @@ class Shelf:
             return self._archives.get(job_id)
 
     def all(self) -> list[Archive]:
-        """Return the archives, in the order in which jobs began."""
+        """Return the archives in the order of the jobs' start."""
         with self._lock:
             self._forget()
             return sorted(self._archives.values(), key=lambda a: a.line["start-time"])
 
     def _forget(self) -> None:
-        """Forget jobs that ended too long ago, and the oldest of too many."""
+        """Discard expired archives, and the oldest above the capacity."""
         ended = sorted(self._archives.values(), key=lambda a: a.line["end-time"])
         too_many = 0 if self._capacity is None else len(ended) - self._capacity
         oldest = 0.0 if self._expiration is None else (time.time() - self._expiration) * 1000
@@ -73,7 +73,7 @@ class Shelf:
         if archive is None:
             raise unknown(job_id)
         if method == "PATCH" and not rest:
-            # As it is answered while the job's process is still there.
+            # As while the job's process exists.
             if archive.line["state"] == JobStatus.CANCELED.name:
                 return Answer(202, b"{}")
             raise Refused(409, f"Job {job_id} has ended already: it is {archive.line['state']}.")
@@ -83,7 +83,7 @@ class Shelf:
 
 
 class ArchiveDirectory:
-    """The archives in a directory, one file a job."""
+    """The archives in a directory, one file per job."""
 
     def __init__(self, storage: Storage, shelf: Shelf) -> None:
         self._storage = storage
@@ -91,7 +91,7 @@ class ArchiveDirectory:
         self._tried: set[str] = set()
 
     def refresh(self) -> None:
-        """Read what is new there; forget what is there no more."""
+        """Read new archives; discard deleted ones."""
         names = {name for name in self._storage.list("") if is_id(name)}
         for name in sorted(names - self._tried):
             try:
@@ -104,7 +104,7 @@ class ArchiveDirectory:
 
 
 def history_app(shelf: Shelf, settings: dict[str, str], token: str | None, refresh_ms: int) -> Starlette:
-    """Return the application that shows archives."""
+    """Return the application of a history server."""
     home = Household(
         settings=settings, refresh_ms=refresh_ms, log=RecentLines(), lines=shelf.lines, is_history=True, token=token
     )

@@ -1,4 +1,4 @@
-"""Answers of the REST interface: JSON, and errors as Flink's clients expect them."""
+"""In-process requests to an ASGI application."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def asked_metrics(request: Request, found: Iterable[str]) -> list[str] | None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was answered: the status code, the body, and what kind of text that is."""
+    """A response: status code, body and media type."""
 
     status: int
     body: bytes
@@ -189,7 +189,7 @@ class Answer:
 
 
 async def ask_app(app: ASGIApp, path: str, query: str = "") -> Answer:
-    """Return what an application answers to a GET."""
+    """Return an application's response to a GET request."""
     status, body = 0, b""
     scope: dict[str, Any] = {
         "type": "http",
