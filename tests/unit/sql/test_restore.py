@@ -127,7 +127,7 @@ def test_state_that_this_version_does_not_read_is_refused(tmp_path: Path, monkey
         KeyedBatchOperator, "state_table", lambda self, name, columns: state_table(self, f"new {name}", columns)
     )
     client = started(tmp_path, [COUNTS], path)
-    with pytest.raises(MillstreamError, match="kept by another version of millstream, that this one does not read"):
+    with pytest.raises(MillstreamError, match="written by another version of millstream, that this one does not read"):
         client.get_job_execution_result().result(60)
 
 

@@ -63,4 +63,4 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
         return pa.struct([pa.field(f.name, arrow_type(f.data_type)) for f in kind])
     if isinstance(kind, t.UserDefinedType):
         return arrow_type(kind.sql_type())
-    raise TableException(f"Values of type {kind} cannot be held in a column.")
+    raise TableException(f"Values of type {kind} cannot be stored in a column.")

@@ -439,7 +439,7 @@ def inferred_type(value: Any) -> t.DataType:
         return t.DataTypes.ARRAY(_ARRAYS[value.typecode]().not_null())
     if hasattr(value, "__dict__") and vars(value):
         return inferred_row(Row(**dict(sorted(vars(value).items()))))
-    raise TypeMismatchError(f"No type is known for {value!r} of type {type(value).__name__}: give a schema.")
+    raise TypeMismatchError(f"No type is known for {value!r} of type {type(value).__name__}: pass a schema.")
 
 
 def inferred_row(value: Row | tuple[Any, ...], names: Sequence[str] | None = None) -> t.RowType:
@@ -480,4 +480,4 @@ def _merged(left: t.DataType, right: t.DataType) -> t.DataType:
         theirs = {f.name: f.data_type for f in right}
         fields = [t.RowField(f.name, _merged(f.data_type, theirs.pop(f.name, t.NullType()))) for f in left]
         return t.RowType(fields + [t.RowField(n, k) for n, k in theirs.items()])
-    raise TypeMismatchError(f"Values of the types {left} and {right} stand in one column: give a schema.")
+    raise TypeMismatchError(f"Values of the types {left} and {right} are in one column: pass a schema.")

@@ -107,8 +107,8 @@ class KeyedBatchOperator(BatchOperator):
         for name, table in self.setup.state.tables.items():
             if table.kind is COLUMNS and not isinstance(table, ColumnTable) and any(True for _ in table.rows()):
                 raise InvalidProgramError(
-                    f"This operator's state has a table {name!r}, kept by another version of millstream, that this one "
-                    "does not read. Start the query without that state, or with the version that has kept it."
+                    f"This operator's state has a table {name!r}, written by another version of millstream, that this "
+                    "one does not read. Start the query without that state, or with the version that wrote it."
                 )
 
     def open(self) -> None:

@@ -301,7 +301,7 @@ def test_types_of_values_are_inferred() -> None:
         "NULL": None,
     }
     assert {str(inferred_type(v)): v for v in inferred.values()} == inferred
-    with pytest.raises(TypeMismatchError, match="give a schema"):
+    with pytest.raises(TypeMismatchError, match="pass a schema"):
         inferred_type(object())
 
 

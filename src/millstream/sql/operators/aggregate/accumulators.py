@@ -426,11 +426,11 @@ class Extreme(Accumulator):
         running = segments.scan(self._add, numbers, begins)
         segments.leave(column, running)
         if valid is None:
-            exists_mask = np.ones(segments.rows, np.bool_)
+            exists = np.ones(segments.rows, np.bool_)
         else:
-            exists_mask = segments.sums(valid.astype(np.int64), seen_begins.astype(np.int64)) > 0
-        segments.leave(seen, exists_mask)
-        return RunningNumbers(running, begins, exists_mask, seen_begins, self._column)
+            exists = segments.sums(valid.astype(np.int64), seen_begins.astype(np.int64)) > 0
+        segments.leave(seen, exists)
+        return RunningNumbers(running, begins, exists, seen_begins, self._column)
 
     def fold(
         self,

@@ -175,10 +175,10 @@ class AggregateHandler:
     def _discard_empty(self, arguments: tuple[int, ...], segments: Segments) -> None:
         """Discard values whose counts are 0 for all filters."""
         table = self._distinct[arguments]
-        exists_mask = np.zeros(segments.count, np.bool_)
+        exists = np.zeros(segments.count, np.bool_)
         for i in range(len(self._conditions[arguments])):
-            exists_mask |= table.column(_times(i))[segments.slots] != 0
-        table.remove(segments.slots[~exists_mask])
+            exists |= table.column(_times(i))[segments.slots] != 0
+        table.remove(segments.slots[~exists])
 
     # --- two-phase aggregation
 

@@ -229,8 +229,8 @@ class SingleValue(ObjectAccumulator):
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
         if kept:
             raise TableException(
-                "SingleValueAggFunction received more than one element: a subquery that stands for a value has several "
-                "rows. Choose one of them, with an aggregate or a condition on a key."
+                "SingleValueAggFunction received more than one element: a scalar subquery returned several rows. "
+                "Select one of them with an aggregate or a condition on a key."
             )
         return [values[0]]
 
@@ -420,7 +420,7 @@ class JsonObject(ObjectAccumulator):
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
         key, value = values
         if key is None:
-            raise TableException("A key of JSON_OBJECTAGG is null: leave such rows out with FILTER or WHERE.")
+            raise TableException("A key of JSON_OBJECTAGG is null: exclude such rows with FILTER or WHERE.")
         if key in kept:
             raise TableException(
                 f"Key '{key}' is already present. Duplicate keys are not allowed in JSON_OBJECTAGG. Please ensure that "

@@ -127,14 +127,14 @@ class StreamScanOperator(Operator):
         if isinstance(record, dict):
             return [record.get(n) for n in names]
         if not isinstance(record, (Row, tuple, list)) or len(record) < len(names):
-            raise TypeMismatchError(f"The record {record!r} of the stream has not the fields {', '.join(names)}.")
+            raise TypeMismatchError(f"The record {record!r} of the stream does not have the fields {', '.join(names)}.")
         return list(record)[: len(names)]
 
     def _stamped(self, times: list[int]) -> pa.Array:
         if MIN_WATERMARK in times:
             raise TableException(
                 "Rowtime timestamp is not defined: a record has none. Give the stream timestamps with "
-                "assign_timestamps_and_watermarks(), or leave the column of event time out."
+                "assign_timestamps_and_watermarks(), or omit the event-time column."
             )
         assert self._event_time is not None
         kind: DataType = self._types[self._event_time]

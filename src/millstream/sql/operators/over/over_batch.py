@@ -195,7 +195,7 @@ class Partitions:
     def _ntile(self, call: AggregateCall) -> pa.Array:
         parts = lag_of(call)
         if parts <= 0:
-            raise TableException("NTILE divides into at least one part.")
+            raise TableException("NTILE needs at least one bucket.")
         size, rest = np.divmod(self._last - self._first + 1, parts)
         place = np.arange(len(self._keys)) - self._first
         # The first buckets have one row more if the rows do not divide evenly.

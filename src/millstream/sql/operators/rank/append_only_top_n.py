@@ -57,12 +57,12 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
         rows.compact()
         keys = rows.find_or_add([batch.columns[k] for k in self.partition], len(batch))
         touched, partition = np.unique(keys, return_inverse=True)
-        partition_of_kept, kept = rows.pairs(touched)
+        partition_of_stored, kept = rows.pairs(touched)
         ranks = self._ranks(batch, kept)
-        tables = _Tables(len(touched), self.last, partition_of_kept, ranks[: len(kept)])
-        said = _Said(self.last)
-        self._come_in(tables, partition, ranks[len(kept) :], len(kept), said)
-        out = self._batch(batch, kept, said)
+        tables = _Tables(len(touched), self.last, partition_of_stored, ranks[: len(kept)])
+        changes = _Changes(self.last)
+        self._insert_rows(tables, partition, ranks[len(kept) :], len(kept), changes)
+        out = self._batch(batch, kept, changes)
         stays = np.zeros(len(ranks), np.bool_)
         stays[tables.rows[tables.rows >= 0]] = True
         rows.remove(kept[~stays[: len(kept)]])
@@ -80,7 +80,7 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
         ranks[sorted_rows(columns, self.order, count)] = np.arange(count)
         return ranks
 
-    def _come_in(self, tables: _Tables, partition: Ints, ranks: Ints, offset: int, said: _Said) -> None:
+    def _insert_rows(self, tables: _Tables, partition: Ints, ranks: Ints, offset: int, changes: _Changes) -> None:
         """Insert rows of the batch; their numbers start at `offset`."""
         left = np.argsort(partition, kind="stable")
         while True:
@@ -94,17 +94,17 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
             before, count, place = tables.insert(partition[rows], ranks[rows], rows + offset)
             if self.shows_rank or self.first > 1:
                 after = tables.rows[partition[rows]]
-                said.moved(rows, before, after, count, np.maximum(place, self.first - 1), self.first, self.pairs)
+                changes.moved(rows, before, after, count, np.maximum(place, self.first - 1), self.first, self.pairs)
             else:
-                said.replaced(rows, before[:, -1], count == self.last, rows + offset)
+                changes.replaced(rows, before[:, -1], count == self.last, rows + offset)
 
-    def _batch(self, batch: Batch, kept: Ints, said: _Said) -> Batch:
-        rows, kinds, places = said.in_order()
+    def _batch(self, batch: Batch, kept: Ints, changes: _Changes) -> Batch:
+        rows, kinds, places = changes.in_order()
         used = rows[rows < len(kept)]
         # Only rows in the output are looked up.
-        asked, of_kept = np.unique(used, return_inverse=True)
+        asked, of_stored = np.unique(used, return_inverse=True)
         at = np.empty(len(rows), np.int64)
-        at[rows < len(kept)] = of_kept
+        at[rows < len(kept)] = of_stored
         at[rows >= len(kept)] = rows[rows >= len(kept)] - len(kept) + len(asked)
         whole = Batch.concatenated([self._rows.batch(kept[asked]), batch]) if len(asked) else batch
         columns = [column.take(pa.array(at)) for column in whole.columns]
@@ -147,7 +147,7 @@ class _Tables:
         return there, (there >= 0).sum(axis=1), place
 
 
-class _Said:
+class _Changes:
     """Changes collected over several rounds."""
 
     def __init__(self, places: int) -> None:

@@ -44,7 +44,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
         flags = [StateColumn(_ENDED, np.bool_, False), StateColumn(_CHANGED, np.bool_, False)]
         return [*super()._about_windows(), StateColumn(_TOLD_NEXT, np.int64, _NEVER), *flags]
 
-    def _are_told_at_once(self, placed: Placed) -> Mask:
+    def _fire_at_once(self, placed: Placed) -> Mask:
         in_time = self.times.triggers(placed.ends) > self.watermark
         before_end = in_time & self.fires.early
         return np.where(self._state.column(_ENDED)[placed.slots], not self.fires.late_delay, ~in_time | before_end)
@@ -79,13 +79,13 @@ class PeriodicWindowOperator(FiringWindowOperator):
 
     # --- firing
 
-    def _tell(self, slots: Slots) -> None:
+    def _fire_changed(self, slots: Slots) -> None:
         """Fire windows in this order, if they have changed since they last fired."""
         state = self._state
         slots = slots[~state.column(SAID)[slots] | state.column(_CHANGED)[slots]]
         if not len(slots):
             return
-        count, said = len(slots), state.column(SAID)[slots]
+        count, fired = len(slots), state.column(SAID)[slots]
         keys, results = state.keys_at(slots), self.aggregates.results(state, slots)
         known = self._rows_before(keys, count)
         had = pa.array(known, mask=known < 0)
@@ -93,15 +93,15 @@ class PeriodicWindowOperator(FiringWindowOperator):
         differs = np.zeros(count, np.bool_)
         for old, new in zip(before, results, strict=True):
             differs |= ~equal_values(old, new)
-        are_there = self._have_rows(slots)
-        changes = Changelog.of(said, are_there, differs, self.pairs)
+        exist = self._have_rows(slots)
+        changes = Changelog.of(fired, exist, differs, self.pairs)
         at = changes.chosen(changes.places, changes.places)
         places = pa.array(changes.chosen(changes.places, changes.places + count))
         columns = [k.take(pa.array(at)) for k in keys[:-1]]
         columns += [pa.concat_arrays(both).take(places) for both in zip(before, results, strict=True)]
         self.emit(split_batches([*columns, *self._properties(state.column(END)[slots][at])], len(at), changes.kinds))
         self._before.remove(known[known >= 0])
-        state.column(SAID)[slots], state.column(_CHANGED)[slots] = are_there, False
+        state.column(SAID)[slots], state.column(_CHANGED)[slots] = exist, False
         state.changed(slots)
 
     def _rows_before(self, keys: list[pa.Array], count: int) -> Ints:
@@ -132,7 +132,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
         state, slots = self._state, self._state.slots()
         slots = slots[state.column(_TOLD_NEXT)[slots] <= now]
         times, delays = state.column(_TOLD_NEXT)[slots], self._delays(slots)
-        self._tell(slots[np.argsort(times, kind="stable")])
+        self._fire_changed(slots[np.argsort(times, kind="stable")])
         # The schedule does not drift if timers run late, so checkpointed schedules stay valid if nothing else has
         # changed.
         state.column(_TOLD_NEXT)[slots] = times + ((now - times) // delays + 1) * delays
@@ -146,7 +146,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
         # Windows without rows at their end have not ended: every late row fires them.
         end_now = (triggers > self.watermark) & (triggers <= watermark) & ~state.column(_ENDED)[slots]
         ended = slots[end_now][np.argsort(ends[end_now], kind="stable")]
-        self._tell(ended)
+        self._fire_changed(ended)
         state.column(_ENDED)[ended] = True
         if self.fires.early_delay != self.fires.late_delay:
             # Flink identifies triggers by their delays: equal early and late delays share one schedule.

@@ -121,7 +121,7 @@ class FiringWindowOperator(KeyedBatchOperator):
             return ()
         self._state.compact()
         placed, first_new = self._placed(batch.take(rows), ends)
-        at_once = self._are_told_at_once(placed)
+        at_once = self._fire_at_once(placed)
         if not at_once.all():
             self._fold(placed.filter(~at_once))
         return (self._emitted(placed.filter(at_once), first_new),) if at_once.any() else ()
@@ -136,7 +136,7 @@ class FiringWindowOperator(KeyedBatchOperator):
             self._next = min(self._next, int(self._waits(self.times.triggers(ends[new])).min()))
         return Placed(batch, ends, keys, slots), first_new
 
-    def _are_told_at_once(self, placed: Placed) -> Mask:
+    def _fire_at_once(self, placed: Placed) -> Mask:
         """Return which rows fire their windows at once."""
         in_time = self.times.triggers(placed.ends) > self.watermark
         return ~in_time | self.fires.early
@@ -153,14 +153,14 @@ class FiringWindowOperator(KeyedBatchOperator):
         """Process rows of windows that fire at once; return the changes."""
         state, batch = self._state, placed.batch
         segments = Segments.of(placed.slots, first_new, state.bound, signs_of(batch))
-        said = state.column(SAID)[segments.slots].copy()
+        fired = state.column(SAID)[segments.slots].copy()
         running = self.aggregates.run(batch, placed.keys, segments, state)
         exists = self._counted(segments)
         state.column(SAID)[segments.slots] = exists[segments.ends]
         state.changed(segments.slots)
         before, after = segments.before, np.arange(segments.rows)
         existed: Mask = np.append(False, exists[:-1])
-        existed[segments.starts] = said
+        existed[segments.starts] = fired
         differs = np.zeros(segments.rows, np.bool_)
         for one in running:
             differs |= one.differs(before, after)
