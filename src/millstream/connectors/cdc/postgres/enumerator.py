@@ -75,10 +75,10 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
     _log: LogReader | None
 
     def _open(self, restored: Any) -> None:
-        # By oid, as the log has described them; None: not ours.
+        # Relations by oid, as the log described them; None: not captured.
         self._described: dict[int, Described | None] = {}
         self._is_done = False
-        # Of each table that is read: its oid, and its number in the publication.
+        # For each captured table: its oid, and its number in the publication.
         self._oids: dict[str, int] = dict((restored or {}).get("oids", {}))
         self._members: dict[str, int] = dict((restored or {}).get("members", {}))
         super()._open(restored)
@@ -144,7 +144,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
                 )
             return place
         if mode != COMMITTED:
-            # What is older the tables have, too; and the publication may not have been there then.
+            # The tables already contain older changes, and the publication may not have existed then.
             return max(self._end(), slot.confirmed)
         return slot.confirmed
 
@@ -210,7 +210,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
                 messages = []
                 self._describe(message)
                 if message.oid in shares[-1].tables:
-                    # The same table is another one from here on.
+                    # The table was replaced from here on.
                     shares.append(LogShare())
             else:
                 messages.append(message)
@@ -231,7 +231,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
     def _key_names(self, table: TableNote, relation: Relation) -> tuple[str, ...]:
         """Return the key's columns as they are called where the log is; in the catalog they may have new names."""
         there = {c.name for c in relation.columns}
-        # With FULL every column counts as one of the key.
+        # With REPLICA IDENTITY FULL every column counts as part of the key.
         flagged = there if relation.identity == "f" else {c.name for c in relation.columns if c.is_key}
         for keys in (table.keys, find_keys(self._connection, table.oid)):
             names = tuple(k.name for k in keys)
@@ -302,7 +302,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
 
     def _closing(self) -> None:
         if self._log is not None and self._is_done:
-            # Nobody comes back to it, and the server would keep its log for ever.
+            # An unused slot retains WAL forever.
             drop_slot(self._connection, self._settings.slot)
 
 

@@ -19,12 +19,12 @@ from millstream.connectors.cdc.postgres.replication import lsn_text
 
 __all__ = ["Assembler", "LogReader", "Piece", "Place"]
 
-# A piece of a transaction has so many changes, or bytes, at most: larger ones are dealt out in several.
+# Maximum changes and bytes per piece of a transaction; larger transactions are assigned in several pieces.
 PIECE_CHANGES = 1000
 PIECE_BYTES = 1 << 20
-# So often the server is told how far the job is, in seconds.
+# Interval of progress reports to the server, in seconds.
 _STATUS_SECONDS = 5.0
-# So long a slot may still be taken by a connection that is dying.
+# How long a slot may still be held by a closing connection.
 _BUSY_SECONDS = 60.0
 _POLL = 0.1
 
@@ -40,9 +40,9 @@ class Place(NamedTuple):
     """How far the log has been dealt out.
 
     Attributes:
-        lsn: behind the last transaction that was dealt out as a whole.
-        transaction: where the commit is of one of which a part was dealt out; 0 for none.
-        changes: how many of its changes were.
+        lsn: behind the last completely assigned transaction.
+        transaction: commit LSN of a partly assigned transaction; 0 for none.
+        changes: number of its assigned changes.
     """
 
     lsn: int
@@ -214,7 +214,7 @@ class LogReader(LogThread[Piece]):
                 ready, _, _ = select.select([connection.socket], [], [], _POLL)
                 if ready:
                     connection.consume_input()
-        # So that the server knows at once.
+        # Report at once.
         self._tell(connection)
 
     def _take_all(self, connection: Any) -> bool:

@@ -32,10 +32,10 @@ class Publication:
     """A publication.
 
     Attributes:
-        has_all: whether it has all kinds of changes.
-        via_root: whether changes of partitions are those of the table.
+        has_all: whether it publishes all kinds of changes.
+        via_root: whether changes of partitions are published as changes of the table.
         members: its tables by name; the number is another one when a table was taken out and added again.
-        partial: tables of which not all rows or columns are published.
+        partial: tables with row filters or column lists.
     """
 
     has_all: bool
@@ -86,7 +86,7 @@ def ensure_publication(
     try:
         connection.execute(statement)
     except psycopg.errors.DuplicateObject:
-        # Somebody else was as quick.
+        # Another job created it at the same time.
         ensure_publication(connection, name, tables, False, reads_tables)
     except psycopg.Error as e:
         raise PostgresFailure(f"Publication {name!r} cannot be made ready: {said(e)}.") from e
@@ -130,7 +130,7 @@ def check_published(connection: Connection, name: str, tables: list[TableNote], 
         _check_publication(found, name, tables, False)
 
 
-# A new slot waits for all transactions that are open.
+# Creating a slot waits for all open transactions.
 _SLOT_SECONDS = 60
 _DROP_SECONDS = 10.0
 

@@ -33,7 +33,7 @@ class TypeNote:
     Attributes:
         base: the type it is a domain over.
         element: the type of its elements, if it is an array.
-        delimiter: what stands between elements.
+        delimiter: the separator of elements.
     """
 
     base: int | None = None
@@ -179,6 +179,6 @@ def _unescaped(field: bytes) -> bytes:
         if part:
             found.append(_ESCAPES.get(part[:1], part[:1]) + part[1:])
         else:
-            # Two of them stand for one.
+            # A doubled quote is one quote.
             found.append(b"\\" + next(parts, b""))
     return b"".join(found)
