@@ -163,11 +163,11 @@ def match_of(cell: Any) -> Match:
 
 
 def _ids(cell: Any) -> list[tuple[str, First]]:
-    found = []
+    ids = []
     while cell is not None:
-        found.append((cell[1], (cell[3], cell[4])))
+        ids.append((cell[1], (cell[3], cell[4])))
         cell = cell[0]
-    return found[::-1]
+    return ids[::-1]
 
 
 class Context:
@@ -260,14 +260,14 @@ class Automaton:
     def asked(self, error: BaseException) -> tuple[str, Any] | None:
         """Return the pattern and event of a condition that raised an error, or None."""
         tb = error.__traceback__
-        found = None
+        failed = None
         while tb is not None:
             for decision in self._decisions.values():
                 pattern = decision.asked(tb)
                 if pattern is not None:
-                    found = pattern, tb.tb_frame.f_locals["event"]
+                    failed = pattern, tb.tb_frame.f_locals["event"]
             tb = tb.tb_next
-        return found
+        return failed
 
     # --- events
 
@@ -417,25 +417,25 @@ class Automaton:
 
     def _settle(self, runs: Runs, queue: list[Run], completed: list[Run]) -> list[Cell]:
         """Replace the runs, and return the matches that may be emitted now."""
-        found: list[Cell] = []
+        matches: list[Cell] = []
         if not self._skip.skips:
             while completed:
-                found.append(poll(completed)[2])
+                matches.append(poll(completed)[2])
         else:
             waiting = runs.completed or []
             for run in completed:
                 add(waiting, run)
             if waiting:
-                queue, waiting = self._emit(queue, waiting, found)
+                queue, waiting = self._emit(queue, waiting, matches)
             runs.completed = waiting or _NONE
         runs.queue = None if len(queue) == 1 and queue[0][2] is None else queue
         if len(queue) > self._many:
             # Raise at once: there may be too many matches to process.
             self._many = sys.maxsize
             self._when_many(len(queue))
-        return found
+        return matches
 
-    def _emit(self, queue: list[Run], waiting: list[Run], found: list[Cell]) -> tuple[list[Run], list[Run]]:
+    def _emit(self, queue: list[Run], waiting: list[Run], matches: list[Cell]) -> tuple[list[Run], list[Run]]:
         """Select matches that no earlier run delays, and drop skipped ones; return the remaining runs."""
         left = Shrinking(queue)
         while waiting:
@@ -447,7 +447,7 @@ class Automaton:
             if bound is not None:
                 left.keep(bound)
                 waiting = keep(waiting, bound)
-            found.append(cell)
+            matches.append(cell)
         return left.rest(), waiting
 
     def _changed(self, state: str) -> PatternChangedError:

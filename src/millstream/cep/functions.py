@@ -200,11 +200,11 @@ def _method(function: Any, method: str, operation: str) -> Callable[..., Any]:
         raise InvalidProgramError(
             f"{operation}() was given the class {function.__name__}: give it an instance, {function.__name__}()."
         )
-    found = getattr(function, method, function)
-    if not callable(found):
+    bound = getattr(function, method, function)
+    if not callable(bound):
         raise InvalidProgramError(
             f"{operation}() takes a callable or an object with a method {method}(), "
             f"not {function!r} ({type(function).__name__})."
         )
-    call: Callable[..., Any] = found
+    call: Callable[..., Any] = bound
     return call

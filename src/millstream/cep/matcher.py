@@ -47,28 +47,28 @@ class Matcher:
             events: timestamps and events, by timestamp and then by arrival.
             now: the watermark, or the wall clock; no event is later.
         """
-        found: list[Found] = []
-        self._fire(runs, events if self._order is None else self._sorted(events), None, now, found)
-        return found
+        matches: list[Found] = []
+        self._fire(runs, events if self._order is None else self._sorted(events), None, now, matches)
+        return matches
 
     def begin(self, events: Iterable[tuple[int, Any]], now: int) -> tuple[Runs, list[Found]] | None:
         """Process events of a key without runs; return None if no match begins, as for most events."""
         left = iter(events if self._order is None else self._sorted(events))
         begin = self._begin
         if begin is None:
-            runs, found = Runs(), list[Found]()
-            self._fire(runs, left, None, now, found)
-            return runs, found
+            runs, matches = Runs(), list[Found]()
+            self._fire(runs, left, None, now, matches)
+            return runs, matches
         for timestamp, event in left:
             outcome = begin(event, None)
             if not outcome.unchanged:
-                runs, found = Runs(), []
+                runs, matches = Runs(), []
                 for cell in self._start(runs, outcome, event, timestamp):
-                    found.append((cell, timestamp, False))
+                    matches.append((cell, timestamp, False))
                 if runs.began and self._window > 0 and self._needs_all_timers(runs):
                     runs.set_timer(timestamp + self._window)
-                self._fire(runs, left, timestamp, now, found)
-                return runs, found
+                self._fire(runs, left, timestamp, now, matches)
+                return runs, matches
         return None
 
     def _fire(
@@ -101,14 +101,14 @@ class Matcher:
 
     def event(self, runs: Runs, event: Any, now: int) -> list[Found]:
         """Process an event at once, in processing time."""
-        found: list[Found] = []
-        self._advance(runs, now, found)
+        matches: list[Found] = []
+        self._advance(runs, now, matches)
         for cell in self.automaton.event(runs, event, now):
-            found.append((cell, now, False))
+            matches.append((cell, now, False))
         if runs.began and self.automaton.window > 0:
             runs.set_timer(now + self.automaton.window)
         runs.began = False
-        return found
+        return matches
 
     def _needs_all_timers(self, runs: Runs) -> bool:
         """Return whether another run's timer may expire this run, which has no timer."""

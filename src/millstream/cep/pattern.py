@@ -490,12 +490,12 @@ def sequence(last: Pattern) -> list[Pattern]:
         >>> sequence(Pattern.begin("a").next("b"))[0].get_name()
         'a'
     """
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     pattern: Pattern | None = last
     while pattern is not None:
-        found.append(pattern)
+        patterns.append(pattern)
         pattern = pattern.get_previous()
-    return found[::-1]
+    return patterns[::-1]
 
 
 def all_patterns(last: Pattern) -> Iterator[Pattern]:

@@ -36,24 +36,24 @@ def add(heap: list[Any], element: Element) -> None:
 
 def poll(heap: list[Any]) -> Any:
     """Remove and return the minimum element."""
-    least = heap[0]
+    minimum = heap[0]
     last = heap.pop()
     if heap:
         _sift_down(heap, 0, last)
-    return least
+    return minimum
 
 
-def keep(heap: list[Any], least: Any) -> list[Any]:
+def keep(heap: list[Any], bound: Any) -> list[Any]:
     """Return the queue without the elements below a bound; the same list if there are none.
 
     The rest keeps its order in the array, and the heap is rebuilt from it.
     """
-    if not heap or heap[0][0] >= least:
+    if not heap or heap[0][0] >= bound:
         return heap
-    kept = [element for element in heap if element[0] >= least]
-    for at in range((len(kept) >> 1) - 1, -1, -1):
-        _sift_down(kept, at, kept[at])
-    return kept
+    remaining = [element for element in heap if element[0] >= bound]
+    for at in range((len(remaining) >> 1) - 1, -1, -1):
+        _sift_down(remaining, at, remaining[at])
+    return remaining
 
 
 class Shrinking:
@@ -80,17 +80,17 @@ class Shrinking:
         """Return the key of the minimum element, or None."""
         return self._heap[self._at][0] if self._at < len(self._heap) else None
 
-    def keep(self, least: Any) -> None:
+    def keep(self, bound: Any) -> None:
         """Remove the elements below a bound."""
         heap, at = self._heap, self._at
-        if at == len(heap) or heap[at][0] >= least:
+        if at == len(heap) or heap[at][0] >= bound:
             return
         if self._is_sorted is None:
             self._is_sorted = all(a[0] <= b[0] for a, b in pairwise(heap))
         if self._is_sorted:
-            self._at = bisect_left(heap, least, at, key=_order)
+            self._at = bisect_left(heap, bound, at, key=_order)
         else:
-            self._heap = keep(heap, least)
+            self._heap = keep(heap, bound)
 
     def rest(self) -> list[Any]:
         """Return the current queue."""
@@ -103,13 +103,13 @@ def _sift_down(heap: list[Any], at: int, element: Any) -> None:
     order = element[0]
     while at < half:
         child = 2 * at + 1
-        least = heap[child]
+        smaller = heap[child]
         right = child + 1
-        if right < size and least[0] > heap[right][0]:
+        if right < size and smaller[0] > heap[right][0]:
             child = right
-            least = heap[child]
-        if order <= least[0]:
+            smaller = heap[child]
+        if order <= smaller[0]:
             break
-        heap[at] = least
+        heap[at] = smaller
         at = child
     heap[at] = element

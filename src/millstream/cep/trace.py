@@ -69,8 +69,8 @@ class Tracer:
                 reason = _stop(state) if outcome.stopped else _missing(state)
                 self.ended.append(Ended(match_of(run[2]), run[1], timestamp, event, reason))
 
-    def _timed_out(self, found: Iterable[tuple[Any, int, bool]], now: int) -> None:
-        for cell, timestamp, timed_out in found:
+    def _timed_out(self, matches: Iterable[tuple[Any, int, bool]], now: int) -> None:
+        for cell, timestamp, timed_out in matches:
             if timed_out:
                 self.ended.append(Ended(match_of(cell), "", timestamp, None, "its window of time was over"))
 

@@ -121,8 +121,8 @@ class _Walk:
         if is_start and len(runs) == 1 and not matches and not stopped:
             ((pattern, state_name),) = runs
             begins = None if pattern is None else (pattern, state_name)
-        found = (tuple(runs), tuple(matches), stopped, unchanged, takes, gone, begins)
-        return self._known.setdefault(found, Outcome(*found))
+        outcome_key = (tuple(runs), tuple(matches), stopped, unchanged, takes, gone, begins)
+        return self._known.setdefault(outcome_key, Outcome(*outcome_key))
 
     def _results(self, answers: Answers, is_start: bool) -> Iterator[tuple[str | None, State]]:
         for edge in self._edges(answers):
@@ -193,14 +193,14 @@ def _grow(walk: _Walk, answers: Answers) -> _Question | Outcome:
 
 
 def _branch(walk: _Walk, question: _Question, answer: bool) -> _Question | Outcome:
-    found = question.yes if answer else question.no
-    if found is None:
-        found = _grow(walk, {**question.answers, id(question.atom): answer})
+    branch = question.yes if answer else question.no
+    if branch is None:
+        branch = _grow(walk, {**question.answers, id(question.atom): answer})
         if answer:
-            question.yes = found
+            question.yes = branch
         else:
-            question.no = found
-    return found
+            question.no = branch
+    return branch
 
 
 class _TooLarge(Exception):
@@ -220,11 +220,11 @@ def decision_of(state: State) -> Decision:
 
 def atoms_of(states: tuple[State, ...]) -> list[Atom]:
     """Return the conditions of the user's in states, each once."""
-    found: dict[int, Atom] = {}
+    atoms: dict[int, Atom] = {}
     for state in states:
         for edge in state.edges:
-            found.update({id(a): a for a in _in(edge.condition)})
-    return list(found.values())
+            atoms.update({id(a): a for a in _in(edge.condition)})
+    return list(atoms.values())
 
 
 def _atoms(state: State) -> list[Atom]:

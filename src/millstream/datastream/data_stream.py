@@ -258,13 +258,13 @@ class DataStream(StreamOutputs[T_co]):
         """Return one stream of the records of all."""
         for stream in streams:
             self._check_same_program(stream, "union")
-        everyone = [s._unkeyed if isinstance(s, KeyedStream) else s for s in (self, *streams)]
-        for stream in everyone:
-            if stream._type() != everyone[0]._type():
+        inputs = [s._unkeyed if isinstance(s, KeyedStream) else s for s in (self, *streams)]
+        for stream in inputs:
+            if stream._type() != inputs[0]._type():
                 raise InvalidProgramError(
-                    f"Cannot union streams of different types: {everyone[0].get_type()} and {stream.get_type()}."
+                    f"Cannot union streams of different types: {inputs[0].get_type()} and {stream.get_type()}."
                 )
-        return DataStream(self._environment, [e for s in everyone for e in s._ends])
+        return DataStream(self._environment, [e for s in inputs for e in s._ends])
 
     @overload
     def connect(self, ds: DataStream[R]) -> ConnectedStreams[T_co, R]: ...
@@ -391,8 +391,8 @@ class CachedDataStream(DataStream[T_co]):
         super().__init__(environment, ends)
         self._cache = cache
 
-    def _set(self, what: str) -> Transformation:
-        raise InvalidProgramError(f"{what} CachedDataStream is not supported.")
+    def _set(self, action: str) -> Transformation:
+        raise InvalidProgramError(f"{action} CachedDataStream is not supported.")
 
     def cache(self) -> CachedDataStream[T_co]:
         """Raise an error as PyFlink does: the stream is cached already."""
@@ -460,8 +460,8 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def _keyed(self) -> bool:
         return True
 
-    def _set(self, what: str) -> Transformation:
-        raise InvalidProgramError(f"{what} KeyedStream is not supported.")
+    def _set(self, action: str) -> Transformation:
+        raise InvalidProgramError(f"{action} KeyedStream is not supported.")
 
     def cache(self) -> CachedDataStream[T_co]:
         """Refused as in PyFlink: cache the stream before key_by()."""

@@ -453,9 +453,9 @@ def as_rich_function(function: Any, methods: tuple[str, ...], operation: str) ->
     """Accept only an object that has all the methods."""
     missing = [m for m in methods if not hasattr(function, m)]
     if isinstance(function, type) or missing:
-        what = function.__name__ if isinstance(function, type) else type(function).__name__
+        type_name = function.__name__ if isinstance(function, type) else type(function).__name__
         reason = "a class, not an instance" if isinstance(function, type) else f"without {', '.join(missing)}()"
-        raise WrongTypeError(f"{operation}() takes a function object; it was given {what}, {reason}.")
+        raise WrongTypeError(f"{operation}() takes a function object; it was given {type_name}, {reason}.")
     return UserFunction(function, methods[0])
 
 
@@ -472,8 +472,8 @@ _INSIDE = "it belongs to the inside of PyFlink, which works differently here"
 
 
 def _inside(name: str) -> type:
-    made: type = missing_class("millstream.datastream.functions", name, _INSIDE)
-    return made
+    placeholder: type = missing_class("millstream.datastream.functions", name, _INSIDE)
+    return placeholder
 
 
 AsyncFunctionDescriptor = _inside("AsyncFunctionDescriptor")

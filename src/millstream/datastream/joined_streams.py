@@ -76,9 +76,9 @@ class _Join(_CoGroup):
     """Hands every pair of a window to the user's function."""
 
     def _combine(self, left: list[Any], right: list[Any]) -> Iterator[Any]:
-        for mine in left:
+        for one in left:
             for other in right:
-                yield self._function.call(mine, other)
+                yield self._function.call(one, other)
 
 
 class _Paired(Generic[A_co, B_co]):

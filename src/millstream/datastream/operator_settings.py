@@ -16,7 +16,7 @@ class OperatorSettings:
 
     _transformation: Transformation
 
-    def _set(self, what: str) -> Transformation:
+    def _set(self, action: str) -> Transformation:
         """Return the operator for something to be set; some streams refuse, in PyFlink's words."""
         return self._transformation
 

@@ -17,9 +17,11 @@ from millstream.common.call_site import users_frame, warn_user
 def warn_of_yields(function: Any, operation: str) -> None:
     """Warn about a generator function where the returned value is the record or the decision."""
     if inspect.isgeneratorfunction(function):
-        meant = "each record becomes a generator; use flat_map() to emit what it yields"
-        kept = "each record is kept, since a generator is true"
-        warn_user(f"{operation}() was given a function that yields: {meant if operation == 'map' else kept}.")
+        map_effect = "each record becomes a generator; use flat_map() to emit what it yields"
+        filter_effect = "each record is kept, since a generator is true"
+        warn_user(
+            f"{operation}() was given a function that yields: {map_effect if operation == 'map' else filter_effect}."
+        )
 
 
 def warn_of_no_result(function: Any) -> None:

@@ -279,7 +279,7 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         super()._write(config)
 
 
-def configured_backend(config: Configuration, given: StateBackend | None) -> StateBackend | None:
+def configured_backend(config: Configuration, latest: StateBackend | None) -> StateBackend | None:
     """Return the backend that a job's settings name, None when they name none.
 
     Args:
@@ -289,8 +289,8 @@ def configured_backend(config: Configuration, given: StateBackend | None) -> Sta
     if not TYPE.is_set(config):
         return None
     backend = backend_of(config)
-    if given is not None and backend_named(given._type) is backend:
-        return given
+    if latest is not None and backend_named(latest._type) is backend:
+        return latest
     if backend is Backend.HASHMAP:
         return HashMapStateBackend()
     return EmbeddedRocksDBStateBackend(INCREMENTAL.read(config) if INCREMENTAL.is_set(config) else None)

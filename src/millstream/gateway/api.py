@@ -136,10 +136,10 @@ class GatewayApi:
         _, operation = await self._operation(request, "Failed to fetchResults.")
 
         def fetched() -> bytes:
-            return _told(operation.fetch(token), row_format, _next_uri(request, row_format))
+            return _page_body(operation.fetch(token), row_format, _next_uri(request, row_format))
 
-        told = await self._done("Failed to fetchResults.", fetched)
-        return Response(told, media_type="application/json")
+        page = await self._done("Failed to fetchResults.", fetched)
+        return Response(page, media_type="application/json")
 
     async def refresh(self, request: Request) -> Response:
         """Refuse as Flink does, as the operation's result: no catalog here has materialized tables."""
@@ -185,7 +185,7 @@ class GatewayApi:
             raise Refused(500, told_to_client(otherwise, e)) from e
 
 
-def _told(piece: Piece, row_format: str, next_uri: Callable[[int], str]) -> bytes:
+def _page_body(piece: Piece, row_format: str, next_uri: Callable[[int], str]) -> bytes:
     """Return some rows as a client reads them."""
     following = {} if piece.next_token is None else {"nextResultUri": next_uri(piece.next_token)}
     outcome = piece.outcome
@@ -215,41 +215,41 @@ def _next_uri(request: Request, row_format: str) -> Callable[[int], str]:
 
 
 def _handle(request: Request, name: str) -> str:
-    given: str = request.path_params[name]
+    handle: str = request.path_params[name]
     try:
-        return str(uuid.UUID(given)) if len(given) == 36 else _unresolved(f"path parameter ({name}_handle)", given)
+        return str(uuid.UUID(handle)) if len(handle) == 36 else _unresolved(f"path parameter ({name}_handle)", handle)
     except ValueError:
-        return _unresolved(f"path parameter ({name}_handle)", given)
+        return _unresolved(f"path parameter ({name}_handle)", handle)
 
 
 def _token(request: Request) -> int:
-    given: str = request.path_params["token"]
-    if not re.fullmatch(r"-?\d{1,18}", given):
-        _unresolved("path parameter (token)", given)
-    return int(given)
+    token: str = request.path_params["token"]
+    if not re.fullmatch(r"-?\d{1,18}", token):
+        _unresolved("path parameter (token)", token)
+    return int(token)
 
 
 def _row_format(request: Request) -> str:
-    given = request.query_params.get("rowFormat", "JSON").upper()
-    return given if given in ROW_FORMATS else _unresolved("query parameter (rowFormat)", given)
+    row_format = request.query_params.get("rowFormat", "JSON").upper()
+    return row_format if row_format in ROW_FORMATS else _unresolved("query parameter (rowFormat)", row_format)
 
 
-def _unresolved(what: str, given: str) -> str:
-    raise Refused(400, f'Bad request, could not parse parameters: Cannot resolve {what} from value "{given}".')
+def _unresolved(parameter: str, value: str) -> str:
+    raise Refused(400, f'Bad request, could not parse parameters: Cannot resolve {parameter} from value "{value}".')
 
 
 def _text(body: dict[str, Any], name: str) -> str:
-    given = body.get(name)
-    return given if isinstance(given, str) else ""
+    value = body.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _number(body: dict[str, Any], name: str) -> int:
-    given = body.get(name)
-    return given if isinstance(given, int) and given > 0 else 0
+    value = body.get(name)
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _texts(body: dict[str, Any], name: str) -> dict[str, str]:
-    given = body.get(name) or {}
-    if not isinstance(given, dict):
+    values = body.get(name) or {}
+    if not isinstance(values, dict):
         raise Refused(400, f"{name} must be an object of texts.")
-    return {str(k): str(v) for k, v in given.items()}
+    return {str(k): str(v) for k, v in values.items()}

@@ -65,8 +65,8 @@ class Vocabulary:
 
 def word_at(text: str, position: int) -> str:
     """Return the typed part of the word at a position."""
-    found = _WORD.search(text[:position])
-    return "" if found is None else found.group()
+    match = _WORD.search(text[:position])
+    return "" if match is None else match.group()
 
 
 def candidates(text: str, position: int, words: Vocabulary) -> list[str]:

@@ -19,7 +19,7 @@ _CLASSES: dict[type[Exception], str] = {
 }
 
 
-def told_to_client(what: str, error: Exception) -> str:
+def told_to_client(action: str, error: Exception) -> str:
     """Return the text of an error for clients.
 
     Example:
@@ -31,12 +31,12 @@ def told_to_client(what: str, error: Exception) -> str:
         <BLANKLINE>
         End of exception on server side>
     """
-    said = str(error) if isinstance(error, MillstreamError) else f"{type(error).__name__}: {error}"
+    message = str(error) if isinstance(error, MillstreamError) else f"{type(error).__name__}: {error}"
     known = next((name for kind, name in _CLASSES.items() if isinstance(error, kind)), None)
     if known is None:
         # An error of a job under a Java class name keeps that name.
-        found = _JAVAS.match(said)
-        known, said = (f"java.lang.{found[1]}", said[found.end() :]) if found else (_OTHER, said)
+        found = _JAVAS.match(message)
+        known, message = (f"java.lang.{found[1]}", message[found.end() :]) if found else (_OTHER, message)
     # Clients extract the text between the last cause and its first stack frame.
-    cause = f"Caused by: {known}: {said}\n\tat millstream.gateway"
-    return f"<Exception on server side:\n{_GATEWAY}: {what}\n{cause}\n\nEnd of exception on server side>"
+    cause = f"Caused by: {known}: {message}\n\tat millstream.gateway"
+    return f"<Exception on server side:\n{_GATEWAY}: {action}\n{cause}\n\nEnd of exception on server side>"

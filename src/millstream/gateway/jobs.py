@@ -39,13 +39,13 @@ class JobStatements:
 
     def described(self, job_id: str, zone: str) -> TableResult:
         """Return one job."""
-        return RowsResult(JOBS, [_row(self._found(job_id))], zone)
+        return RowsResult(JOBS, [_row(self._entry(job_id))], zone)
 
     def stopped(self, statement: s.StopJob, configuration: Configuration) -> TableResult:
         """Stop a job: with a savepoint, whose path is the result, or without."""
         if statement.drain and not statement.savepoint:
             raise ValidationException("WITH DRAIN could only be used with WITH SAVEPOINT.")
-        entry = self._found(statement.job)
+        entry = self._entry(statement.job)
         if not statement.savepoint:
             entry.job.cancel()
             entry.job.result.exception()
@@ -61,7 +61,7 @@ class JobStatements:
         entry.job.result.exception()
         return RowsResult(SAVEPOINT, [(path,)])
 
-    def _found(self, job_id: str) -> Entry:
+    def _entry(self, job_id: str) -> Entry:
         entry = self._registry.find(job_id)
         if entry is None:
             raise ValidationException(f"The job '{job_id}' is not found: SHOW JOBS lists those there are.")

@@ -118,8 +118,8 @@ def _maps(column: pa.Array, kind: t.DataType) -> Texts:
 
 def _parts(column: pa.Array, written: Callable[[int, int], str]) -> Texts:
     """Return the texts of nested values, by their offsets."""
-    offsets, there = column.offsets.to_pylist(), column.is_valid().to_pylist()
-    return [written(offsets[i], offsets[i + 1]) if there[i] else _NULL for i in range(len(column))]
+    offsets, valid = column.offsets.to_pylist(), column.is_valid().to_pylist()
+    return [written(offsets[i], offsets[i + 1]) if valid[i] else _NULL for i in range(len(column))]
 
 
 def _structs(column: pa.Array, kind: t.DataType) -> Texts:
@@ -127,10 +127,10 @@ def _structs(column: pa.Array, kind: t.DataType) -> Texts:
     names = [json.dumps(f.name, ensure_ascii=False) for f in kind.fields]
     members = [values_as_json(c, f.data_type) for c, f in zip(column.flatten(), kind.fields, strict=True)]
     rows: list[Any] = list(zip(*members, strict=True)) if members else [()] * len(column)
-    there = column.is_valid().to_pylist()
+    valid = column.is_valid().to_pylist()
     return [
         f"{{{','.join(f'{n}:{v}' for n, v in zip(names, row, strict=True))}}}" if is_there else _NULL
-        for row, is_there in zip(rows, there, strict=True)
+        for row, is_there in zip(rows, valid, strict=True)
     ]
 
 

@@ -29,22 +29,22 @@ def split(text: str) -> tuple[list[str], str]:
         (["SELECT ';'", '-- one; two\\nSHOW TABLES'], 'SEL')
     """
     statements, start, words = [], 0, list[str]()
-    for found in _SKIPPED.finditer(text):
-        token = found.group()
+    for match in _SKIPPED.finditer(text):
+        token = match.group()
         if token != ";":
             words.append(token.upper())
             continue
         if _is_in_set(words):
             continue
-        statements.append(text[start : found.start()].strip())
-        start, words = found.end(), []
+        statements.append(text[start : match.start()].strip())
+        start, words = match.end(), []
     return [s for s in statements if not is_blank(s)], text[start:].strip()
 
 
 def _is_in_set(words: list[str]) -> bool:
     """Return whether the words are within a statement set, whose statements have their own semicolons."""
-    said = [w for w in words if w[0].isalpha()]
-    return said[:4] == ["EXECUTE", "STATEMENT", "SET", "BEGIN"] and said[-1] != "END"
+    keywords = [w for w in words if w[0].isalpha()]
+    return keywords[:4] == ["EXECUTE", "STATEMENT", "SET", "BEGIN"] and keywords[-1] != "END"
 
 
 def is_blank(text: str) -> bool:
@@ -66,13 +66,13 @@ def statements_of(text: str) -> list[str]:
         ["SET 'a' = 'b'", 'SHOW TABLES']
     """
     statements, rest = split(text)
-    found = []
+    selected = []
     for statement in [*statements, *([] if is_blank(rest) else [rest])]:
         if not is_command(statement):
-            found.append(statement)
+            selected.append(statement)
         elif statement.upper() in ("QUIT", "EXIT"):
             break
-    return found
+    return selected
 
 
 _ANSWERS_WITHIN = 30.0
@@ -98,8 +98,8 @@ def _read(uri: str, settings: Mapping[str, str]) -> bytes:
         return Path(unquote(parts.path) if parts.scheme else uri).read_bytes()
     if parts.scheme in ("http", "https"):
         with urlopen(uri, timeout=_ANSWERS_WITHIN) as answer:
-            found: bytes = answer.read()
-            return found
+            content: bytes = answer.read()
+            return content
     import fsspec
 
     options = storage_options(Configuration.from_dict(dict(settings)))

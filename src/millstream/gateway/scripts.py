@@ -77,9 +77,9 @@ class Scripts:
                     session = self._begin(settings)
                 started.append(_carried_out(session, statement))
             except Exception as e:
-                why = f"Statement {number} of {len(statements)} of the script failed: {e}"
-                log.error("%s: %s", script_id, masked_text(why))
-                self._registry.add(FailedScript(script_id, began, why), settings)
+                reason = f"Statement {number} of {len(statements)} of the script failed: {e}"
+                log.error("%s: %s", script_id, masked_text(reason))
+                self._registry.add(FailedScript(script_id, began, reason), settings)
                 for outcome in started:
                     if (client := outcome.result.get_job_client()) is not None:
                         client.cancel()
@@ -99,19 +99,19 @@ def _carried_out(session: Session, statement: str) -> Outcome:
 class FailedScript:
     """A failed script as an entry among the jobs, so that its sender can see the failure."""
 
-    def __init__(self, script_id: str, began: float, why: str) -> None:
+    def __init__(self, script_id: str, began: float, reason: str) -> None:
         now = time.time()
         job_id = script_id.removeprefix(_PREFIX)
         settings = JobSettings(job_id=job_id, job_name=script_id, attempt=0, batch=False)
         self.result: Future[None] = Future()
-        self.result.set_exception(TableException(why))
+        self.result.set_exception(TableException(reason))
         self.leases = CheckpointLeases()
         self.view = JobView(
             plan=JobPlan(settings=settings, vertices=[]),
             status=JobStatus.FAILED,
             outcome=JobStatus.FAILED,
             times={JobStatus.INITIALIZING: began, JobStatus.FAILED: now},
-            failures=(FailureView(at=now, message=why, operator=None, restarts_at=None),),
+            failures=(FailureView(at=now, message=reason, operator=None, restarts_at=None),),
         )
 
     def cancel(self) -> None:

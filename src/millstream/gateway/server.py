@@ -104,12 +104,12 @@ def _nothing() -> None:
 def _options(config: Configuration) -> ServiceOptions:
     """Return the REST settings: the gateway's Flink keys override those of the job service."""
     service = Configuration(config)
-    given = {
+    overrides = {
         PORT: GATEWAY_PORT.read(config),
         ADDRESS: GATEWAY_BIND.read(config),
         OWN_ADDRESS: GATEWAY_ADDRESS.read(config),
     }
-    for setting, value in given.items():
+    for setting, value in overrides.items():
         if value is not None:
             service.set_string(setting.key, value)
     options = ServiceOptions.read(service)

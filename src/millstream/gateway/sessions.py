@@ -110,18 +110,18 @@ class Sessions:
     def find(self, handle: str) -> OpenSession:
         """Return a session, which is used by that."""
         with self._lock:
-            found = self._open.get(handle)
-            if found is None:
+            session = self._open.get(handle)
+            if session is None:
                 raise TableException(f"Session '{handle}' does not exist.")
-            found.used_at = self._clock()
-            return found
+            session.used_at = self._clock()
+            return session
 
     def close(self, handle: str) -> None:
         """Close a session."""
         self.find(handle)
         with self._lock:
-            found = self._open.pop(handle)
-        found.close()
+            session = self._open.pop(handle)
+        session.close()
 
     def close_idle(self) -> None:
         """Close sessions that are idle for too long and run nothing."""

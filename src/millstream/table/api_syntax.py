@@ -89,8 +89,8 @@ def literal(value: Any) -> syntax.Expression:
         return syntax.Literal("BOOLEAN", str(value).upper())
     for kind, write in _LITERALS:
         if isinstance(value, kind):
-            found: syntax.Expression = write(value)
-            return found
+            expression: syntax.Expression = write(value)
+            return expression
     raise InvalidProgramError(f"lit({value!r}): a {type(value).__name__} is no value of SQL.")
 
 

@@ -52,13 +52,13 @@ def rewritten(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 def tables_columns(fields: _Fields, method: str) -> list[str]:
     """Return the names of expressions that must be plain columns."""
-    found = []
+    names = []
     for field in fields:
         tree = tree_of(field) if isinstance(field, Expression) else syntax.Name((str(field),))
         if not isinstance(tree, syntax.Name):
             raise ValidationException(f"{method}() takes columns, not {summary(tree)}.")
-        found.append(tree.parts[-1])
-    return found
+        names.append(tree.parts[-1])
+    return names
 
 
 class Selection:
@@ -86,8 +86,8 @@ class Selection:
 
     def tree(self, expression: Any) -> syntax.Expression:
         """Return an expression as syntax for the binder."""
-        found: syntax.Expression = rewritten(tree_of(expression), self._changed)
-        return found
+        rewritten_tree: syntax.Expression = rewritten(tree_of(expression), self._changed)
+        return rewritten_tree
 
     def _changed(self, tree: Any) -> Any:
         match tree:
@@ -171,8 +171,8 @@ class Selection:
             return [syntax.Name((n,)) for n in names]
         if isinstance(tree, Chosen):
             chosen = [n for member in tree.members for n in self._named(member, names)]
-            kept = [n for n in names if n not in chosen] if tree.left_out else chosen
-            return [syntax.Name((n,)) for n in kept]
+            selected = [n for n in names if n not in chosen] if tree.left_out else chosen
+            return [syntax.Name((n,)) for n in selected]
         if isinstance(tree, Range):
             return [syntax.Name((n,)) for n in self._named(tree, names)]
         return [tree]
@@ -189,16 +189,16 @@ class Selection:
                 first, last = (self._place(p, names) for p in (start, end))
                 return names[first : last + 1]
             case syntax.Call("-" | "UNARY -", (inner,)):
-                kept = self._named(inner, names)
-                return [n for n in names if n not in kept]
+                columns = self._named(inner, names)
+                return [n for n in names if n not in columns]
         raise ValidationException(f"Columns are named by name, place or range, not by {summary(tree)}.")
 
-    def _place(self, given: str | int, names: list[str]) -> int:
-        if isinstance(given, int):
-            return given - 1
-        if given not in names:
-            raise ValidationException(f"There is no column '{given}' in {names}.")
-        return names.index(given)
+    def _place(self, column: str | int, names: list[str]) -> int:
+        if isinstance(column, int):
+            return column - 1
+        if column not in names:
+            raise ValidationException(f"There is no column '{column}' in {names}.")
+        return names.index(column)
 
     def _items(self, fields: _Fields) -> list[syntax.SelectItem]:
         """Return the columns of a select under the Table API's names."""
@@ -276,8 +276,8 @@ class Selection:
         for name in dropped:
             if name not in names:
                 raise ValidationException(f"Field {name} does not exist in source table")
-        kept = [syntax.SelectItem(syntax.Name((n,)), n) for n in names if n not in dropped]
-        return self._t_env._binder().select(self._node, kept)
+        remaining = [syntax.SelectItem(syntax.Name((n,)), n) for n in names if n not in dropped]
+        return self._t_env._binder().select(self._node, remaining)
 
     # --- functions of users
 
@@ -291,10 +291,10 @@ class Selection:
         return self._call_of(tree_of(func)), func._names
 
     def _call_of(self, tree: syntax.Expression) -> syntax.Call:
-        found = self.tree(tree)
-        if not isinstance(found, syntax.Call):
+        call = self.tree(tree)
+        if not isinstance(call, syntax.Call):
             raise ValidationException(f"This takes the call of a function, not {summary(tree)}.")
-        return found
+        return call
 
     def mapped(self, func: Any) -> Node:
         """Return a relation that maps each row with a function."""
@@ -314,15 +314,15 @@ class Selection:
         trees = [tree_of(f) for f in fields]
         if any(isinstance(t, syntax.Star) for t in trees):
             raise ValidationException("Can not use * for window aggregate!")
-        found: dict[syntax.Expression, str] = {}
+        aggregates: dict[syntax.Expression, str] = {}
 
         def named(tree: Any) -> Any:
             if not isinstance(tree, (WindowBound, TimeMark)):
                 return None
-            return syntax.Name((found.setdefault(tree, f"EXPR${len(found)}"),))
+            return syntax.Name((aggregates.setdefault(tree, f"EXPR${len(aggregates)}"),))
 
         moved = [rewritten(t, named) for t in trees]
-        bounds = [syntax.SelectItem(self.tree(t), n) for t, n in found.items()]
+        bounds = [syntax.SelectItem(self.tree(t), n) for t, n in aggregates.items()]
         names = [f._names if isinstance(f, Expression) else () for f in fields]
         node = self.aggregated(keys, func, bounds)
         assert self._window is not None
@@ -338,14 +338,14 @@ class Selection:
         trees, items = self._group_keys(keys)
         node = binder.aggregate(self._node, trees, [*items, syntax.SelectItem(call, "_agg$"), *bounds])
         kind = node.fields[len(items)].type
-        kept = [syntax.SelectItem(syntax.Name((i.alias or "",)), i.alias) for i in items]
+        key_items = [syntax.SelectItem(syntax.Name((i.alias or "",)), i.alias) for i in items]
         value = syntax.Name(("_agg$",))
         ends = [syntax.SelectItem(syntax.Name((b.alias or "",)), b.alias) for b in bounds]
         if not isinstance(kind, RowType):
-            return binder.select(node, [*kept, syntax.SelectItem(value, names[0] if names else "TMP_0"), *ends])
+            return binder.select(node, [*key_items, syntax.SelectItem(value, names[0] if names else "TMP_0"), *ends])
         called = [*names, *(f"TMP_0${n}" for n in kind.names[len(names) :])]
         made = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
-        return binder.select(node, [*kept, *made, *ends])
+        return binder.select(node, [*key_items, *made, *ends])
 
     def flat_aggregated(self, keys: _Fields, func: Any) -> Node:
         """Return the grouping keys and the rows of a table aggregate function for each group."""
@@ -386,9 +386,9 @@ class Selection:
         hidden = self._t_env._binder().rename(self._node, [f"{n}$" for n in self._node.fields.names])
         call, names = self._called(func)
         moved = rewritten(call, lambda t: syntax.Name((f"{t.parts[0]}$",)) if isinstance(t, syntax.Name) else None)
-        made = Selection(self._t_env, hidden).lateral(Expression(moved, tuple(names)), None, "INNER")
-        kept = made.fields.names[before:]
-        return self._t_env._binder().select(made, [syntax.SelectItem(syntax.Name((n,)), n) for n in kept])
+        joined = Selection(self._t_env, hidden).lateral(Expression(moved, tuple(names)), None, "INNER")
+        result_names = joined.fields.names[before:]
+        return self._t_env._binder().select(joined, [syntax.SelectItem(syntax.Name((n,)), n) for n in result_names])
 
 
 class _Namer:

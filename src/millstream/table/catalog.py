@@ -123,10 +123,10 @@ class Catalog(PartitionsAndStatistics):
 
     def get_database(self, database_name: str) -> CatalogDatabase:
         """Return a database."""
-        found = self._store.databases().get(database_name)
-        if found is None:
+        database = self._store.databases().get(database_name)
+        if database is None:
             raise DatabaseNotExistException.of(database_name, self._store.name)
-        return CatalogDatabase(dict(found.options), found.comment)
+        return CatalogDatabase(dict(database.options), database.comment)
 
     def database_exists(self, database_name: str) -> bool:
         """Return whether a database exists."""
@@ -172,10 +172,10 @@ class Catalog(PartitionsAndStatistics):
 
     def get_table(self, table_path: ObjectPath) -> CatalogBaseTable:
         """Return a table or view."""
-        found = self._table(table_path)
-        if found is None:
+        table = self._table(table_path)
+        if table is None:
             raise TableNotExistException.of(table_path, self._store.name)
-        return CatalogBaseTable(found)
+        return CatalogBaseTable(table)
 
     def _table(self, path: ObjectPath) -> CatalogTable | None:
         if not self.database_exists(path.get_database_name()):
@@ -195,8 +195,8 @@ class Catalog(PartitionsAndStatistics):
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool) -> None:
         """Rename a table or view."""
-        found = self._table(table_path)
-        if found is not None:
+        table = self._table(table_path)
+        if table is not None:
             new_path = ObjectPath(table_path.get_database_name(), new_table_name)
             if self.table_exists(new_path):
                 raise TableAlreadyExistException.of(new_path, self._store.name)
@@ -214,10 +214,10 @@ class Catalog(PartitionsAndStatistics):
 
     def alter_table(self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool) -> None:
         """Replace a table or view by one of the same kind."""
-        found = self._table(table_path)
-        if found is not None:
-            if found.is_view != new_table.table.is_view:
-                kinds = ["VIEW" if t.is_view else "TABLE" for t in (found, new_table.table)]
+        current = self._table(table_path)
+        if current is not None:
+            if current.is_view != new_table.table.is_view:
+                kinds = ["VIEW" if t.is_view else "TABLE" for t in (current, new_table.table)]
                 raise CatalogException(
                     f"Table types don't match. Existing table is '{kinds[0]}' and new table is '{kinds[1]}'."
                 )
@@ -233,10 +233,10 @@ class Catalog(PartitionsAndStatistics):
 
     def get_function(self, function_path: ObjectPath) -> CatalogFunction:
         """Return a function."""
-        found = self._function(function_path)
-        if found is None:
+        function = self._function(function_path)
+        if function is None:
             raise FunctionNotExistException.of(function_path, self._store.name)
-        return CatalogFunction(found)
+        return CatalogFunction(function)
 
     def _function(self, path: ObjectPath) -> memory.CatalogFunction | None:
         if not self.database_exists(path.get_database_name()):
@@ -292,10 +292,10 @@ class Catalog(PartitionsAndStatistics):
 
     def get_model(self, model_path: ObjectPath) -> CatalogModel:
         """Return a model."""
-        found = self._models(model_path).get(model_path.get_object_name())
-        if found is None:
+        model = self._models(model_path).get(model_path.get_object_name())
+        if model is None:
             raise ModelNotExistException.of(model_path, self._store.name)
-        return CatalogModel(found)
+        return CatalogModel(model)
 
     def model_exists(self, model_path: ObjectPath) -> bool:
         """Return whether a model exists."""
@@ -314,11 +314,11 @@ class Catalog(PartitionsAndStatistics):
     def rename_model(self, model_path: ObjectPath, new_model_name: str, ignore_if_not_exists: bool) -> None:
         """Rename a model."""
         if self._has_model(model_path, ignore_if_not_exists):
-            kept = self._models(model_path)
-            if new_model_name in kept:
+            models = self._models(model_path)
+            if new_model_name in models:
                 path = ObjectPath(model_path.get_database_name(), new_model_name)
                 raise ModelAlreadyExistException.of(path, self._store.name)
-            kept[new_model_name] = kept.pop(model_path.get_object_name())
+            models[new_model_name] = models.pop(model_path.get_object_name())
 
     def create_model(self, model_path: ObjectPath, model: CatalogModel, ignore_if_exists: bool) -> None:
         """Add a model."""

@@ -83,8 +83,8 @@ class CatalogMethods:
 
     def get_catalog(self, catalog_name: str) -> Catalog | None:
         """Return a catalog, or None if there is no catalog of that name."""
-        found = self._catalogs.catalogs.get(catalog_name)
-        return None if found is None else Catalog(found)
+        catalog = self._catalogs.catalogs.get(catalog_name)
+        return None if catalog is None else Catalog(catalog)
 
     def list_catalogs(self) -> list[str]:
         """Return the names of all catalogs."""

@@ -312,15 +312,15 @@ class PartitionsAndStatistics:
     ) -> list[CatalogPartitionSpec]:
         """Return all partitions, or those that match a partial specification."""
         self._partitioned(table_path)
-        wanted = set((partition_spec or CatalogPartitionSpec({})).get_partition_spec().items())
-        return [CatalogPartitionSpec(dict(key)) for key in self._notes(table_path).partitions if wanted <= set(key)]
+        required = set((partition_spec or CatalogPartitionSpec({})).get_partition_spec().items())
+        return [CatalogPartitionSpec(dict(key)) for key in self._notes(table_path).partitions if required <= set(key)]
 
     def get_partition(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> CatalogPartition:
         """Return a partition."""
         if not self.partition_exists(table_path, partition_spec):
             raise self._no_partition(table_path, partition_spec)
-        found: CatalogPartition = self._notes(table_path).partitions[self._key(table_path, partition_spec)]
-        return found
+        partition: CatalogPartition = self._notes(table_path).partitions[self._key(table_path, partition_spec)]
+        return partition
 
     def partition_exists(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> bool:
         """Return whether a partition exists."""
@@ -373,8 +373,8 @@ class PartitionsAndStatistics:
 
     def get_table_column_statistics(self, table_path: ObjectPath) -> CatalogColumnStatistics:
         """Return the column statistics of a table."""
-        found: CatalogColumnStatistics = self._notes(table_path).column_statistics.get(_WHOLE, _UNKNOWN_COLUMNS)
-        return found
+        statistics: CatalogColumnStatistics = self._notes(table_path).column_statistics.get(_WHOLE, _UNKNOWN_COLUMNS)
+        return statistics
 
     def get_partition_statistics(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
@@ -387,7 +387,7 @@ class PartitionsAndStatistics:
     ) -> list[CatalogTableStatistics]:
         """Return the statistics of several partitions."""
         known = self._notes(table_path).statistics
-        return [known.get(key, _UNKNOWN) for key in self._there(table_path, partition_specs)]
+        return [known.get(key, _UNKNOWN) for key in self._existing_keys(table_path, partition_specs)]
 
     def get_partition_column_statistics(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
@@ -400,7 +400,7 @@ class PartitionsAndStatistics:
     ) -> list[CatalogColumnStatistics]:
         """Return the column statistics of several partitions."""
         known = self._notes(table_path).column_statistics
-        return [known.get(key, _UNKNOWN_COLUMNS) for key in self._there(table_path, partition_specs)]
+        return [known.get(key, _UNKNOWN_COLUMNS) for key in self._existing_keys(table_path, partition_specs)]
 
     def alter_table_statistics(
         self, table_path: ObjectPath, table_statistics: CatalogTableStatistics, ignore_if_not_exists: bool
@@ -461,7 +461,7 @@ class PartitionsAndStatistics:
             raise PartitionSpecInvalidException.of(mismatch, self._store.name)
         return tuple((c, values[c]) for c in columns)
 
-    def _there(self, path: ObjectPath, specs: Sequence[CatalogPartitionSpec]) -> list[PartitionKey]:
+    def _existing_keys(self, path: ObjectPath, specs: Sequence[CatalogPartitionSpec]) -> list[PartitionKey]:
         for spec in specs:
             if not self.partition_exists(path, spec):
                 raise self._no_partition(path, spec)
@@ -473,10 +473,10 @@ class PartitionsAndStatistics:
         return self._table(path) is not None
 
     def _has(self, path: ObjectPath, spec: CatalogPartitionSpec, ignore: bool) -> bool:
-        found = self.partition_exists(path, spec)
-        if not found and not ignore:
+        exists = self.partition_exists(path, spec)
+        if not exists and not ignore:
             raise self._no_partition(path, spec)
-        return found
+        return exists
 
     def _no_partition(self, path: ObjectPath, spec: CatalogPartitionSpec) -> PartitionNotExistException:
         return PartitionNotExistException.of(f"{spec} of table {path}", self._store.name)

@@ -97,13 +97,13 @@ class KnownByName:
         self._runner = runner
 
     def function_path(self, function: Any) -> tuple[str, ...]:
-        found = self._catalogs.function_path(function)
-        if found is None:
+        path = self._catalogs.function_path(function)
+        if path is None:
             raise TableException(
                 f"A plan cannot be compiled with a function that has no name: {function}. Register it with "
                 "create_temporary_system_function()."
             )
-        return found
+        return path
 
     def function(self, path: tuple[str, ...]) -> Any:
         found = self._catalogs.find_function(path)

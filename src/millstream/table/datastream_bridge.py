@@ -135,7 +135,7 @@ class Streams:
         changelog: bool,
         schema: Schema,
     ) -> StreamScan:
-        given = self._named(stream, tuple(c.name for c in physical) if is_row else None)
+        named = self._named(stream, tuple(c.name for c in physical) if is_row else None)
         follows = schema.watermark is not None and _is_source_watermark(schema.watermark[1])
         fields = [Field(c.name, c.type) for c in physical]
         event_time = None
@@ -146,7 +146,7 @@ class Streams:
             assert schema.watermark is not None
             name = schema.watermark[0]
             fields = [Field(f.name, f.type, TimeAttribute.ROWTIME) if f.name == name else f for f in fields]
-        return StreamScan(Fields(tuple(fields)), given, changelog, event_time, follows)
+        return StreamScan(Fields(tuple(fields)), named, changelog, event_time, follows)
 
     def _declared(self, scan: StreamScan, columns: Sequence[TableColumn], schema: Schema) -> Table:
         from millstream.table.table import Table
@@ -277,14 +277,14 @@ def _checked_time(column: TableColumn) -> DataType:
 
 
 def _event_time(node: Node) -> int | None:
-    found = [i for i, f in enumerate(node.fields.fields) if f.time is TimeAttribute.ROWTIME]
-    if len(found) > 1:
-        names = ", ".join(node.fields[i].name for i in found)
+    rowtimes = [i for i, f in enumerate(node.fields.fields) if f.time is TimeAttribute.ROWTIME]
+    if len(rowtimes) > 1:
+        names = ", ".join(node.fields[i].name for i in rowtimes)
         raise ValidationException(
             f"The query contains more than one rowtime attribute column [{names}]. Please select the rowtime attribute "
             "column that should be used as event-time timestamp by casting all other columns to a regular TIMESTAMP."
         )
-    return found[0] if found else None
+    return rowtimes[0] if rowtimes else None
 
 
 def _field_name(tree: syntax.Expression) -> str:
@@ -339,13 +339,13 @@ def data_type_of(kind: TypeInformation) -> t.DataType:
 
 
 def _element(kind: Any) -> TypeInformation:
-    found: TypeInformation = kind.get_element_type() if hasattr(kind, "get_element_type") else kind.elem_type
-    return found
+    element_type: TypeInformation = kind.get_element_type() if hasattr(kind, "get_element_type") else kind.elem_type
+    return element_type
 
 
 def _part(kind: Any, which: str) -> TypeInformation:
-    found: TypeInformation = getattr(kind, f"{which}_type", None) or getattr(kind, f"_{which}_type_info")
-    return found
+    part_type: TypeInformation = getattr(kind, f"{which}_type", None) or getattr(kind, f"_{which}_type_info")
+    return part_type
 
 
 def type_info_of(fields: Fields) -> TypeInformation:
@@ -372,23 +372,23 @@ def check_type_info(fields: Fields, kind: Any, method: str) -> None:
     """
     if not isinstance(kind, TypeInformation):
         raise TypeError(f"{method} takes the type of its records, such as Types.ROW([Types.LONG()]), not {kind!r}.")
-    asked = row_fields(kind) or [("f0", kind)]
-    types = [data_type_of(k) for _, k in asked]
+    requested = row_fields(kind) or [("f0", kind)]
+    types = [data_type_of(k) for _, k in requested]
     if len(types) != len(fields.types):
         cause = "Different number of columns."
     else:
         wrong = [i for i, pair in enumerate(zip(fields.types, types, strict=True)) if not _is_alike(*pair)]
         if not wrong:
             return
-        cause = f"Incompatible types for sink column '{asked[wrong[0]][0]}' at position {wrong[0] + 1}."
-    target = [TableColumn(n, k) for (n, _), k in zip(asked, types, strict=True)]
+        cause = f"Incompatible types for sink column '{requested[wrong[0]][0]}' at position {wrong[0] + 1}."
+    target = [TableColumn(n, k) for (n, _), k in zip(requested, types, strict=True)]
     raise mismatch(cause, fields, target, [method])
 
 
-def _is_alike(column: t.DataType, asked: t.DataType) -> bool:
-    if isinstance(asked, t.RawType):
+def _is_alike(column: t.DataType, requested: t.DataType) -> bool:
+    if isinstance(requested, t.RawType):
         return not isinstance(column, t.AtomicType) or isinstance(column, t.RawType)
-    return type(column) is type(asked) or any(isinstance(column, a) and isinstance(asked, a) for a in _ALIKE)
+    return type(column) is type(requested) or any(isinstance(column, a) and isinstance(requested, a) for a in _ALIKE)
 
 
 def record_maker(kind: TypeInformation) -> Callable[[Row], Any]:

@@ -25,10 +25,10 @@ class ExpressionBase(Generic[T]):
 
     def _call(self, function: str, *arguments: Any) -> Self:
         """Return a function call with this as first argument, without trailing Nones."""
-        given = [self, *arguments]
-        while given[-1] is None:
-            given.pop()
-        return self._as(syntax.Call(function, tuple(map(tree_of, given))))
+        operands = [self, *arguments]
+        while operands[-1] is None:
+            operands.pop()
+        return self._as(syntax.Call(function, tuple(map(tree_of, operands))))
 
     def _swapped(self, function: str, other: Any) -> Self:
         return self._as(syntax.Call(function, (tree_of(other), self._tree)))
@@ -47,55 +47,55 @@ class ExpressionBase(Generic[T]):
         return self._call("ABS")
 
     def __eq__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._call("=", _given(other))
+        return self._call("=", _operand(other))
 
     def __ne__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._call("<>", _given(other))
+        return self._call("<>", _operand(other))
 
     def __lt__(self, other: Any) -> Self:
-        return self._call("<", _given(other))
+        return self._call("<", _operand(other))
 
     def __gt__(self, other: Any) -> Self:
-        return self._call(">", _given(other))
+        return self._call(">", _operand(other))
 
     def __le__(self, other: Any) -> Self:
-        return self._call("<=", _given(other))
+        return self._call("<=", _operand(other))
 
     def __ge__(self, other: Any) -> Self:
-        return self._call(">=", _given(other))
+        return self._call(">=", _operand(other))
 
     def __and__(self, other: Any) -> Self:
-        return self._call("AND", _given(other))
+        return self._call("AND", _operand(other))
 
     def __or__(self, other: Any) -> Self:
-        return self._call("OR", _given(other))
+        return self._call("OR", _operand(other))
 
     def __invert__(self) -> Self:
         return self._call("IS NOT TRUE")
 
     def __rand__(self, other: Any) -> Self:
-        return self._call("AND", _given(other))
+        return self._call("AND", _operand(other))
 
     def __ror__(self, other: Any) -> Self:
-        return self._call("OR", _given(other))
+        return self._call("OR", _operand(other))
 
     def __add__(self, other: Any) -> Self:
-        return self._call("+", _given(other))
+        return self._call("+", _operand(other))
 
     def __sub__(self, other: Any) -> Self:
-        return self._call("-", _given(other))
+        return self._call("-", _operand(other))
 
     def __mul__(self, other: Any) -> Self:
-        return self._call("*", _given(other))
+        return self._call("*", _operand(other))
 
     def __truediv__(self, other: Any) -> Self:
-        return self._call("/", _given(other))
+        return self._call("/", _operand(other))
 
     def __mod__(self, other: Any) -> Self:
-        return self._call("%", _given(other))
+        return self._call("%", _operand(other))
 
     def __pow__(self, other: Any) -> Self:
-        return self._call("POWER", _given(other))
+        return self._call("POWER", _operand(other))
 
     def __neg__(self) -> Self:
         return self._call("UNARY -")
@@ -107,7 +107,7 @@ class ExpressionBase(Generic[T]):
         return self._swapped("-", other)
 
     def __rmul__(self, other: Any) -> Self:
-        return self._call("*", _given(other))
+        return self._call("*", _operand(other))
 
     def __rtruediv__(self, other: Any) -> Self:
         return self._swapped("/", other)
@@ -126,7 +126,7 @@ def tree_of(value: Any) -> syntax.Expression:
     return value if isinstance(value, syntax.Expression) else literal(value)
 
 
-def _given(other: Any) -> syntax.Expression:
+def _operand(other: Any) -> syntax.Expression:
     """Return a tree, of None too: `col("a") == None` is a comparison with NULL."""
     return tree_of(other)
 

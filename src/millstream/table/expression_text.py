@@ -86,8 +86,8 @@ class TextExpression(ExpressionBase[T]):
         return self._call("SUBSTR", begin_index, length)
 
     def _trimmed(self, side: str, character: Any) -> Self:
-        what = " " if character is None else character
-        return self._as(syntax.Call("TRIM", (syntax.Symbol(side), tree_of(what), self._tree)))
+        trimmed = " " if character is None else character
+        return self._as(syntax.Call("TRIM", (syntax.Symbol(side), tree_of(trimmed), self._tree)))
 
     def trim_leading(self, character: Any = None) -> Self:
         """Trim blanks, or another text, from the start."""
@@ -346,10 +346,10 @@ class TextExpression(ExpressionBase[T]):
     ) -> Self:
         """Return the single value that a path leads to."""
 
-        def said(behaviour: JsonValueOnEmptyOrError, default: Any) -> str | syntax.Expression:
+        def behaviour_of(behaviour: JsonValueOnEmptyOrError, default: Any) -> str | syntax.Expression:
             return tree_of(default) if behaviour is JsonValueOnEmptyOrError.DEFAULT else behaviour.name
 
-        empty, error = said(on_empty, default_on_empty), said(on_error, default_on_error)
+        empty, error = behaviour_of(on_empty, default_on_empty), behaviour_of(on_error, default_on_error)
         return self._as(syntax.Json("JSON_VALUE", (self._tree, tree_of(path)), returning_type, empty, error))
 
     def json_query(

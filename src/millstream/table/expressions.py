@@ -84,10 +84,10 @@ CURRENT_RANGE: Expression[Any] = Expression(syntax.Symbol("CURRENT_RANGE"))
 
 def _call(function: str, *arguments: Any) -> Expression[Any]:
     """Return a function call, without trailing Nones."""
-    given = list(arguments)
-    while given and given[-1] is None:
-        given.pop()
-    return Expression(syntax.Call(function, tuple(map(tree_of, given))))
+    operands = list(arguments)
+    while operands and operands[-1] is None:
+        operands.pop()
+    return Expression(syntax.Call(function, tuple(map(tree_of, operands))))
 
 
 def col(name: str) -> Expression[Any]:
@@ -121,10 +121,10 @@ def or_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
 
 
 def _joined(operator: str, conditions: tuple[Any, ...]) -> Expression[Any]:
-    found, *rest = map(tree_of, conditions)
+    first, *rest = map(tree_of, conditions)
     for condition in rest:
-        found = syntax.Call(operator, (found, condition))
-    return Expression(found)
+        first = syntax.Call(operator, (first, condition))
+    return Expression(first)
 
 
 def not_(expression: Any) -> Expression[Any]:

@@ -39,12 +39,12 @@ def row_type_of(elements: Sequence[Any], schema: Any) -> t.RowType:
     if not elements:
         raise ValueError("can not infer schema from empty dataset")
     rows = [inferred_row(_as_row(e), schema) for e in elements]
-    found = merged_types(rows)
-    assert isinstance(found, t.RowType)
-    for field in found.fields:
+    inferred = merged_types(rows)
+    assert isinstance(inferred, t.RowType)
+    for field in inferred.fields:
         if isinstance(field.data_type, t.NullType):
             raise ValueError(f"Some column types cannot be determined: {field.name} is null in all elements.")
-    return found
+    return inferred
 
 
 def _as_row(element: Any) -> Any:
@@ -88,13 +88,13 @@ _UNITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 def data_type_of(kind: pa.DataType, nullable: bool = True) -> t.DataType:
     """Return the SQL type of an Arrow type."""
-    found = _plain_type(kind)
-    return found if nullable else found.not_null()
+    plain = _plain_type(kind)
+    return plain if nullable else plain.not_null()
 
 
 def _plain_type(kind: pa.DataType) -> t.DataType:
     types = pa.types
-    for fits, made in (
+    for fits, result in (
         (types.is_boolean, t.DataTypes.BOOLEAN),
         (types.is_int8, t.DataTypes.TINYINT),
         (types.is_int16, t.DataTypes.SMALLINT),
@@ -115,7 +115,7 @@ def _plain_type(kind: pa.DataType) -> t.DataType:
         (types.is_null, t.DataTypes.STRING),
     ):
         if fits(kind):
-            return made()
+            return result()
     return _composite(kind)
 
 
@@ -180,30 +180,30 @@ def _typed_column(series: Any, column: pa.ChunkedArray, field: t.RowField) -> An
 
 def arrow_table(fields: Fields, batches: Iterator[Batch], zone: str) -> pa.Table:
     """Return all rows as a pyarrow.Table."""
-    found = [b for b in batches if len(b)]
+    non_empty = [b for b in batches if len(b)]
     schema = pa.schema([pa.field(f.name, arrow_type(f.type), f.type.is_nullable) for f in fields.fields])
-    if not found:
+    if not non_empty:
         return schema.empty_table()
-    whole = Batch.concatenated(found)
+    whole = Batch.concatenated(non_empty)
     if whole.kinds is not None:
-        whole = whole.take(_kept(whole))
+        whole = whole.take(_remaining_rows(whole))
     return pa.Table.from_arrays(list(whole.columns), schema=schema)
 
 
-def _kept(changes: Batch) -> Any:
+def _remaining_rows(changes: Batch) -> Any:
     """Return the indexes of rows that are not retracted."""
     rows = list(zip(*(c.to_pylist() for c in changes.columns), strict=True))
-    kept: dict[int, None] = {}
+    remaining: dict[int, None] = {}
     places: dict[Any, list[int]] = {}
     for place, (row, kind) in enumerate(zip(rows, changes.all_kinds().tolist(), strict=True)):
         known = places.setdefault(repr(row), [])
         if kind in (UPDATE_BEFORE, DELETE):
             if known:
-                del kept[known.pop()]
+                del remaining[known.pop()]
         else:
             known.append(place)
-            kept[place] = None
-    return np.array(list(kept), np.int64)
+            remaining[place] = None
+    return np.array(list(remaining), np.int64)
 
 
 def as_pandas(table: pa.Table) -> Any:

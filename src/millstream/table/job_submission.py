@@ -71,9 +71,9 @@ class Runner:
         translator = Translator(self._bridge.program, session, translation_of)
         for told in () if self.is_batch else endless_state(plans):
             log.warning("SQL: %s", told)
-        found = [translator.translate(p) for p in plans]
+        ends = [translator.translate(p) for p in plans]
         self._set_parallelism(self._bridge.program.transformations[before:])
-        return found
+        return ends
 
     def _set_parallelism(self, added: Sequence[Transformation]) -> None:
         width = int(self.settings().get(_PARALLELISM, "-1"))

@@ -46,8 +46,8 @@ class ObjectPath:
 
     def compare_to(self, other: ObjectPath) -> int:
         """Return -1, 0 or 1: compare with another identifier by full name."""
-        mine, theirs = self.get_full_name(), other.get_full_name()
-        return (mine > theirs) - (mine < theirs)
+        own, theirs = self.get_full_name(), other.get_full_name()
+        return (own > theirs) - (own < theirs)
 
     def __lt__(self, other: object) -> bool:
         return self.compare_to(other) < 0 if isinstance(other, ObjectPath) else NotImplemented

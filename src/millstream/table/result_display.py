@@ -74,13 +74,13 @@ def cut(text: str, width: int) -> str:
     """
     if display_width(text) <= width:
         return text
-    room, kept = width - len(_CUT), ""
+    room, prefix = width - len(_CUT), ""
     for character in text:
         room -= display_width(character)
         if room < 0:
             break
-        kept += character
-    return kept + _CUT
+        prefix += character
+    return prefix + _CUT
 
 
 def shown_texts(column: pa.Array, kind: t.DataType, zone: str) -> list[str | None]:
@@ -198,16 +198,16 @@ def _first_rows(table: Table, fields: Fields, seconds: float) -> list[tuple[str,
     """Return up to one more than the displayed rows, after all changes; None on timeout."""
     zone = table._t_env.get_config().get_local_timezone()
     result = table.fetch(ROWS + 1).execute()
-    found: dict[tuple[str, ...], int] = {}
+    counts: dict[tuple[str, ...], int] = {}
     try:
         with _cancelled_after(result, seconds):
             for batch in result.arrow_batches():
                 columns = [texts_of(c, k, zone) for c, k in zip(batch.columns, fields.types, strict=True)]
                 for kind, row in zip(batch.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
-                    found[row] = found.get(row, 0) + (-1 if kind in (UPDATE_BEFORE, DELETE) else 1)
+                    counts[row] = counts.get(row, 0) + (-1 if kind in (UPDATE_BEFORE, DELETE) else 1)
     except JobCancelledError:
         return None
-    return [row for row, count in found.items() for _ in range(count)]
+    return [row for row, count in counts.items() for _ in range(count)]
 
 
 @contextmanager

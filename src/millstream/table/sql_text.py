@@ -227,10 +227,10 @@ def read_data_type(text: str) -> DataType:
         'MAP<STRING, INT>'
     """
     grammar = StatementGrammar(text)
-    found = read_type(grammar, intervals=True)
+    data_type = read_type(grammar, intervals=True)
     if not grammar.is_at_end:
         grammar.refuse()
-    return found
+    return data_type
 
 
 def read_path(text: str) -> tuple[str, ...]:
@@ -243,9 +243,9 @@ def read_path(text: str) -> tuple[str, ...]:
     return tuple(t.text for t in names)
 
 
-def as_data_type(given: DataType | str) -> DataType:
+def as_data_type(data_type: DataType | str) -> DataType:
     """Return a type that may be specified as text."""
-    return read_data_type(given) if isinstance(given, str) else given
+    return read_data_type(data_type) if isinstance(data_type, str) else data_type
 
 
 def resolved_declaration(binder: Binder, table: CatalogTable) -> CatalogTable:

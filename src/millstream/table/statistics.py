@@ -27,13 +27,13 @@ def analyze(
     if not batch:
         raise TableException("ANALYZE TABLE is not supported for streaming mode now")
     chosen = _columns(table, statement.columns)
-    wanted = ["COUNT(*)"]
+    aggregates = ["COUNT(*)"]
     for column in chosen:
         name = name_as_sql(column.name)
-        wanted += [f"COUNT({name})", f"COUNT(DISTINCT {name})", f"MIN({name})", f"MAX({name})"]
+        aggregates += [f"COUNT({name})", f"COUNT(DISTINCT {name})", f"MIN({name})", f"MAX({name})"]
     fixed = [(k, v) for k, v in statement.partition if v is not None]
     where = f" WHERE {' AND '.join(f'{name_as_sql(k)} = {quoted(v)}' for k, v in fixed)}" if fixed else ""
-    rows, *found = ask(f"SELECT {', '.join(wanted)} FROM {'.'.join(map(name_as_sql, path))}{where}")
+    rows, *values = ask(f"SELECT {', '.join(aggregates)} FROM {'.'.join(map(name_as_sql, path))}{where}")
     notes = catalogs.catalog(path[0]).notes(path[1], path[2])
     # Statistics of the whole table have an empty key.
     key = tuple(fixed)
@@ -41,8 +41,8 @@ def analyze(
     if statement.columns is not None:
         data = {}
         for i, column in enumerate(chosen):
-            there, distinct, least, most = found[4 * i : 4 * i + 4]
-            data[column.name] = {"nullCount": rows - there, "ndv": distinct, "min": least, "max": most}
+            non_null, distinct, minimum, maximum = values[4 * i : 4 * i + 4]
+            data[column.name] = {"nullCount": rows - non_null, "ndv": distinct, "min": minimum, "max": maximum}
         notes.column_statistics[key] = CatalogColumnStatistics(data)
 
 

@@ -135,8 +135,8 @@ def local_zone() -> str:
     if named:
         return named.lstrip(":")
     target = os.path.realpath("/etc/localtime")
-    _, found, name = target.partition("zoneinfo/")
-    return name if found else time.tzname[0]
+    _, separator, name = target.partition("zoneinfo/")
+    return name if separator else time.tzname[0]
 
 
 class SettingsMap(MutableMapping[str, str]):

@@ -293,11 +293,11 @@ class TableEnvironment(CatalogMethods):
         """Return a table or view of a catalog."""
         parts = read_path(path)
         full_path = self._catalogs.full_path(parts)
-        found = self._catalogs.find(full_path)
-        if found is None:
+        table = self._catalogs.find(full_path)
+        if table is None:
             hint = self._catalogs.alike(full_path) or "."
             raise ValidationException(f"Table `{'`.`'.join(parts)}` was not found{hint}")
-        declared = found.declared if isinstance(found, InlineView) else None if found.is_view else found
+        declared = table.declared if isinstance(table, InlineView) else None if table.is_view else table
         return Table(self._binder().query(syntax.TableQuery(syntax.TableName(parts))), self, declared)
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
@@ -324,9 +324,9 @@ class TableEnvironment(CatalogMethods):
         batch = batch_of(rows, kind, is_single, self._config.get_local_timezone())
         return self._of_rows(kind, batch, "python-input-format")
 
-    def _of_rows(self, kind: RowType, batch: Any, what: str, subtasks: int = 1) -> Table:
+    def _of_rows(self, kind: RowType, batch: Any, source: str, subtasks: int = 1) -> Table:
         self._sources += 1
-        called = f"*anonymous_{what}${self._sources}*"
+        called = f"*anonymous_{source}${self._sources}*"
         types = [f.data_type for f in kind.fields]
         return Table(scan_of(kind.names, types, batch, called, subtasks), self)
 

@@ -68,7 +68,7 @@ def _conversion(kind: DataType) -> Callable[[Any], Any] | None:
         if keys is None and items is None:
             return None
         key, item = keys or _same, items or _same
-        return lambda found: {k if k is None else key(k): v if v is None else item(v) for k, v in found.items()}
+        return lambda entries: {k if k is None else key(k): v if v is None else item(v) for k, v in entries.items()}
     return None
 
 

@@ -263,13 +263,13 @@ class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
             raise TypeError(
                 f"Invalid result_type: udtf {self.name} needs result_types, a list of DataType or of str, or a ROW."
             )
-        found = as_data_type(result_types) if isinstance(result_types, str) else result_types
-        if isinstance(found, RowType):
-            self.result_names: list[str] | None = found.field_names()
-            self.result_types = found.field_types()
+        types = as_data_type(result_types) if isinstance(result_types, str) else result_types
+        if isinstance(types, RowType):
+            self.result_names: list[str] | None = types.field_names()
+            self.result_types = types.field_types()
         else:
             self.result_names = None
-            self.result_types = _types(found) or []
+            self.result_types = _types(types) or []
 
     def opened(self, name: str, types: Sequence[DataType], result: Any, context: Any) -> Any:
         """Return the vectorized call for a subtask; `result` has the types of the rows."""
@@ -311,20 +311,20 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
         return opened_aggregate(self, types, result, context)
 
 
-def _types(given: Any) -> list[DataType] | None:
-    if given is None:
+def _types(types: Any) -> list[DataType] | None:
+    if types is None:
         return None
-    many = given if isinstance(given, (list, tuple)) else [given]
+    many = types if isinstance(types, (list, tuple)) else [types]
     for one in many:
         if not isinstance(one, (DataType, str)):
             raise TypeError(f"Invalid input_type: input_type should be DataType or str but contains {one!r}")
     return [as_data_type(one) for one in many]
 
 
-def _result_type(given: Any) -> DataType:
-    if not isinstance(given, (DataType, str)):
-        raise TypeError(f"Invalid returnType: returnType should be DataType or str but is {given!r}")
-    return as_data_type(given)
+def _result_type(result_type: Any) -> DataType:
+    if not isinstance(result_type, (DataType, str)):
+        raise TypeError(f"Invalid returnType: returnType should be DataType or str but is {result_type!r}")
+    return as_data_type(result_type)
 
 
 def _check_kind(func_type: str, *kinds: str) -> None:
@@ -442,10 +442,10 @@ def udaf(
     _check_kind(func_type, "general", "pandas")
     if func_type == "pandas" and isinstance(result_type, MapType):
         raise TypeError(f"Invalid returnType: Pandas UDAF doesn't support DataType type {result_type} currently")
-    given = (input_types, result_type, accumulator_type, func_type, deterministic, name)
+    settings = (input_types, result_type, accumulator_type, func_type, deterministic, name)
     if f is None:
-        return lambda f: UserDefinedAggregateFunctionWrapper(f, *given)
-    return UserDefinedAggregateFunctionWrapper(f, *given)
+        return lambda f: UserDefinedAggregateFunctionWrapper(f, *settings)
+    return UserDefinedAggregateFunctionWrapper(f, *settings)
 
 
 def udtaf(
@@ -460,10 +460,10 @@ def udtaf(
     """Create a table aggregate function from a TableAggregateFunction, for `flat_aggregate`."""
     if func_type != "general":
         raise ValueError(f"The func_type must be 'general', got {func_type}.")
-    given = (input_types, result_type, accumulator_type, func_type, deterministic, name, True)
+    settings = (input_types, result_type, accumulator_type, func_type, deterministic, name, True)
     if f is None:
-        return lambda f: UserDefinedAggregateFunctionWrapper(f, *given)
-    return UserDefinedAggregateFunctionWrapper(f, *given)
+        return lambda f: UserDefinedAggregateFunctionWrapper(f, *settings)
+    return UserDefinedAggregateFunctionWrapper(f, *settings)
 
 
 _INSIDE = "it is a part of PyFlink's inside; use udf(), udtf() and udaf()"

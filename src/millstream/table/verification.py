@@ -110,12 +110,12 @@ def _row(kind: t.RowType) -> Verify:
 
     def verify(value: Any) -> None:
         if isinstance(value, Row) and _has_names(value):
-            given = value.as_dict()
-            missing = [n for n, _ in members if n not in given] if len(given) < len(members) else []
+            fields = value.as_dict()
+            missing = [n for n, _ in members if n not in fields] if len(fields) < len(members) else []
             if missing:
                 raise ValueError(f"The row {value!r} has no field {missing[0]}")
             # Fields with other names match by position.
-            values = [given[n] for n, _ in members] if all(n in given for n, _ in members) else list(value)
+            values = [fields[n] for n, _ in members] if all(n in fields for n, _ in members) else list(value)
         elif isinstance(value, (Row, tuple, list)):
             values = list(value)
         elif isinstance(value, dict):

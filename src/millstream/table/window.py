@@ -243,8 +243,8 @@ _NAMED = {
 }
 
 
-def _bound(given: Expression[Any], side: int) -> tuple[str, syntax.Bound]:
-    tree = tree_of(given)
+def _bound(bound: Expression[Any], side: int) -> tuple[str, syntax.Bound]:
+    tree = tree_of(bound)
     if isinstance(tree, syntax.Symbol) and tree.word in _NAMED:
         unit, distance = _NAMED[tree.word]
         return unit, syntax.Bound(side if distance is None else 0)

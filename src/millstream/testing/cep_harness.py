@@ -68,12 +68,12 @@ class CepHarness(StreamHarness):
 
         def build(stream: DataStream) -> DataStream:
             keyed = stream if key_selector is None else stream.key_by(key_selector)
-            found = CEP.pattern(keyed, pattern, comparator)
+            matches = CEP.pattern(keyed, pattern, comparator)
             if late_data is not None:
-                found = found.side_output_late_data(late_data)
+                matches = matches.side_output_late_data(late_data)
             if processing_time:
-                found = found.in_processing_time()
-            return found.process(_Matches() if function is None else function)
+                matches = matches.in_processing_time()
+            return matches.process(_Matches() if function is None else function)
 
         super().__init__(build, **settings)
 
@@ -100,8 +100,8 @@ class CepHarness(StreamHarness):
         if self._by_clock:
             raise InvalidProgramError("why_not() is for patterns in event time.")
         tracer = Tracer(Automaton(compile_pattern(self._pattern)), self._comparator)
-        mine = [(t, e) for t, e in self._seen if t <= self._now and self._is_of(e, key)]
-        tracer.fire(sorted(mine, key=lambda seen: seen[0]), self._now)
+        events = [(t, e) for t, e in self._seen if t <= self._now and self._is_of(e, key)]
+        tracer.fire(sorted(events, key=lambda seen: seen[0]), self._now)
         return tracer.ended
 
     def _is_of(self, event: Any, key: Any) -> bool:

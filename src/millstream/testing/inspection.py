@@ -72,14 +72,14 @@ class StateView:
     def timers(self, table: str, key: Any = None) -> list[TimerView]:
         """Return timers in the order of time, of one key or of all."""
         rows = [row for s in self._states(True) for row, _ in s.rows(table)]
-        wanted = [r for r in rows if key is None or r[1] == hashable(key)]
-        return [TimerView(r[0], thaw(r[1])) for r in sorted(wanted, key=lambda r: r[0])]
+        selected = [r for r in rows if key is None or r[1] == hashable(key)]
+        return [TimerView(r[0], thaw(r[1])) for r in sorted(selected, key=lambda r: r[0])]
 
     def broadcast(self, name: str, subtask: int) -> dict[Any, Any]:
         """Return a broadcast state as one subtask has it."""
         _, table = self._tables(name, keyed=False)[subtask]
-        found: dict[Any, Any] = detach(table.get(_OPERATOR_ROW)) or {}
-        return found
+        entries: dict[Any, Any] = detach(table.get(_OPERATOR_ROW)) or {}
+        return entries
 
     def listed(self, name: str) -> list[Any]:
         """Return the elements of an operator's list state, subtask by subtask."""

@@ -28,9 +28,9 @@ _WINDOW = {"create_accumulator": "aggregate", "reduce": "reduce", "process": "pr
 def _operation(function: Any, operation: str | None, known: dict[str, str]) -> str:
     if operation is not None:
         return operation
-    for method, found in known.items():
+    for method, candidate in known.items():
         if hasattr(function, method):
-            return found
+            return candidate
     choices = ", ".join(dict.fromkeys(known.values()))
     raise InvalidProgramError(f"Say what {function!r} is for, with operation= one of: {choices}.")
 

@@ -85,11 +85,11 @@ def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str]
         >>> sink.results()
         [1, 4, 9]
     """
-    found = open_checkpoint(os.fspath(location))
-    storage, there = MemoryStorage(), open_storage(found.state_url())
-    snapshot = found.manifest.snapshot
+    checkpoint = open_checkpoint(os.fspath(location))
+    storage, source = MemoryStorage(), open_storage(checkpoint.state_url())
+    snapshot = checkpoint.manifest.snapshot
     for name in snapshot.files().union(snapshot.parts()):
-        storage.files[name] = bytes(there.read(name))
+        storage.files[name] = bytes(source.read(name))
     return LocalJob(env, snapshot=snapshot, storage=storage, **settings)
 
 

@@ -79,7 +79,7 @@ class ValuesTable:
         self.on_epoch = on_epoch
         self.metadata = tuple(metadata)
         self.watermarks_on_event = watermarks_on_event
-        self.changes = _said(self.rows) if changelog_mode is None else changelog_mode.changes
+        self.changes = _row_kinds(self.rows) if changelog_mode is None else changelog_mode.changes
         self.taken = ALL_CHANGES if changelog_mode is None else changelog_mode.changes
         self.batch_rows = batch_rows
         self.bounded = bounded
@@ -121,7 +121,7 @@ class ValuesTable:
             self._got.clear()
 
 
-def _said(rows: Sequence[Any]) -> frozenset[Changes]:
+def _row_kinds(rows: Sequence[Any]) -> frozenset[Changes]:
     kinds = {r.get_row_kind() for r in rows if isinstance(r, Row)}
     return frozenset({Changes.INSERT, *(Changes[k.name] for k in kinds)})
 

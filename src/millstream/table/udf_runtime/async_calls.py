@@ -89,23 +89,23 @@ class AsyncScalarCall(ScalarCall):
             self._requests.close()
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
-        given = self._python(columns)
+        arguments = self._python(columns)
         first, self._number = self._number, self._number + rows
         self._requests.start(
-            [(first + row, partial(self._answered, tuple(c[row] for c in given))) for row in range(rows)]
+            [(first + row, partial(self._answered, tuple(c[row] for c in arguments))) for row in range(rows)]
         )
-        found: dict[int, Any] = {}
-        while len(found) < rows:
+        results: dict[int, Any] = {}
+        while len(results) < rows:
             self._requests.wait(float("inf"))
             for number, value, error in self._requests.answers():
                 if number < first:
                     continue
                 if error is not None:
                     self._requests.cancel()
-                    self._told(error, given, number - first)
+                    self._annotate(error, arguments, number - first)
                     raise error
-                found[number] = value
-        return result_column(self.name, [found[first + row] for row in range(rows)], self._result, self._zone)
+                results[number] = value
+        return result_column(self.name, [results[first + row] for row in range(rows)], self._result, self._zone)
 
     async def _answered(self, arguments: tuple[Any, ...]) -> Any:
         return await self._requests.within(

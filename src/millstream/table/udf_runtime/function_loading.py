@@ -10,18 +10,18 @@ from millstream.sql.errors import ValidationException
 from millstream.table.udf import AggregateFunction, TableAggregateFunction, UserDefinedFunctionWrapper, udaf, udtaf
 
 
-def as_function(given: Any) -> UserDefinedFunctionWrapper:
+def as_function(function: Any) -> UserDefinedFunctionWrapper:
     """Return a user-defined function as the binder's wrapper."""
-    if isinstance(given, UserDefinedFunctionWrapper):
-        return given
-    if isinstance(given, TableAggregateFunction):
-        table_aggregate: UserDefinedFunctionWrapper = udtaf(given)
+    if isinstance(function, UserDefinedFunctionWrapper):
+        return function
+    if isinstance(function, TableAggregateFunction):
+        table_aggregate: UserDefinedFunctionWrapper = udtaf(function)
         return table_aggregate
-    if isinstance(given, AggregateFunction):
-        aggregate: UserDefinedFunctionWrapper = udaf(given)
+    if isinstance(function, AggregateFunction):
+        aggregate: UserDefinedFunctionWrapper = udaf(function)
         return aggregate
     raise ValidationException(
-        f"{given!r} is no function for SQL: make it one with udf(...), udtf(...) or udaf(...), which say its types."
+        f"{function!r} is no function for SQL: make it one with udf(...), udtf(...) or udaf(...), which say its types."
     )
 
 

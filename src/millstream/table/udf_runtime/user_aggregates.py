@@ -62,8 +62,8 @@ class AggregateCall(UserCallable):
 
     def value(self, accumulator: Any) -> Any:
         """Return the result, independent of later changes of the accumulator."""
-        found = self._user.get_value(accumulator)
-        return found if isinstance(found, _PLAIN) else deepcopy(found)
+        result = self._user.get_value(accumulator)
+        return result if isinstance(result, _PLAIN) else deepcopy(result)
 
     def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
         """Return the arguments of rows."""
@@ -80,8 +80,8 @@ class PandasAggregateCall(AggregateCall):
 
     @staticmethod
     def _called(user: Any) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(user, "accumulate", user)
-        return found
+        accumulate: Callable[..., Any] = getattr(user, "accumulate", user)
+        return accumulate
 
     def begin(self) -> Any:
         return []
@@ -97,20 +97,20 @@ class PandasAggregateCall(AggregateCall):
 
     def value(self, accumulator: Any) -> Any:
         columns = zip(*accumulator, strict=True) if accumulator else [()] * len(self._types)
-        given = self._pandas([to_column(list(c), t, self._zone) for c, t in zip(columns, self._types, strict=True)])
+        arguments = self._pandas([to_column(list(c), t, self._zone) for c, t in zip(columns, self._types, strict=True)])
         try:
-            found = self._whole(given)
+            result = self._whole(arguments)
         except Exception as e:
             e.add_note(f"in the pandas aggregate function {self.name}, for {len(accumulator)} rows")
             raise
-        return _of_pandas(found)
+        return _of_pandas(result)
 
-    def _whole(self, given: list[Any]) -> Any:
+    def _whole(self, arguments: list[Any]) -> Any:
         if self._opened:
             accumulator = self._user.create_accumulator()
-            self._user.accumulate(accumulator, *given)
+            self._user.accumulate(accumulator, *arguments)
             return self._user.get_value(accumulator)
-        return self._user(*given)
+        return self._user(*arguments)
 
     def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
         # A DataFrame of rows is built when all rows are buffered.
@@ -120,8 +120,8 @@ class PandasAggregateCall(AggregateCall):
 
 def _of_pandas(value: Any) -> Any:
     """Return a pandas value as a Python value; NaN becomes null, as in pandas columns."""
-    found = value.item() if hasattr(value, "item") and not hasattr(value, "index") else value
-    return None if isinstance(found, float) and math.isnan(found) else found
+    scalar = value.item() if hasattr(value, "item") and not hasattr(value, "index") else value
+    return None if isinstance(scalar, float) and math.isnan(scalar) else scalar
 
 
 class TableAggregateCall(AggregateCall):
@@ -132,8 +132,8 @@ class TableAggregateCall(AggregateCall):
         return [self._row(row) for row in self._emitted(accumulator)]
 
     def _emitted(self, accumulator: Any) -> Iterator[Any]:
-        found = self._user.emit_value(accumulator)
-        yield from found if found is not None else ()
+        rows = self._user.emit_value(accumulator)
+        yield from rows if rows is not None else ()
 
     def _row(self, row: Any) -> tuple[Any, ...]:
         width = len(self._result) if isinstance(self._result, RowType) else 1

@@ -42,8 +42,8 @@ class UserCallable:
     @staticmethod
     def _called(user: Any) -> Callable[..., Any]:
         """Return the function to call per row."""
-        found: Callable[..., Any] = getattr(user, "eval", user)
-        return found
+        function: Callable[..., Any] = getattr(user, "eval", user)
+        return function
 
     def close(self) -> None:
         """The subtask has ended."""
@@ -64,15 +64,15 @@ class UserCallable:
 
         As in PyFlink the fields of a ROW are columns of that DataFrame themselves.
         """
-        given = [_as_pandas(c, t) for c, t in zip(columns, self._types, strict=True)]
+        series = [_as_pandas(c, t) for c, t in zip(columns, self._types, strict=True)]
         if not self._takes_row:
-            return given
+            return series
         import pandas
 
-        named = [g.rename(n) if isinstance(g, pandas.Series) else g for g, n in zip(given, self._names, strict=True)]
+        named = [g.rename(n) if isinstance(g, pandas.Series) else g for g, n in zip(series, self._names, strict=True)]
         return [pandas.concat(named, axis=1)]
 
-    def _told(self, error: BaseException, columns: Sequence[list[Any]], row: int) -> None:
+    def _annotate(self, error: BaseException, columns: Sequence[list[Any]], row: int) -> None:
         """Add the failing row to an error; the user's traceback comes first."""
         values = ", ".join(repr(c[row]) for c in columns) if columns and row < len(columns[0]) else ""
         error.add_note(f"in the function {self.name}, for the row ({values})")
@@ -93,18 +93,18 @@ class ScalarCall(UserCallable):
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
         """Return the column of results."""
-        given = self._python(columns)
-        found: list[Any] = []
+        arguments = self._python(columns)
+        results: list[Any] = []
         try:
-            if given:
-                found.extend(map(self._call, *given))
+            if arguments:
+                results.extend(map(self._call, *arguments))
             else:
-                found.extend(self._call() for _ in range(rows))
+                results.extend(self._call() for _ in range(rows))
         except Exception as e:
             # The number of results so far is the index of the failing row.
-            self._told(e, given, len(found))
+            self._annotate(e, arguments, len(results))
             raise
-        return result_column(self.name, found, self._result, self._zone)
+        return result_column(self.name, results, self._result, self._zone)
 
 
 class PandasCall(ScalarCall):
@@ -112,19 +112,19 @@ class PandasCall(ScalarCall):
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
         try:
-            found = self._call(*self._pandas(columns))
+            result = self._call(*self._pandas(columns))
         except Exception as e:
             e.add_note(f"in the pandas function {self.name}, for {rows} rows")
             raise
-        if isinstance(self._result, RowType) and hasattr(found, "columns"):
+        if isinstance(self._result, RowType) and hasattr(result, "columns"):
             return pa.StructArray.from_arrays(
                 [
-                    _of_pandas(self.name, found[c], f.data_type, rows)
-                    for c, f in zip(found.columns, self._result, strict=True)
+                    _of_pandas(self.name, result[c], f.data_type, rows)
+                    for c, f in zip(result.columns, self._result, strict=True)
                 ],
                 self._result.names,
             )
-        return _of_pandas(self.name, found, self._result, rows)
+        return _of_pandas(self.name, result, self._result, rows)
 
 
 def _as_pandas(column: pa.Array, kind: DataType) -> Any:
@@ -139,11 +139,11 @@ def _as_pandas(column: pa.Array, kind: DataType) -> Any:
     return pandas.DataFrame({n: f.to_pandas() for n, f in zip(kind.names, column.flatten(), strict=True)})
 
 
-def _of_pandas(name: str, found: Any, kind: DataType, rows: int) -> pa.Array:
-    if not hasattr(found, "__len__") or isinstance(found, (str, bytes)):
-        raise TypeMismatchError(f"The pandas function {name} has returned {found!r}: it must return a pandas.Series.")
+def _of_pandas(name: str, result: Any, kind: DataType, rows: int) -> pa.Array:
+    if not hasattr(result, "__len__") or isinstance(result, (str, bytes)):
+        raise TypeMismatchError(f"The pandas function {name} has returned {result!r}: it must return a pandas.Series.")
     try:
-        column = pa.Array.from_pandas(found, type=arrow_type(kind))
+        column = pa.Array.from_pandas(result, type=arrow_type(kind))
     except (pa.ArrowException, TypeError, ValueError) as e:
         raise TypeMismatchError(f"The pandas function {name} has returned what is not of type {kind}: {e}") from None
     if isinstance(column, pa.ChunkedArray):
@@ -179,27 +179,27 @@ class TableCall(UserCallable):
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> tuple[list[int], list[pa.Array]]:
         """Return the number of result rows per row, and their columns."""
-        given = self._python(columns)
+        arguments = self._python(columns)
         counts: list[int] = []
         found: list[tuple[Any, ...]] = []
         for row in range(rows):
             before = len(found)
             try:
-                found.extend(self._rows(self._call(*(c[row] for c in given))))
+                found.extend(self._rows(self._call(*(c[row] for c in arguments))))
             except Exception as e:
-                self._told(e, given, row)
+                self._annotate(e, arguments, row)
                 raise
             counts.append(len(found) - before)
-        made = zip(*found, strict=True) if found else [()] * len(self._results)
+        result_columns = zip(*found, strict=True) if found else [()] * len(self._results)
         return counts, [
-            result_column(self.name, list(c), k, self._zone) for c, k in zip(made, self._results, strict=True)
+            result_column(self.name, list(c), k, self._zone) for c, k in zip(result_columns, self._results, strict=True)
         ]
 
-    def _rows(self, given: Any) -> Iterator[tuple[Any, ...]]:
-        if given is None:
+    def _rows(self, returned: Any) -> Iterator[tuple[Any, ...]]:
+        if returned is None:
             return
         width = len(self._results)
-        several = [given] if isinstance(given, (tuple, Row, str)) else given
+        several = [returned] if isinstance(returned, (tuple, Row, str)) else returned
         for row in several:
             members = tuple(row) if isinstance(row, (tuple, Row)) else (row,)
             if len(members) != width:

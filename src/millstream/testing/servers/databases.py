@@ -118,10 +118,10 @@ class LocalServer(ABC):
     def _program(self, name: str, *more: str) -> str:
         """Return the path of a program."""
         folders = [os.path.dirname(shutil.which(name) or ""), *more, *_FOLDERS]
-        found = next((f for f in folders if f and os.path.exists(os.path.join(f, name))), None)
-        if found is None:
+        folder = next((f for f in folders if f and os.path.exists(os.path.join(f, name))), None)
+        if folder is None:
             raise MillstreamError(f"There is no {self.name} server on this machine ({name} is not found).")
-        return os.path.join(found, name)
+        return os.path.join(folder, name)
 
 
 class PostgresServer(LocalServer):
@@ -183,13 +183,13 @@ class PostgresServer(LocalServer):
             file.write(self.password)
         if self._owner:
             os.chown(secret, self._owner["user"], self._owner["group"])
-        who = ["-U", "postgres", "--pwfile", secret, "--auth-local=trust", "--auth-host=scram-sha-256"]
-        self._run([self._binary("initdb"), "-D", self._data, *who, "-E", "UTF8", "--no-sync"])
+        credentials = ["-U", "postgres", "--pwfile", secret, "--auth-local=trust", "--auth-host=scram-sha-256"]
+        self._run([self._binary("initdb"), "-D", self._data, *credentials, "-E", "UTF8", "--no-sync"])
 
     def _command(self) -> list[str]:
-        told = {"port": self.port, **self._settings}
+        settings = {"port": self.port, **self._settings}
         command = [self._binary("postgres"), "-D", self._data]
-        return command + [part for name, value in told.items() for part in ("-c", f"{name}={value}")]
+        return command + [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
     def _answers(self) -> bool:
         import psycopg
@@ -297,8 +297,8 @@ class RedisServer(LocalServer):
         self._program("redis-server")
 
     def _command(self) -> list[str]:
-        told = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory, "--save", ""]
-        return [self._program("redis-server"), *told, "--appendonly", "yes"]
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory, "--save", ""]
+        return [self._program("redis-server"), *options, "--appendonly", "yes"]
 
     def _answers(self) -> bool:
         try:
@@ -311,9 +311,9 @@ class RedisServer(LocalServer):
 
 def free_port() -> int:
     """Return a free port."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def _owner(users: tuple[str, ...]) -> dict[str, Any]:

@@ -194,8 +194,8 @@ class KafkaBroker:
         """Delete the records of a partition before an offset, as retention would."""
         from confluent_kafka import TopicPartition
 
-        wanted, admin = TopicPartition(topic, partition, before), self._admin()
-        admin.delete_records([wanted])[wanted].result(30)
+        target, admin = TopicPartition(topic, partition, before), self._admin()
+        admin.delete_records([target])[target].result(30)
 
     def send(self, topic: str, values: Any, partition: int | None = None, key: bytes | None = None) -> None:
         """Write values (bytes or str) to a topic, and wait for the acknowledgements."""
@@ -228,7 +228,7 @@ class KafkaBroker:
                 "log_level": 0,
             }
         )
-        found: list[Any] = []
+        values: list[Any] = []
         try:
             for partition in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
                 consumer.assign([TopicPartition(topic, partition, 0)])
@@ -238,10 +238,10 @@ class KafkaBroker:
                         raise MillstreamError(f"Partition {partition} of {topic} has no end: a transaction is open.")
                     if message.error() is not None:
                         break
-                    found.append(message.value())
+                    values.append(message.value())
         finally:
             consumer.close()
-        return found
+        return values
 
     def committed(self, group: str, topic: str) -> int:
         """Return the number of records of a topic that a group has committed."""
@@ -250,8 +250,8 @@ class KafkaBroker:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
         try:
             partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-            found = consumer.committed([TopicPartition(topic, p) for p in partitions], timeout=30)
-            return sum(max(p.offset, 0) for p in found)
+            offsets = consumer.committed([TopicPartition(topic, p) for p in partitions], timeout=30)
+            return sum(max(p.offset, 0) for p in offsets)
         finally:
             consumer.close()
 

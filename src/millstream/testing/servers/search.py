@@ -49,8 +49,8 @@ class _SearchServer(LocalServer):
     def documents(self, index: str) -> dict[str, dict[str, Any]]:
         """Return the documents of an index by id, read by an independent client; at most 10,000."""
         self._ask("POST", f"/{index}/_refresh")
-        found = self._ask("GET", f"/{index}/_search?size=10000")
-        return {hit["_id"]: hit["_source"] for hit in found["hits"]["hits"]}
+        response = self._ask("GET", f"/{index}/_search?size=10000")
+        return {hit["_id"]: hit["_source"] for hit in response["hits"]["hits"]}
 
     def put(self, path: str, body: dict[str, Any]) -> None:
         """Put settings, such as those of an index."""
@@ -84,7 +84,7 @@ class _SearchServer(LocalServer):
             raise MillstreamError(f"There is no {self.name} on this machine, and it cannot be fetched: {e}") from e
         with zipfile.ZipFile(kept) as archive:
             archive.extractall(self.directory)
-        told = {
+        settings = {
             "http.port": self.port,
             # Not the default ports: a server there would be asked to join the cluster.
             "transport.port": 0,
@@ -92,7 +92,7 @@ class _SearchServer(LocalServer):
             "network.host": "127.0.0.1",
             "cluster.routing.allocation.disk.threshold_enabled": "false",
         }
-        self._write(f"{self.module}.yml", "".join(f"{name}: {value}\n" for name, value in told.items()))
+        self._write(f"{self.module}.yml", "".join(f"{name}: {value}\n" for name, value in settings.items()))
         self._write("log4j2.properties", _LOGGING)
         if self._owner:
             for folder, _, names in os.walk(self.directory):
