@@ -146,7 +146,7 @@ def test_an_error_while_running_names_operator_line_and_row(t_env: StreamTableEn
     said = str(told.value).splitlines()
     assert said[0].endswith("/ by zero")
     assert said[1].startswith("in operator 'Calc(select=[(1 / a) AS EXPR$0])'")
-    assert "made at test_table_errors.py:" in said[1]
+    assert "made at test_errors.py:" in said[1]
     assert said[2].startswith("record: a batch of 2 rows: (1,), (0,)")
 
 
