@@ -138,10 +138,12 @@ class MapTypeInfo(TypeInformation):
 
     @property
     def key_type(self) -> TypeInformation:
+        """Return the type of the keys."""
         return self._key_type
 
     @property
     def value_type(self) -> TypeInformation:
+        """Return the type of the values."""
         return self._value_type
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ def here(offset: int = 0) -> str:
     """The line of the caller, or one that is so many lines away."""
     frame = inspect.currentframe()
     assert frame is not None and frame.f_back is not None
-    return f"test_made_at.py:{frame.f_back.f_lineno + offset}"
+    return f"{Path(__file__).name}:{frame.f_back.f_lineno + offset}"
 
 
 def test_the_plan_and_the_picture_name_the_lines() -> None:

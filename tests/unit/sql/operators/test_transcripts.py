@@ -598,7 +598,7 @@ def test_unnest_of_arrays() -> None:
         ("+I", 1, None, 2),
         ("-D", 4, "b", 1),
     ]
-    bare = _unnest([DataTypes.STRING()], DataTypes.ARRAY(DataTypes.STRING()), keeps_all=True)
+    bare = _unnest([DataTypes.STRING()], DataTypes.ARRAY(DataTypes.STRING()), is_outer=True)
     bare.take(batch_of(rows, kinds))
     assert [(c[0], c[1], c[3]) for c in bare.changes()] == [
         ("+I", 1, "a"),
