@@ -1,10 +1,10 @@
-# The words of this house: demo, test, lint, simulate, bench, parity, docs. Each sets up what it needs in .venv first.
+# Commands: demo, quick, test, lint, simulate, bench, parity, docs. Each sets up what it needs in .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql clean
+.PHONY: demo quick test test-unit test-integration test-properties test-spark test-servers test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle sql-order docs lint format simulate proof bench bench-sql bench-nexmark bench-tpcds chaos soak soak-sql clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,10 +26,19 @@ lint: $(STAMP)
 
 # Tests on Spark wait more than they work: the others, and lint, run beside them; lines say whose they are.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-unit test-servers lint
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-integration test-properties test-unit test-servers lint
 
-test-unit test-spark test-servers: SHELL := bash -o pipefail
-test-unit test-spark test-servers: test-%: $(STAMP)
+# What to run after each edit: style, import contracts, types, and the tests that need no process, server or Spark.
+quick: $(STAMP)
+	$(BIN)/ruff check src tests bench examples
+	$(BIN)/ruff format --check src tests bench examples
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --numprocesses 2 tests/unit
+
+FOLDERS := test-unit test-integration test-properties test-spark test-servers
+$(FOLDERS): SHELL := bash -o pipefail
+$(FOLDERS): test-%: $(STAMP)
 	$(BIN)/python -m tests.again tests/$* | sed -u 's/^/$*: /'
 
 # The tests on Spark with an epoch as a Spark job each; without the setting, slots of streaming jobs stay.

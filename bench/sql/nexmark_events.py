@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.connectors.datagen.table import Block, Generator
-from millstream.connectors.datagen.table import DataGenSource
+from millstream.connectors.datagen.table import Block, DataGenSource, Generator
 from millstream.connectors.registry import register_connector
 from millstream.operators.source import Source
 from millstream.sql.columns.batch import Batch

@@ -2,8 +2,8 @@
 
 From a seed come the slots, their levels, the blocks they send each other, how long everything takes, who dies, which
 connection breaks, and what a mistake in our own code could do to a frame: lose it, double it, send an old one again.
-Real are `ExchangeMachine` and `ReceiveBuffer`. Whatever happens, an epoch that counts has every block once, and counts once;
-and what was done to a frame is noticed.
+`ExchangeMachine` and `ReceiveBuffer` are the real ones. Whatever happens, a completed epoch has every block once and
+completes once, and every damaged frame is noticed.
 """
 
 from __future__ import annotations

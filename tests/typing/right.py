@@ -1,4 +1,4 @@
-"""Programs whose types mypy follows from step to step. Never run: tests/integration/project/test_typing.py checks them."""
+"""Programs whose types mypy follows step by step. Never run: integration/project/test_typing.py checks them."""
 
 from __future__ import annotations
 

@@ -39,15 +39,15 @@ _TIME = struct.Struct(">d")
 class Machine:
     """Findings about one executor process, or the driver.
 
-        name: host and process.
-        python: the Python version.
-        packages: versions by name; None if not installed.
-        millstream: its version.
-        memory: bytes of the machine, or the limit of its container.
-        free: free bytes for temporary files.
-        clock_ahead: seconds by which its clock is ahead of the driver's; None if it cannot reach the driver.
-        unreachable: the executors that it cannot reach.
-        storage_problem: why it cannot use the checkpoint directory; None if it can, or none is set.
+    name: host and process.
+    python: the Python version.
+    packages: versions by name; None if not installed.
+    millstream: its version.
+    memory: bytes of the machine, or the limit of its container.
+    free: free bytes for temporary files.
+    clock_ahead: seconds by which its clock is ahead of the driver's; None if it cannot reach the driver.
+    unreachable: the executors that it cannot reach.
+    storage_problem: why it cannot use the checkpoint directory; None if it can, or none is set.
     """
 
     name: str

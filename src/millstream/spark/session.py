@@ -230,11 +230,11 @@ def _embedded(master: str, wanted: dict[str, str]) -> dict[str, str]:
     """Return the settings of a local Spark, closed to other users."""
     settings = dict(_EMBEDDED)
     if _SOCKETS not in wanted:
-            # These sockets accept pickles without a secret.
+        # These sockets accept pickles without a secret.
         settings[_SOCKETS] = socket_directory("millstream-spark-", _SOCKET_NAME)
         atexit.register(shutil.rmtree, settings[_SOCKETS], ignore_errors=True)
     if master.startswith("local-cluster"):
-            # Executors are separate processes; Spark passes the secret to them.
+        # Executors are separate processes; Spark passes the secret to them.
         settings["spark.authenticate.secret"] = secrets.token_hex(32)
     return settings
 

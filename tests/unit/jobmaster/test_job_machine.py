@@ -359,7 +359,10 @@ def test_at_most_once_notes_where_it_is_before_it_reads() -> None:
     told.start()
     asked = told.tell(
         e.SourcesPolled(
-            split_ranges={told.plan.vertices[0].id: {0: ["share"]}}, limited=True, finished=frozenset(), poll_again=told.now
+            split_ranges={told.plan.vertices[0].id: {0: ["share"]}},
+            limited=True,
+            finished=frozenset(),
+            poll_again=told.now,
         )
     )
     assert kinds(asked) == ["ReadPositions"]
@@ -793,7 +796,10 @@ def test_state_is_written_by_every_epoch_that_another_may_go_on_from() -> None:
     told.start()
     told.tell(
         e.SourcesPolled(
-            split_ranges={told.plan.vertices[0].id: {0: ["share"]}}, limited=True, finished=frozenset(), poll_again=told.now
+            split_ranges={told.plan.vertices[0].id: {0: ["share"]}},
+            limited=True,
+            finished=frozenset(),
+            poll_again=told.now,
         )
     )
     told.until(i.WriteManifest)

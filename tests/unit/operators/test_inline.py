@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millstream.operators.codegen.code_writer import inline as inlining
+from millstream.operators.codegen import inline as inlining
 from millstream.operators.codegen.inline import OPERATIONS, inline, is_path
 
 LIMIT = 10

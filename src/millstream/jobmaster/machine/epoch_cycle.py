@@ -96,7 +96,7 @@ class EpochCycle(ABC):
         self._slice = self._options.slice_within(slices)
         self._options.sizer.aim_at(self._slice)
 
-    def _next(self) -> Instructions:
+    def next_step(self) -> Instructions:
         """Decide what comes next when nothing is in progress."""
         execution = self._recovery.execution
         if self._is_stopped or execution.is_finished:
@@ -117,7 +117,7 @@ class EpochCycle(ABC):
             )
         ]
 
-    def _sources_polled(self, event: e.SourcesPolled) -> Instructions:
+    def sources_polled(self, event: e.SourcesPolled) -> Instructions:
         job, shares, ending = self._recovery, event.split_ranges, event.finished
         job.recorder.sources_polled(event.pending)
         held = job.execution.held_sources()
@@ -145,13 +145,13 @@ class EpochCycle(ABC):
             )
         )
 
-    def _input_arrived(self, event: e.InputArrived) -> Instructions:
+    def input_arrived(self, event: e.InputArrived) -> Instructions:
         # Other phases poll sources soon anyway, or must not poll.
         if self._phase is JobPhase.WAITING:
             self._go(JobPhase.READY)
         return []
 
-    def _ready(self) -> Instructions:
+    def resume_reading(self) -> Instructions:
         self._go(JobPhase.READY)
         return []
 
@@ -167,7 +167,7 @@ class EpochCycle(ABC):
     def _save_position(self) -> Instructions:
         """AT_MOST_ONCE: save the position before the epoch, so that its input is never read again."""
         self._noted, self._purpose = self._coordinator.latest(), SnapshotPurpose.NOTE_POSITION
-        return self._take()
+        return self.take_epoch()
 
     def _run(self, epoch: EpochPlan) -> Instructions:
         job, execution = self._recovery, self._recovery.execution
@@ -219,7 +219,7 @@ class EpochCycle(ABC):
             or (self._options.checkpoints.enabled and job.execution.running_sources() <= epoch.ending)
         )
 
-    def _slots_lost(self, event: e.SlotsLost) -> Instructions:
+    def slots_lost(self, event: e.SlotsLost) -> Instructions:
         """Run an epoch at once, with or without input: it reports what happened to the slot."""
         if event.attempt == self._recovery.attempt:
             self._slot_lost = True
@@ -227,11 +227,11 @@ class EpochCycle(ABC):
                 self._go(JobPhase.READY)
         return []
 
-    def _positions_read(self, event: e.PositionsRead) -> Instructions:
+    def positions_read(self, event: e.PositionsRead) -> Instructions:
         self._recovery.positions = event.positions
         return []
 
-    def _epoch_finished(self, event: e.EpochFinished) -> Instructions:
+    def epoch_finished(self, event: e.EpochFinished) -> Instructions:
         self._reports = merged(event.reports)
         if self._slots_are_new and self._taken is not None:
             self._coordinator.delayed(self._taken, self._now)
@@ -239,7 +239,7 @@ class EpochCycle(ABC):
         self._go(JobPhase.EPOCH_ENDED)
         return self._recovery.count(self._reports)
 
-    def _epoch_ended(self) -> Instructions:
+    def epoch_ended(self) -> Instructions:
         """Acknowledge the epoch; its checkpoint names output that still waits for a commit."""
         epoch, seconds = self._epoch, self._now - self._began
         instructions: Instructions = []
@@ -272,7 +272,7 @@ class EpochCycle(ABC):
         self._gathering.epoch_took(seconds)
         self._recovery.recorder.epoch_took(seconds)
 
-    def _gather(self) -> Instructions:
+    def gather(self) -> Instructions:
         """Let input gather for the rest of the buffer timeout if nothing is pending."""
         execution = self._recovery.execution
         if (
@@ -281,10 +281,10 @@ class EpochCycle(ABC):
             or execution.sources_with_pending_input()
             or execution.is_finished
         ):
-            return self._ready()
+            return self.resume_reading()
         if self._epoch.holds or execution.held_sources():
             # Backpressured input may continue at any moment.
-            return self._ready()
+            return self.resume_reading()
         self._go(JobPhase.GATHERING, self._began + self._gathering.seconds())
         return []
 
@@ -294,15 +294,15 @@ class EpochCycle(ABC):
         self._await_manifests(JobPhase.STORING)
         return []
 
-    def _take(self) -> Instructions:
+    def take_epoch(self) -> Instructions:
         self._go(JobPhase.TAKING)
         return [i.ReadPositions()]
 
-    def _take_at_once(self) -> Instructions:
+    def take_epoch_at_once(self) -> Instructions:
         self._taken = self._recovery.trigger()
         return self._recovery.cut(self._taken) + self._store(self._purpose)
 
-    def _stored(self) -> Instructions:
+    def stored(self) -> Instructions:
         if self._coordinator.is_writing:
             return self._fail(storage_timeout(self._options.checkpoints.timeout))
         if self._purpose is SnapshotPurpose.NOTE_POSITION:
@@ -313,7 +313,7 @@ class EpochCycle(ABC):
             return [i.FinishOutput()]
         elif self._taken is None:
             # The last epoch was not known to be the last.
-            return self._take()
+            return self.take_epoch()
         # The checkpoint failed: take another one as soon as it is due.
         self._go(JobPhase.PAUSING, self._coordinator.next_due())
         return []

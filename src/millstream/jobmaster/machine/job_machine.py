@@ -223,7 +223,7 @@ class JobMachine(RequestServer):
         self._recovery.remember_snapshot()
         if self._scaling is not None:
             self._scaling.deployed(self._recovery.plan, self._now)
-        return self._answer(None) if isinstance(self._served, RESCALES) else self._ready()
+        return self._answer(None) if isinstance(self._served, RESCALES) else self.resume_reading()
 
     # --- slots that come and go
 
@@ -373,22 +373,22 @@ class JobMachine(RequestServer):
         e.InstructionFailed: _instruction_failed,
         e.CancelRequested: _cancel_requested,
         e.SuspendRequested: _suspend_requested,
-        e.Requested: RequestServer._requested,
+        e.Requested: RequestServer.requested,
         e.SlotsOpened: _slots_opened,
-        e.SourcesPolled: EpochCycle._sources_polled,
-        e.InputArrived: EpochCycle._input_arrived,
-        e.SlotsLost: EpochCycle._slots_lost,
-        e.SlotsCounted: RequestServer._slots_counted,
-        e.PositionsRead: EpochCycle._positions_read,
-        e.EpochFinished: EpochCycle._epoch_finished,
+        e.SourcesPolled: EpochCycle.sources_polled,
+        e.InputArrived: EpochCycle.input_arrived,
+        e.SlotsLost: EpochCycle.slots_lost,
+        e.SlotsCounted: RequestServer.slots_counted,
+        e.PositionsRead: EpochCycle.positions_read,
+        e.EpochFinished: EpochCycle.epoch_finished,
         e.ManifestWritten: _manifest_written,
         e.ManifestFailed: _manifest_failed,
         e.OutputOpened: _output_opened,
         e.OutputCommitted: _output_committed,
         e.CheckpointsDiscarded: _checkpoints_discarded,
         e.OriginDeleted: _origin_deleted,
-        e.Replanned: RequestServer._replanned,
-        e.SavepointWritten: RequestServer._savepoint_written,
+        e.Replanned: RequestServer.replanned,
+        e.SavepointWritten: RequestServer.savepoint_written,
     }
 
     # What follows each phase when its instructions are done and its deadline has passed. Other phases wait for events.
@@ -396,16 +396,16 @@ class JobMachine(RequestServer):
         JobPhase.OPENING: _deploy,
         JobPhase.WAITING_FOR_SLOTS: _slots_awaited,
         JobPhase.DEPLOYING: _deployed,
-        JobPhase.READY: EpochCycle._next,
-        JobPhase.WAITING: EpochCycle._ready,
-        JobPhase.EPOCH_ENDED: EpochCycle._epoch_ended,
-        JobPhase.LINGERING: EpochCycle._gather,
-        JobPhase.GATHERING: EpochCycle._ready,
-        JobPhase.PAUSING: EpochCycle._take,
-        JobPhase.TAKING: EpochCycle._take_at_once,
-        JobPhase.STORING: EpochCycle._stored,
-        JobPhase.SERVING: RequestServer._served_checkpoint,
-        JobPhase.EXPORTING: RequestServer._export,
+        JobPhase.READY: EpochCycle.next_step,
+        JobPhase.WAITING: EpochCycle.resume_reading,
+        JobPhase.EPOCH_ENDED: EpochCycle.epoch_ended,
+        JobPhase.LINGERING: EpochCycle.gather,
+        JobPhase.GATHERING: EpochCycle.resume_reading,
+        JobPhase.PAUSING: EpochCycle.take_epoch,
+        JobPhase.TAKING: EpochCycle.take_epoch_at_once,
+        JobPhase.STORING: EpochCycle.stored,
+        JobPhase.SERVING: RequestServer.served_checkpoint,
+        JobPhase.EXPORTING: RequestServer.export,
         JobPhase.BACKING_OFF: _abandon,
         JobPhase.ABANDONING: _roll_back,
         JobPhase.FINISHED: _finished,

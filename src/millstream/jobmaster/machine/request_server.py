@@ -79,11 +79,11 @@ class RequestServer(EpochCycle):
         if self._scaling is not None:
             self._recovery.recorder.bounds = self._scaling.bounds
 
-    def _slots_counted(self, event: e.SlotsCounted) -> Instructions:
+    def slots_counted(self, event: e.SlotsCounted) -> Instructions:
         self._notify_scheduler(s.SlotsChanged(slots=event.slots))
         return []
 
-    def _requested(self, event: e.Requested) -> Instructions:
+    def requested(self, event: e.Requested) -> Instructions:
         if self._phase is JobPhase.OVER:
             return [self._refusal(event.request)]
         if isinstance(event.request, RequirementsRequest):
@@ -128,7 +128,7 @@ class RequestServer(EpochCycle):
         job = self._recovery.plan.settings.job_id
         return f"{request.directory.rstrip('/')}/savepoint-{job[:6]}-{request.name}"
 
-    def _replanned(self, event: e.Replanned) -> Instructions:
+    def replanned(self, event: e.Replanned) -> Instructions:
         return self._rescale_to(event.plan)
 
     def _rescale_to(self, plan: JobPlan) -> Instructions:
@@ -156,7 +156,7 @@ class RequestServer(EpochCycle):
         self._go(JobPhase.DEPLOYING)
         return [*refused, i.ReleaseSlots(must=False), *job.begin(self._old_plan, start)]
 
-    def _served_checkpoint(self) -> Instructions:
+    def served_checkpoint(self) -> Instructions:
         """Answer the request: its epoch has ended and its manifest is written, if it has one."""
         if self._coordinator.is_writing:
             return self._fail(storage_timeout(self._options.checkpoints.timeout))
@@ -175,14 +175,14 @@ class RequestServer(EpochCycle):
         latest = self._coordinator.latest()
         return None if latest is self._before else latest
 
-    def _export(self) -> Instructions:
+    def export(self) -> Instructions:
         assert isinstance(self._served, SavepointRequest)
         snapshot = self._recovery.execution.savepoint(self._recovery.positions)
         manifest = Manifest("savepoint", snapshot.epoch, int(self._now * 1000), snapshot, "")
         self._go(JobPhase.EXPORTING, math.inf)
         return [i.WriteSavepoint(location=self._location(self._served), manifest=manifest)]
 
-    def _savepoint_written(self, event: e.SavepointWritten) -> Instructions:
+    def savepoint_written(self, event: e.SavepointWritten) -> Instructions:
         assert isinstance(self._served, SavepointRequest)
         self._is_stopped = self._served.stop
         return self._answer(event.location)

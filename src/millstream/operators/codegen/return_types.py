@@ -139,7 +139,7 @@ class Inference:
         if name not in free or closure is None:
             return ANYTHING
         cell = closure[free.index(name)]
-    # Another function that shares the variable may set it.
+        # Another function that shares the variable may set it.
         if sys.getrefcount(cell) != REFERENCES_OF_ONE_OWNER:
             return ANYTHING
         try:
