@@ -1,4 +1,4 @@
-"""What types make of each other: results of arithmetic, what can be compared, common types, what can be cast.
+"""Type rules: arithmetic results, comparability, common types, casts.
 
 Flink's rules, with their asymmetries: FLOAT + DOUBLE is a FLOAT, DOUBLE + FLOAT a DOUBLE; `a % b` has the type of `b`.
 """
@@ -40,12 +40,12 @@ from millstream.sql.types import (
     YearMonthIntervalType,
 )
 
-# The digits that whole numbers of a type can have.
+# Maximum digits of integer types.
 _DIGITS: dict[type[DataType], int] = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
-# Of decimal results at least so many digits stay behind the point when not all digits fit.
+# Minimum scale that is kept when a decimal result exceeds the maximum precision.
 _LEAST_SCALE = 6
 
-# All lengths of time are milliseconds, or months.
+# Intervals are all milliseconds or all months.
 MILLISECONDS = DataTypes.INTERVAL(DataTypes.SECOND(3))
 MONTHS = DataTypes.INTERVAL(DataTypes.MONTH())
 
@@ -68,37 +68,37 @@ _TIMES = (DateType, TimeType, *_TIMESTAMPS)
 
 
 def is_numeric(t: DataType) -> bool:
-    """Tell whether values are numbers."""
+    """Return whether a type is numeric."""
     return isinstance(t, NumericType)
 
 
 def is_string(t: DataType) -> bool:
-    """Tell whether values are text."""
+    """Return whether a type is text."""
     return isinstance(t, _STRINGS)
 
 
 def is_binary(t: DataType) -> bool:
-    """Tell whether values are bytes."""
+    """Return whether a type is binary."""
     return isinstance(t, _BYTES)
 
 
 def is_interval(t: DataType) -> bool:
-    """Tell whether values are lengths of time."""
+    """Return whether a type is an interval."""
     return isinstance(t, _INTERVALS)
 
 
 def is_of_one_unit(t: DataType) -> bool:
-    """Tell whether a length of time is written as one number: of days, not of days and hours."""
+    """Return whether an interval has a single unit: DAY, not DAY TO HOUR."""
     return t.resolution in _ONE_UNIT if isinstance(t, _INTERVALS) else False
 
 
 def is_temporal(t: DataType) -> bool:
-    """Tell whether values are days, times or points in time."""
+    """Return whether a type is a date, time or timestamp."""
     return isinstance(t, _TIMES)
 
 
 def as_decimal(t: DataType) -> DecimalType | None:
-    """Return the decimal type that holds all values of an exact number's type."""
+    """Return the decimal type that holds all values of an exact numeric type."""
     if isinstance(t, DecimalType):
         return t
     return DecimalType(_DIGITS[type(t)], 0) if isinstance(t, IntegralType) else None
@@ -110,7 +110,7 @@ _Merge = Callable[[DataType, DataType], DataType | None]
 
 
 def arithmetic(operator: str, left: DataType, right: DataType) -> DataType | None:
-    """Return the type of `left operator right` for one of + - * / %, None where that is not defined."""
+    """Return the type of `left operator right` for one of + - * / %; None if undefined."""
     nullable = left.is_nullable or right.is_nullable
     if isinstance(left, NullType) or isinstance(right, NullType):
         other = right if isinstance(left, NullType) else left
@@ -138,7 +138,7 @@ def _of_numbers(operator: str, left: DataType, right: DataType) -> DataType | No
     assert a is not None
     assert b is not None
     if operator == "%" and not a.scale and not b.scale:
-        # As of integers, what is left is of the divisor's type.
+        # As for integers, the remainder has the divisor's type.
         return right
     return _of_decimals(operator, a, b)
 
@@ -158,7 +158,7 @@ def _of_decimals(operator: str, a: DecimalType, b: DecimalType) -> DataType:
 
 
 def fitted(precision: int, scale: int) -> DecimalType:
-    """Return the decimal type of so many digits, with fewer behind the point where there are too many."""
+    """Return a decimal type, with a reduced scale if the precision is too large."""
     if precision > MOST_PRECISION:
         scale = max(MOST_PRECISION - (precision - scale), min(scale, _LEAST_SCALE))
         precision = MOST_PRECISION
@@ -187,7 +187,7 @@ def _plain(interval: DataType) -> DataType:
 
 
 def is_ordered(left: DataType, right: DataType) -> bool:
-    """Tell whether values of two types can be compared with `<`."""
+    """Return whether two types are comparable with `<`."""
     mixed = is_string(left) != is_string(right) and (is_interval(left) or is_interval(right))
     return (
         is_comparable(left, right) and not mixed and not isinstance(left, (ArrayType, MapType, MultisetType, RowType))
@@ -195,7 +195,7 @@ def is_ordered(left: DataType, right: DataType) -> bool:
 
 
 def is_comparable(left: DataType, right: DataType) -> bool:
-    """Tell whether values of two types can be compared with `=`."""
+    """Return whether two types are comparable with `=`."""
     if isinstance(left, NullType) or isinstance(right, NullType):
         return True
     if is_string(left) or is_string(right):
@@ -227,12 +227,12 @@ def _family(t: DataType) -> object:
 
 
 def common_type(types: Iterable[DataType]) -> DataType | None:
-    """Return the least type that holds all values of some, for COALESCE and other functions; None if there is none."""
+    """Return the common type for COALESCE and other functions, or None."""
     return _merged(types, _common_of_function)
 
 
 def least_restrictive(types: Iterable[DataType]) -> DataType | None:
-    """Return the least type that holds all values of some, for CASE, set operations, VALUES; None if there is none."""
+    """Return the common type for CASE, set operations and VALUES, or None."""
     return _merged(types, _common_of_query)
 
 
@@ -257,7 +257,7 @@ def _common_of_function(left: DataType, right: DataType) -> DataType | None:
 
 def _common_of_query(left: DataType, right: DataType) -> DataType | None:
     if isinstance(left, _APPROXIMATE) or isinstance(right, _APPROXIMATE):
-        # As in a sum.
+        # As for addition.
         return _of_numbers("+", left, right) if is_numeric(left) and is_numeric(right) else None
     if isinstance(left, _TIMESTAMPS) and isinstance(right, _TIMESTAMPS):
         return type(left)(max(left.precision, right.precision))
@@ -296,7 +296,7 @@ def _common_sized(left: DataType, right: DataType, fixed: type[DataType], varyin
     lengths: list[int] = [left.length, right.length]  # type: ignore[attr-defined]
     same = type(left) is type(right) is fixed and lengths[0] == lengths[1]
     kind = fixed if same else varying
-    # Text that is written out may have no characters, though none can be declared so.
+    # A text literal may be empty, although no such type can be declared.
     return kind().with_length(max(lengths))  # type: ignore[attr-defined, no-any-return]
 
 
@@ -308,7 +308,7 @@ def _common_time(left: DataType, right: DataType) -> DataType | None:
         return TimeType(max(left.precision, right.precision))
     if type(left) is type(right):
         return left
-    # A day and a time of a day on a day are both days, Flink says.
+    # Flink compares a date with a timestamp.
     plain = [t for t in (left, right) if isinstance(t, (DateType, TimeType))]
     other = right if plain and plain[0] is left else left
     return plain[0] if len(plain) == 1 and isinstance(other, TimestampType) else None
@@ -353,7 +353,7 @@ def concatenated(left: DataType, right: DataType) -> DataType | None:
 
 
 def can_cast(source: DataType, target: DataType) -> bool:
-    """Tell whether CAST takes values of a type to another; whether each value can be is seen when it comes."""
+    """Return whether CAST between two types is allowed; values are checked at run time."""
     if isinstance(source, NullType) or is_string(target):
         return True
     if is_string(source):
@@ -383,7 +383,7 @@ def _can_cast_members(source: DataType, target: DataType) -> bool:
 
 
 def can_store(source: DataType, target: DataType) -> bool:
-    """Tell whether a query's column may be written to a table's: the same kind of value, and none is lost by it."""
+    """Return whether a query's column may be written to a table's without loss."""
     if isinstance(source, NullType):
         return target.is_nullable
     if isinstance(source, IntegralType) and isinstance(target, IntegralType):

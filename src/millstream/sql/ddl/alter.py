@@ -1,4 +1,4 @@
-"""ALTER TABLE: what becomes of a declaration."""
+"""ALTER TABLE: changes of a declaration."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def quoted(path: Sequence[str]) -> str:
-    """Return a path with backquotes."""
+    """Return a quoted path."""
     return ".".join(f"`{p}`" for p in path)
 
 
 def failed(path: Sequence[str], why: str) -> ValidationException:
-    """Return the error of an ALTER TABLE."""
+    """Return an ALTER TABLE error."""
     return ValidationException(f"Failed to execute ALTER TABLE statement.\n{why}")
 
 
 def altered(binder: Binder, path: Sequence[str], table: CatalogTable, a: s.AlterTable) -> CatalogTable:
-    """Return the table as a statement alters it."""
+    """Return the altered table."""
     if a.set is not None:
         return replace(table, options={**table.options, **dict(a.set)})
     if a.reset is not None:

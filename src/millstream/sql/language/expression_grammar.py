@@ -1,4 +1,4 @@
-"""Reads expressions, by how tightly Flink's operators bind."""
+"""Parses expressions by Flink's operator precedence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from millstream.sql.language.syntax import (
 )
 from millstream.sql.language.type_grammar import read_type
 
-# How tightly operators bind, from the loosest.
+# Operator precedence, from the lowest.
 OR, AND, NOT, IS, COMPARISON, MATCHING, SUM, PRODUCT, SIGN = 22, 24, 26, 28, 30, 32, 40, 60, 80
 
 _BINARY = {
@@ -47,9 +47,9 @@ _BINARY = {
 _MATCHING = ("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "SIMILAR", "NOT")
 _LITERALS = {Kind.INTEGER: "INTEGER", Kind.DECIMAL: "DECIMAL", Kind.DOUBLE: "DOUBLE", Kind.BINARY: "BINARY"}
 _TRUTHS = {"TRUE": "BOOLEAN", "FALSE": "BOOLEAN", "UNKNOWN": "NULL", "NULL": "NULL"}
-# Functions that are called without parentheses.
+# Functions without parentheses.
 _WITHOUT_PARENTHESES = frozenset(["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"])
-# Functions of the standard that Flink has not: the word is a column's name.
+# Functions of the standard that Flink does not have: the word is a column name.
 _NAMES_TOO = frozenset(
     [
         *("CURRENT_USER", "USER", "SESSION_USER", "SYSTEM_USER"),
@@ -58,30 +58,30 @@ _NAMES_TOO = frozenset(
 )
 _INTERVAL_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 _PLURALS = {f"{unit}S": unit for unit in _INTERVAL_UNITS}
-# The words that an aggregate's argument may follow.
+# Keywords that may follow an aggregate's argument.
 _AGAINST_NULLS = {"IGNORE": True, "RESPECT": False}
 
 
 class ExpressionGrammar(Reader):
-    """Reads expressions."""
+    """Parses expressions."""
 
     @abstractmethod
     def query(self) -> Query:
-        """Read a query."""
+        """Parse a query."""
 
     @property
     @abstractmethod
     def stands_query(self) -> bool:
-        """Whether a query comes next."""
+        """Return whether a query follows."""
 
     @abstractmethod
     def table_argument(self) -> Expression:
-        """Read a table that is an argument."""
+        """Parse a table argument."""
 
     # --- operators
 
     def expression(self, least: int = OR) -> Expression:
-        """Read an expression whose operators bind at least so tightly."""
+        """Parse an expression of operators with at least this precedence."""
         left = self._prefixed(least)
         while True:
             more = self._infix(left, least)
@@ -159,7 +159,7 @@ class ExpressionGrammar(Reader):
         return Call(word, tuple(arguments), at=left.at)
 
     def _followed(self, value: Expression) -> Expression:
-        """Read what may follow a value: an index or key in brackets, a field behind a dot."""
+        """Parse suffixes of a value: an index or key in brackets, a field after a dot."""
         while True:
             if self.take("["):
                 value = Call("ITEM", (value, self.expression()), at=value.at)
@@ -228,7 +228,7 @@ class ExpressionGrammar(Reader):
     # --- calls
 
     def call(self, name: str, at: int) -> Call:
-        """Read the arguments of a function, and what may follow them."""
+        """Parse the arguments of a function and its clauses."""
         self.need("(")
         distinct = False
         arguments: list[Expression] = []
@@ -280,12 +280,12 @@ class ExpressionGrammar(Reader):
 
     @property
     def stands_table_argument(self) -> bool:
-        """Whether a table as an argument comes next."""
+        """Return whether a table argument follows."""
         return self.stands("TABLE") and (self.ahead(1).upper == "(" or self.ahead(1).kind in (Kind.WORD, Kind.QUOTED))
 
     @property
     def _stands_partitioned_table(self) -> bool:
-        """Whether a table comes next that only what follows tells from a column: `t PARTITION BY k`."""
+        """Return whether a table without TABLE follows: `t PARTITION BY k`."""
         at = 0
         while self.ahead(at).kind in (Kind.WORD, Kind.QUOTED) and self.ahead(at + 1).upper == ".":
             at += 2
@@ -294,11 +294,11 @@ class ExpressionGrammar(Reader):
     # --- order and windows
 
     def order_by(self) -> tuple[SortKey, ...]:
-        """Read an ORDER BY if one comes next."""
+        """Parse an optional ORDER BY."""
         return tuple(self.list_of(self.sort_key)) if self.take("ORDER", "BY") else ()
 
     def sort_key(self) -> SortKey:
-        """Read what is sorted by."""
+        """Parse sort keys."""
         value = self.expression()
         descending = self.take_one_of("ASC", "DESC") == "DESC"
         nulls_first = None
@@ -310,7 +310,7 @@ class ExpressionGrammar(Reader):
         return self.window() if self.stands("(") else self.name("the name of a window")
 
     def window(self) -> Window:
-        """Read the window of an OVER, in parentheses."""
+        """Parse the window of an OVER in parentheses."""
         at = self.need("(")
         base = self.name() if self.stands_name and self.token.upper not in ("PARTITION", "ORDER") else None
         partition = tuple(self.list_of(self.expression)) if self.take("PARTITION", "BY") else ()
@@ -370,7 +370,7 @@ class ExpressionGrammar(Reader):
         return Exists(self.in_parentheses(self.query), at=at)
 
     def _dated(self) -> Expression | None:
-        """Read DATE '..', TIME '..' or TIMESTAMP '..'."""
+        """Parse DATE '..', TIME '..' or TIMESTAMP '..'."""
         if self.ahead(1).kind is not Kind.STRING:
             return None
         word = self.skip()
@@ -404,7 +404,7 @@ class ExpressionGrammar(Reader):
         precision = None
         if self.take("("):
             precision = self.whole_number()
-            # Of seconds the digits behind the point may follow.
+            # The fractional precision of seconds may follow.
             if not (word == "SECOND" and self.take(",")):
                 self.need(")")
         return _PLURALS.get(word, word), precision
@@ -468,7 +468,7 @@ class ExpressionGrammar(Reader):
         if self.take("FROM"):
             value = self.expression()
         elif self.take(","):
-            # The second argument is what is taken off.
+            # The second argument is the characters to trim.
             value, what = what, self.expression()
         else:
             value, what = what, None
@@ -511,7 +511,7 @@ class ExpressionGrammar(Reader):
         return Call("CEIL" if word.upper == "CEILING" else word.upper, tuple(arguments), at=word.at)
 
     def _in_units(self) -> Expression | None:
-        """Read TIMESTAMPADD(unit, ..) or TIMESTAMPDIFF(unit, ..)."""
+        """Parse TIMESTAMPADD(unit, ..) or TIMESTAMPDIFF(unit, ..)."""
         if self.ahead(1).upper != "(":
             return None
         word = self.skip()

@@ -1,4 +1,4 @@
-"""Reads the JSON functions, which have words of their own between their arguments."""
+"""Parses JSON functions, which have clauses of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FUNCTIONS = (
 
 
 def read(g: ExpressionGrammar) -> Expression:
-    """Read one of the functions."""
+    """Parse a JSON function."""
     token = g.skip()
     g.need("(")
     name = token.upper
@@ -42,7 +42,7 @@ def read(g: ExpressionGrammar) -> Expression:
 
 
 def _ends(g: ExpressionGrammar) -> bool:
-    """Whether what comes next is the end, or says what becomes of nulls."""
+    """Return whether the arguments end or a null clause follows."""
     return g.stands(")") or g.ahead(1).upper == "ON"
 
 
@@ -103,7 +103,7 @@ def _wrapper(g: ExpressionGrammar) -> str | None:
 
 
 def _behaviour(g: ExpressionGrammar) -> str | Expression | None:
-    """Read what is done ON EMPTY or ON ERROR, up to the ON."""
+    """Parse the behaviour of ON EMPTY or ON ERROR, up to the ON."""
     if g.take("DEFAULT"):
         found: str | Expression = g.expression()
     else:

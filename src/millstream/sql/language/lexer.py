@@ -1,4 +1,4 @@
-"""Cuts the text of statements into tokens."""
+"""The lexer, and reserved keywords."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.sql.language.errors import refused
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = auto()
     QUOTED = auto()
@@ -30,10 +30,10 @@ class Token:
     """A token.
 
     Attributes:
-        kind: what it is.
-        text: a word or symbol as it stands there; of names and strings what is between the quotes.
-        upper: a word or symbol in upper case, by which keywords are told; empty for what is quoted.
-        at, end: where it begins and ends in the text.
+        kind: its kind.
+        text: a word or symbol as written; for names and strings the text between the quotes.
+        upper: a word or symbol in upper case, for comparison with keywords; empty for quoted tokens.
+        at, end: its start and end offset in the text.
     """
 
     kind: Kind
@@ -64,7 +64,7 @@ _ESCAPE = re.compile(r"\\\\|\\\+([0-9a-fA-F]{6})|\\([0-9a-fA-F]{4})")
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the tokens of a text, the last of which is its end."""
+    """Return the tokens of a text; the last is the end token."""
     found = list(_tokens(text))
     found.append(Token(Kind.END, "", "", len(text), len(text)))
     return found
@@ -158,7 +158,7 @@ TRANSLATION TREAT TRIGGER TRIM TRIM_ARRAY TRUE TRUNCATE TRY_CAST TUESDAY UESCAPE
 UPDATE UPPER UPSERT USE USER USING VALUE VALUES VALUE_OF VARBINARY VARCHAR VARIANT VARYING VAR_POP VAR_SAMP VERSIONING
 VIEWS WATERMARK WATERMARKS WEDNESDAY WEEKS WHEN WHENEVER WHERE WIDTH_BUCKET WINDOW WITH WITHIN WITHOUT YEAR
 """
-# Those among them that may be the name of a function in a call.
+# Reserved keywords that may be function names in a call.
 _FUNCTIONS = """
 ABS AVG CARDINALITY CEILING CHAR CHARACTER_LENGTH CHAR_LENGTH COALESCE COLLECT COUNT COVAR_POP COVAR_SAMP CUME_DIST
 CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP DENSE_RANK ELEMENT EVERY EXP FIRST_VALUE FLOOR FUSION GROUPING HOUR

@@ -1,4 +1,4 @@
-"""Reads MATCH_RECOGNIZE."""
+"""Parses MATCH_RECOGNIZE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def read_match(g: QueryGrammar, relation: Relation) -> Matched:
-    """Read MATCH_RECOGNIZE (..) over a relation."""
+    """Parse MATCH_RECOGNIZE (..) over a relation."""
     at = g.need("MATCH_RECOGNIZE", "(")
     partition = tuple(g.list_of(g.expression)) if g.take("PARTITION", "BY") else ()
     order = g.order_by()
@@ -28,7 +28,7 @@ def read_match(g: QueryGrammar, relation: Relation) -> Matched:
 
 
 def _measure(g: QueryGrammar) -> tuple[Expression, str]:
-    # What is said of the running or the final value is the final one's here.
+    # RUNNING and FINAL both mean FINAL here.
     g.take_one_of("FINAL", "RUNNING")
     value = g.expression()
     g.need("AS")

@@ -1,4 +1,4 @@
-"""Reads queries."""
+"""Parses queries."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 
 
 class QueryGrammar(ExpressionGrammar):
-    """Reads queries and expressions."""
+    """Parses queries and expressions."""
 
     @property
     def stands_query(self) -> bool:
-        """Whether a query comes next, in parentheses or not."""
+        """Return whether a query follows, in parentheses or not."""
         depth = 0
         while self.ahead(depth).upper == "(":
             depth += 1
@@ -54,7 +54,7 @@ class QueryGrammar(ExpressionGrammar):
         return is_table and depth == 0 and not self.stands_table_argument
 
     def _closes_as_query(self, depth: int) -> bool:
-        """Tell whether parentheses around a SELECT hold a query, and not an expression that begins with one."""
+        """Return whether parentheses around a SELECT hold a query, not an expression that begins with one."""
         if depth == 1 and self.ahead(1).upper in ("SELECT", "WITH", "VALUES"):
             level, at = 0, 0
             while True:
@@ -69,7 +69,7 @@ class QueryGrammar(ExpressionGrammar):
     # --- queries
 
     def query(self) -> Query:
-        """Read a query with all that belongs to it."""
+        """Parse a query with all its clauses."""
         at = self.at
         tables = self._with() if self.take("WITH") else ()
         found = self._ordered(self._set_operation())
@@ -214,7 +214,7 @@ class QueryGrammar(ExpressionGrammar):
     # --- hints
 
     def hints(self) -> tuple[Hint, ...]:
-        """Read hints if they come next."""
+        """Parse optional hints."""
         if self.token.kind is not Kind.HINT or self.token.text != "/*+":
             return ()
         self.skip()
@@ -361,7 +361,7 @@ class QueryGrammar(ExpressionGrammar):
         return Aliased(found, name, columns, at=found.at)
 
     def table_argument(self) -> Expression:
-        """Read `TABLE t PARTITION BY .. ORDER BY ..`, an argument of a function."""
+        """Parse `TABLE t PARTITION BY .. ORDER BY ..`, an argument of a function."""
         at = self.at
         self.take("TABLE")
         if self.stands("("):

@@ -1,4 +1,4 @@
-"""Reads tokens one after the other: what every grammar of this package is made of."""
+"""The token reader that all grammars extend."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ _NAMES = {
 
 
 class Reader:
-    """The tokens of a text and how far they have been read."""
+    """The tokens of a text and the current position."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._tokens = tokens_of(text)
         self._next = 0
-        # What was looked for in vain at the farthest token that anybody has got to: told if nothing else is found.
+        # Expectations at the farthest token reached, for the error message.
         self._farthest = 0
         self._wanted: list[str] = []
 
-    # --- looking
+    # --- lookahead
 
     @property
     def token(self) -> Token:
-        """The token that comes next."""
+        """The next token."""
         return self._tokens[self._next]
 
     def ahead(self, count: int) -> Token:
-        """Return the token that comes so many behind the next."""
+        """Return the token `ahead` tokens after the next."""
         return self._tokens[min(self._next + count, len(self._tokens) - 1)]
 
     @property
     def before(self) -> Token:
-        """The token that was read last."""
+        """The last token read."""
         return self._tokens[max(self._next - 1, 0)]
 
     @property
     def at(self) -> int:
-        """Where the next token begins."""
+        """The offset of the next token."""
         return self.token.at
 
     def stands(self, *words: str) -> bool:
-        """Tell whether these words or symbols come next, one after the other."""
+        """Return whether these words or symbols follow in sequence."""
         for i, word in enumerate(words):
             if self.ahead(i).upper != word:
                 self._miss(i, word)
@@ -60,7 +60,7 @@ class Reader:
         return True
 
     def _miss(self, count: int, *wanted: str) -> None:
-        """Take note of what was looked for in vain, so many tokens behind the next."""
+        """Record an unmet expectation `ahead` tokens after the next."""
         place = self._next + count
         if place > self._farthest:
             self._farthest = place
@@ -69,7 +69,7 @@ class Reader:
             self._wanted.extend(wanted)
 
     def one_of(self, *words: str) -> str | None:
-        """Return which of these words or symbols comes next, None if none does."""
+        """Return which of these words or symbols follows, or None."""
         if self.token.upper in words:
             return self.token.upper
         self._miss(0, *words)
@@ -77,20 +77,20 @@ class Reader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all has been read."""
+        """Whether all tokens have been read."""
         return self.token.kind is Kind.END
 
     # --- reading
 
     def skip(self) -> Token:
-        """Read a token, whatever it is."""
+        """Read any token."""
         token = self.token
         if token.kind is not Kind.END:
             self._next += 1
         return token
 
     def take(self, *words: str) -> bool:
-        """Read these words or symbols if they come next; tell whether they did."""
+        """Read these words or symbols if they follow; return whether they did."""
         if not self.stands(*words):
             return False
         for _ in words:
@@ -98,14 +98,14 @@ class Reader:
         return True
 
     def take_one_of(self, *words: str) -> str | None:
-        """Read one of these words or symbols if one comes next, and return it."""
+        """Read one of these words or symbols if it follows, and return it."""
         found = self.one_of(*words)
         if found is not None:
             self.skip()
         return found
 
     def need(self, *words: str) -> int:
-        """Read these words or symbols, which must come next; return where they began."""
+        """Read these words or symbols or raise; return their offset."""
         at = self.at
         for word in words:
             if not self.take(word):
@@ -113,12 +113,12 @@ class Reader:
         return at
 
     def need_one_of(self, *words: str) -> str:
-        """Read one of these words or symbols, of which one must come next."""
+        """Read one of these words or symbols or raise."""
         found = self.take_one_of(*words)
         return self.refuse() if found is None else found
 
     def need_kind(self, kind: Kind) -> Token:
-        """Read a token of a kind, which must come next."""
+        """Read a token of a kind or raise."""
         if self.token.kind is not kind:
             self._miss(0, _NAMES.get(kind, kind.name.lower()))
             self.refuse()
@@ -127,19 +127,19 @@ class Reader:
     # --- common parts
 
     def string(self) -> str:
-        """Read a string; several behind each other are one."""
+        """Read a string; adjacent strings are concatenated."""
         text = self.need_kind(Kind.STRING).text
         while self.token.kind is Kind.STRING:
             text += self.skip().text
         return text
 
     def whole_number(self) -> int:
-        """Read a whole number."""
+        """Read an integer."""
         return int(self.need_kind(Kind.INTEGER).text)
 
     @property
     def stands_name(self) -> bool:
-        """Whether a name comes next."""
+        """Return whether a name follows."""
         token = self.token
         return token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.upper not in RESERVED)
 
@@ -151,14 +151,14 @@ class Reader:
         return self.skip().text
 
     def path(self, what: str = "a name") -> tuple[str, ...]:
-        """Read a name of up to three parts with dots between them."""
+        """Read a name with up to three dotted parts."""
         parts = [self.name(what)]
         while self.take("."):
             parts.append(self.name(what))
         return tuple(parts)
 
     def list_of(self, read: Callable[[], _Found]) -> list[_Found]:
-        """Read things with commas between them."""
+        """Read a comma-separated list."""
         found = [read()]
         while self.take(","):
             found.append(read())
@@ -172,21 +172,21 @@ class Reader:
         return found
 
     def names_in_parentheses(self) -> tuple[str, ...]:
-        """Read names in parentheses with commas between them."""
+        """Read a comma-separated list of names in parentheses."""
         return tuple(self.in_parentheses(lambda: self.list_of(self.name)))
 
     def mark(self) -> int:
-        """Return what `go_back` takes."""
+        """Return the position for `go_back`."""
         return self._next
 
     def go_back(self, mark: int) -> None:
-        """Read again from a mark."""
+        """Return to a position."""
         self._next = mark
 
     # --- errors
 
     def refuse(self, wanted: str = "") -> NoReturn:
-        """Raise the error that says what stands here and what could: all that was looked for, or one thing."""
+        """Raise an error with the unexpected token and the expected ones."""
         if wanted:
             self._farthest, self._wanted = self._next, [wanted]
         elif self._farthest < self._next:
@@ -202,7 +202,7 @@ class Reader:
         return any(wanted.startswith(("a ", "an ", "the ")) for wanted in self._wanted)
 
     def refuse_at(self, at: int, what: str) -> NoReturn:
-        """Raise an error of one's own words."""
+        """Raise an error with its own message."""
         raise refused(self.text, at, what)
 
 

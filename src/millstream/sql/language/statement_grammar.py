@@ -1,4 +1,4 @@
-"""Reads statements: every token of them, or it says at which it stopped."""
+"""Parses statements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADV
 
 
 def read_statement(text: str) -> Statement:
-    """Read the one statement of a text; it may end with a semicolon."""
+    """Parse a text with one statement and an optional semicolon."""
     g = StatementGrammar(text)
     found = g.statement()
     g.take(";")
@@ -60,7 +60,7 @@ def read_statement(text: str) -> Statement:
 
 
 def read_statements(text: str) -> list[tuple[Statement, str]]:
-    """Read statements with semicolons behind them; return each with its text."""
+    """Parse semicolon-terminated statements; return each with its text."""
     g, found = StatementGrammar(text), []
     while not g.is_at_end:
         if g.take(";"):
@@ -74,10 +74,10 @@ def read_statements(text: str) -> list[tuple[Statement, str]]:
 
 
 class StatementGrammar(TableGrammar):
-    """Reads statements."""
+    """Parses statements."""
 
     def statement(self) -> Statement:
-        """Read a statement."""
+        """Parse a statement."""
         at, word = self.at, self.token.upper
         if self.is_at_end:
             self.refuse_at(at, "There is no statement")
@@ -224,7 +224,7 @@ class StatementGrammar(TableGrammar):
         self.need("MODULE")
         return UnloadModule(self.name(), at=at)
 
-    # --- looking
+    # --- SHOW, DESCRIBE, EXPLAIN
 
     def _show(self, at: int) -> Statement:
         if self.take("CREATE"):
@@ -359,7 +359,7 @@ class StatementGrammar(TableGrammar):
         return Delete(table, self.expression() if self.take("WHERE") else None, at=at)
 
     def _alias(self) -> None:
-        """Read another name for a table that is changed, by which nothing is asked."""
+        """Parse the alias of a table to be changed, which is ignored."""
         if self.take("AS") or self.stands_name:
             self.name("an alias")
 

@@ -1,4 +1,4 @@
-"""What statements are, beside queries."""
+"""Syntax of statements other than queries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Options = tuple[tuple[str, str], ...]
 
 
 class Statement(Node):
-    """What can be executed."""
+    """A statement."""
 
 
 @record
 class QueryStatement(Statement):
-    """A query whose rows are wanted."""
+    """A query as a statement."""
 
     query: Query
 
@@ -26,7 +26,7 @@ class QueryStatement(Statement):
 
 @record
 class Written(Node):
-    """An expression and the text it was read from."""
+    """An expression and its source text."""
 
     value: Expression
     text: str
@@ -34,15 +34,15 @@ class Written(Node):
 
 @record
 class Column(Node):
-    """A column of a table that is declared.
+    """A declared column.
 
     Attributes:
         name: its name.
-        type: its type, None for a computed one.
-        computed: how it is computed, None for one that is not.
-        metadata: whether it is metadata; then `key` is its name there if that is another, `virtual` whether it is not
-            written.
-        comment: what is said of it.
+        type: its type; None for a computed column.
+        computed: the expression of a computed column, else None.
+        metadata: whether it is a metadata column; `key` is its metadata key if different, `virtual` whether it is
+            read-only.
+        comment: its comment.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Watermark(Node):
 
 @record
 class PrimaryKey(Node):
-    """PRIMARY KEY over columns; `name` is that of the constraint, None if it has none."""
+    """PRIMARY KEY over columns; `name` is that of the constraint, or None."""
 
     columns: tuple[str, ...]
     name: str | None = None
@@ -72,7 +72,7 @@ class PrimaryKey(Node):
 
 @record
 class Distribution(Node):
-    """How rows lie in buckets."""
+    """DISTRIBUTED BY: the bucketing of rows."""
 
     kind: str | None
     columns: tuple[str, ...]
@@ -81,7 +81,7 @@ class Distribution(Node):
 
 @record
 class Like(Node):
-    """LIKE another table: what is taken over, as pairs such as (INCLUDING, OPTIONS)."""
+    """LIKE another table: merging options such as (INCLUDING, OPTIONS)."""
 
     table: Path
     rules: tuple[tuple[str, str], ...]
@@ -101,7 +101,7 @@ class CreateTable(Statement):
     options: Options = ()
     like: Like | None = None
     query: Query | None = None
-    # Names alone, for CREATE TABLE t (a, b) AS query.
+    # Names without types, for CREATE TABLE t (a, b) AS query.
     names: tuple[str, ...] = ()
     temporary: bool = False
     if_not_exists: bool = False
@@ -110,7 +110,7 @@ class CreateTable(Statement):
 
 @record
 class Placed(Node):
-    """A part of a table that is added or modified, and where: FIRST, behind a column, or at the end."""
+    """A table part to add or modify, and its position: FIRST, AFTER a column, or last."""
 
     part: Column | Watermark | PrimaryKey | Distribution
     first: bool = False
@@ -119,7 +119,7 @@ class Placed(Node):
 
 @record
 class AlterTable(Statement):
-    """ALTER TABLE; which of the attributes is set says what is altered."""
+    """ALTER TABLE; the attribute that is set determines the change."""
 
     name: Path
     if_exists: bool = False
@@ -165,7 +165,7 @@ class CreateView(Statement):
 
 @record
 class AlterView(Statement):
-    """ALTER VIEW: another name or another query."""
+    """ALTER VIEW: a new name or a new query."""
 
     name: Path
     rename: Path | None = None
@@ -200,7 +200,7 @@ class AlterFunction(Statement):
 
 @record
 class CreateModel(Statement):
-    """CREATE MODEL: what goes in, what comes out, and the options of who answers."""
+    """CREATE MODEL: input and output columns and options."""
 
     name: Path
     inputs: tuple[Column, ...] = ()
@@ -213,7 +213,7 @@ class CreateModel(Statement):
 
 @record
 class AlterModel(Statement):
-    """ALTER MODEL: options that are set or reset, or another name."""
+    """ALTER MODEL: options to set or reset, or a new name."""
 
     name: Path
     if_exists: bool = False
@@ -283,7 +283,7 @@ class UnloadModule(Statement):
     name: str
 
 
-# --- looking
+# --- SHOW, DESCRIBE, EXPLAIN
 
 
 @record
@@ -292,9 +292,9 @@ class Show(Statement):
 
     Attributes:
         what: such as TABLES, CREATE TABLE, CURRENT CATALOG, FULL MODULES.
-        within: the catalog, database or table that is asked.
+        within: the catalog, database or table.
         pattern: the pattern of a LIKE or ILIKE.
-        preposition: FROM or IN, as it was said.
+        preposition: FROM or IN, as written.
         partition: the partition of SHOW PARTITIONS.
     """
 
@@ -337,25 +337,25 @@ class Insert(Statement):
     partition: tuple[tuple[str, Expression], ...] = ()
     overwrite: bool = False
     options: Options = ()
-    # What is done where rows of different upsert keys have one primary key: NOTHING, ERROR or DEDUPLICATE.
+    # The strategy for rows of different upsert keys with one primary key: NOTHING, ERROR or DEDUPLICATE.
     conflict: str | None = None
 
 
 @record
 class StatementSet(Statement):
-    """Statements that are one job."""
+    """Statements that form one job."""
 
     statements: tuple[Insert, ...]
 
 
 @record
 class AnalyzeTable(Statement):
-    """ANALYZE TABLE: counts what is in a table, for a catalog to keep.
+    """ANALYZE TABLE: computes statistics for the catalog.
 
     Attributes:
         table: its name.
-        partition: of which partition; a key without a value stands for all.
-        columns: of which columns values are looked at, too: none of them for all; None for the number of rows alone.
+        partition: the partition spec; a key without a value means all.
+        columns: the columns to analyze: empty for all; None for the row count only.
     """
 
     table: Path
@@ -365,7 +365,7 @@ class AnalyzeTable(Statement):
 
 @record
 class CallProcedure(Statement):
-    """CALL: has a catalog do something."""
+    """CALL a procedure of a catalog."""
 
     name: Path
     arguments: tuple[Expression, ...] = ()
@@ -373,13 +373,13 @@ class CallProcedure(Statement):
 
 @record
 class CompilePlan(Statement):
-    """COMPILE PLAN: what is planned is written to a file; COMPILE AND EXECUTE PLAN runs it, too.
+    """COMPILE PLAN to a file; COMPILE AND EXECUTE PLAN also runs it.
 
     Attributes:
-        file: where it is written.
+        file: the plan file.
         statement: an INSERT or a StatementSet.
-        if_not_exists: whether a file that is there is left.
-        execute: whether it is run; then a file that is there is run as it is.
+        if_not_exists: whether an existing file is kept.
+        execute: whether to run it; an existing file is then run unchanged.
     """
 
     file: str
@@ -390,19 +390,19 @@ class CompilePlan(Statement):
 
 @record
 class ExecutePlan(Statement):
-    """EXECUTE PLAN: runs what a file has planned."""
+    """EXECUTE PLAN from a file."""
 
     file: str
 
 
 @record
 class BeginStatementSet(Statement):
-    """BEGIN STATEMENT SET, in a client."""
+    """BEGIN STATEMENT SET in a client."""
 
 
 @record
 class EndStatementSet(Statement):
-    """END of a statement set, in a client."""
+    """END of a statement set in a client."""
 
 
 @record
@@ -434,7 +434,7 @@ class Truncate(Statement):
 
 @record
 class SetOption(Statement):
-    """SET a setting, or show all."""
+    """SET a setting, or list all."""
 
     key: str | None = None
     value: str | None = None
@@ -457,7 +457,7 @@ class Jar(Statement):
 
 @record
 class Client(Statement):
-    """A word for the client alone: QUIT, CLEAR, HELP, SOURCE."""
+    """A client command: QUIT, CLEAR, HELP, SOURCE."""
 
     word: str
     argument: str | None = None

@@ -1,6 +1,6 @@
-"""What a query is before names and types are known: the tree that the parser makes.
+"""The syntax tree of queries, before names and types are resolved.
 
-Every node knows where in the text it begins, for errors; two nodes are equal wherever they stand.
+Each node has its offset in the text for errors; equality ignores it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from millstream.sql.types import DataType
 
 @record
 class Node:
-    """A part of a statement.
+    """A node of the syntax tree.
 
     Attributes:
-        at: where it begins in the text.
+        at: its offset in the text.
     """
 
     at: int = field(default=0, compare=False, kw_only=True, repr=False)
@@ -27,12 +27,12 @@ class Node:
 
 
 class Expression(Node):
-    """What has a value."""
+    """An expression."""
 
 
 @record
 class Name(Expression):
-    """A column, perhaps of a table, perhaps a field of it: `a`, `t.a`, `t.a.b`."""
+    """A name: a column, optionally with its table and fields: `a`, `t.a`, `t.a.b`."""
 
     parts: tuple[str, ...]
 
@@ -46,11 +46,11 @@ class Star(Expression):
 
 @record
 class Literal(Expression):
-    """A value that is written out; its type follows from how it is written.
+    """A literal; its form determines its type.
 
     Attributes:
         kind: INTEGER, DECIMAL, DOUBLE, STRING, BINARY, BOOLEAN, NULL, DATE, TIME or TIMESTAMP.
-        text: as it is written, without quotes.
+        text: the text without quotes.
     """
 
     kind: str
@@ -59,13 +59,13 @@ class Literal(Expression):
 
 @record
 class Interval(Expression):
-    """A length of time: `INTERVAL '1 10:00' DAY TO MINUTE`.
+    """An interval literal: `INTERVAL '1 10:00' DAY TO MINUTE`.
 
     Attributes:
-        text: what is between the quotes.
-        negative: whether a minus stands before it.
-        first, last: its units; the same if there is one.
-        precision, fraction: the digits of the first unit and of the second, None where they are not said.
+        text: the text between the quotes.
+        negative: whether a minus precedes it.
+        first, last: its units; equal for a single unit.
+        precision, fraction: the precisions of the first unit and of seconds; None where missing.
     """
 
     text: str
@@ -78,24 +78,24 @@ class Interval(Expression):
 
 @record
 class Symbol(Expression):
-    """A word that is an argument: the unit of EXTRACT, the side of TRIM."""
+    """A keyword as an argument: the unit of EXTRACT, the side of TRIM."""
 
     word: str
 
 
 @record
 class Call(Expression):
-    """A function, operator or special form applied to arguments.
+    """A call of a function, operator or special form.
 
     Attributes:
-        name: in upper case for those that the language has words for, else as it is written, with dots.
-        arguments: what it is applied to.
-        distinct: whether an aggregate takes every value once.
+        name: in upper case for built-in syntax, else as written, with dots.
+        arguments: the arguments.
+        distinct: whether an aggregate is DISTINCT.
         condition: the FILTER of an aggregate.
-        order: the order in which an aggregate takes its values.
+        order: the ORDER BY of an aggregate.
         over: the window of an OVER, or its name.
-        names: the names of arguments that are given by name.
-        nulls: whether IGNORE NULLS (True) or RESPECT NULLS (False) is said.
+        names: the names of named arguments.
+        nulls: True for IGNORE NULLS, False for RESPECT NULLS.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Call(Expression):
 
 @record
 class Cast(Expression):
-    """A value as another type; `lenient` for TRY_CAST."""
+    """CAST; `lenient` for TRY_CAST."""
 
     value: Expression
     type: DataType
@@ -119,7 +119,7 @@ class Cast(Expression):
 
 @record
 class Case(Expression):
-    """CASE: the value that is compared, if there is one, the branches, and what is left."""
+    """CASE: the optional operand, the branches and the default."""
 
     value: Expression | None
     branches: tuple[tuple[Expression, Expression], ...]
@@ -128,7 +128,7 @@ class Case(Expression):
 
 @record
 class Field(Expression):
-    """A field of a value that is not just a name: `f(x).a`."""
+    """A field of an expression: `f(x).a`."""
 
     value: Expression
     name: str
@@ -136,7 +136,7 @@ class Field(Expression):
 
 @record
 class In(Expression):
-    """Whether a value is one of a list's or of a query's."""
+    """IN a list or query."""
 
     value: Expression
     among: tuple[Expression, ...] | Query
@@ -155,21 +155,21 @@ class Quantified(Expression):
 
 @record
 class Exists(Expression):
-    """Whether a query has a row."""
+    """EXISTS."""
 
     query: Query
 
 
 @record
 class Subquery(Expression):
-    """The one value of a query; or a query as an argument."""
+    """A scalar subquery, or a query as an argument."""
 
     query: Query
 
 
 @record
 class TableArgument(Expression):
-    """A table as the argument of a function: `TABLE t PARTITION BY k`."""
+    """A table argument of a function: `TABLE t PARTITION BY k`."""
 
     table: Relation
     partition: tuple[Expression, ...] = ()
@@ -178,7 +178,7 @@ class TableArgument(Expression):
 
 @record
 class Argument(Expression):
-    """An argument that is given by name, of the Table API."""
+    """A named argument of the Table API."""
 
     name: str
     value: Expression
@@ -186,15 +186,15 @@ class Argument(Expression):
 
 @record
 class Json(Expression):
-    """A JSON function with the words that only those have.
+    """A JSON function with its clauses.
 
     Attributes:
         name: JSON_VALUE, JSON_QUERY, JSON_EXISTS, JSON_OBJECT, JSON_ARRAY, JSON_OBJECTAGG or JSON_ARRAYAGG.
         arguments: the document and the path; keys and values in turn; or values.
-        returning: the type of the result where it is said.
-        empty, error: what is done when there is nothing, and when something is wrong: a word, or a default.
-        wrapper: how JSON_QUERY wraps.
-        null: whether nulls are left out (ABSENT) or written (NULL).
+        returning: the type of the RETURNING clause.
+        empty, error: the ON EMPTY and ON ERROR behaviour: a keyword or a default.
+        wrapper: the wrapper of JSON_QUERY.
+        null: whether nulls are omitted (ABSENT) or written (NULL).
     """
 
     name: str
@@ -209,7 +209,7 @@ class Json(Expression):
 
 @record
 class SortKey(Node):
-    """What ORDER BY sorts by; `nulls_first` None where it is not said."""
+    """A sort key; `nulls_first` None where missing."""
 
     value: Expression
     descending: bool = False
@@ -218,7 +218,7 @@ class SortKey(Node):
 
 @record
 class Bound(Node):
-    """An end of a frame: before (-1), at (0) or behind (1) the row, and how far; None is unbounded."""
+    """A frame bound: before (-1), at (0) or after (1) the row, and the distance; None is unbounded."""
 
     side: int
     distance: Expression | None = None
@@ -226,7 +226,7 @@ class Bound(Node):
 
 @record
 class Window(Node):
-    """What an OVER looks at."""
+    """An OVER window."""
 
     partition: tuple[Expression, ...] = ()
     order: tuple[SortKey, ...] = ()
@@ -240,12 +240,12 @@ class Window(Node):
 
 
 class Relation(Node):
-    """What has rows."""
+    """A relation."""
 
 
 @record
 class Hint(Node):
-    """A hint: its name, and options by key or plain words."""
+    """A hint: its name, and its options or arguments."""
 
     name: str
     options: tuple[tuple[str, str], ...] = ()
@@ -257,9 +257,9 @@ class TableName(Relation):
     """A table or view by its name.
 
     Attributes:
-        parts: catalog, database and name, as many as are said.
+        parts: the name with optional catalog and database.
         hints: its hints.
-        as_of: the time whose version of it is asked for.
+        as_of: the time of FOR SYSTEM_TIME AS OF.
     """
 
     parts: tuple[str, ...]
@@ -269,7 +269,7 @@ class TableName(Relation):
 
 @record
 class TableFunction(Relation):
-    """The rows that a function gives: a window function, or LATERAL TABLE(f(..))."""
+    """A table function: a window TVF, or LATERAL TABLE(f(..))."""
 
     call: Call
     lateral: bool = False
@@ -277,7 +277,7 @@ class TableFunction(Relation):
 
 @record
 class Unnest(Relation):
-    """The elements of arrays, maps and multisets as rows."""
+    """UNNEST of arrays, maps and multisets."""
 
     values: tuple[Expression, ...]
     ordinality: bool = False
@@ -293,7 +293,7 @@ class Derived(Relation):
 
 @record
 class Aliased(Relation):
-    """A relation under another name, perhaps with other names of columns."""
+    """A relation with an alias, optionally with column aliases."""
 
     relation: Relation
     name: str
@@ -302,11 +302,11 @@ class Aliased(Relation):
 
 @record
 class Join(Relation):
-    """Two relations joined.
+    """A join.
 
     Attributes:
         kind: INNER, LEFT, RIGHT, FULL or CROSS.
-        condition: the ON, None if there is none.
+        condition: the ON condition, or None.
         using: the columns of a USING.
         natural: whether it is a NATURAL join.
     """
@@ -337,7 +337,7 @@ class Matched(Relation):
 
 @record
 class PatternStep(Node):
-    """A variable of a pattern and how often it comes; `most` None is without end."""
+    """A pattern variable with its quantifier; `most` None is unbounded."""
 
     variable: str
     least: int = 1
@@ -349,12 +349,12 @@ class PatternStep(Node):
 
 
 class Query(Node):
-    """What gives rows and can stand alone."""
+    """A query."""
 
 
 @record
 class SelectItem(Node):
-    """A column of a SELECT and the name it is given."""
+    """A select item and its alias."""
 
     value: Expression
     alias: str | None = None
@@ -385,7 +385,7 @@ class Select(Query):
 
 @record
 class Values(Query):
-    """Rows that are written out."""
+    """VALUES."""
 
     rows: tuple[tuple[Expression, ...], ...]
 
@@ -409,7 +409,7 @@ class SetOperation(Query):
 
 @record
 class Ordered(Query):
-    """A query with ORDER BY, OFFSET and LIMIT; None for what is not said."""
+    """A query with ORDER BY, OFFSET and LIMIT; None where missing."""
 
     query: Query
     order: tuple[SortKey, ...] = ()
@@ -419,7 +419,7 @@ class Ordered(Query):
 
 @record
 class With(Query):
-    """A query with others that have names."""
+    """A query with a WITH clause."""
 
     tables: tuple[tuple[str, tuple[str, ...], Query], ...]
     query: Query

@@ -1,4 +1,4 @@
-"""Reads CREATE TABLE and ALTER TABLE."""
+"""Parses CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _LIKE_RULES = ("ALL", "CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "O
 
 
 class TableGrammar(QueryGrammar):
-    """Reads statements on tables, queries and expressions."""
+    """Parses table statements, queries and expressions."""
 
     # --- common parts
 
     def if_not_exists(self) -> bool:
-        """Read IF NOT EXISTS if it comes next."""
+        """Parse an optional IF NOT EXISTS."""
         return self.take("IF", "NOT", "EXISTS")
 
     def if_exists(self) -> bool:
-        """Read IF EXISTS if it comes next."""
+        """Parse an optional IF EXISTS."""
         return self.take("IF", "EXISTS")
 
     def comment(self) -> str | None:
-        """Read a COMMENT if one comes next."""
+        """Parse an optional COMMENT."""
         return self.string() if self.take("COMMENT") else None
 
     def options(self) -> Options:
-        """Read options in parentheses: 'k' = 'v', .."""
+        """Parse options in parentheses: 'k' = 'v', .."""
         self.need("(")
         found = () if self.stands(")") else tuple(self.list_of(self._option))
         self.need(")")
@@ -51,11 +51,11 @@ class TableGrammar(QueryGrammar):
         return key, self.string()
 
     def keys(self) -> tuple[str, ...]:
-        """Read keys of options in parentheses."""
+        """Parse option keys in parentheses."""
         return tuple(self.in_parentheses(lambda: [] if self.stands(")") else self.list_of(self.string)))
 
     def written(self) -> Written:
-        """Read an expression, and keep its text."""
+        """Parse an expression with its source text."""
         at = self.at
         value = self.expression()
         end = self.before.end
@@ -64,7 +64,7 @@ class TableGrammar(QueryGrammar):
     # --- CREATE TABLE
 
     def create_table(self, temporary: bool, replace: bool, at: int) -> CreateTable:
-        """Read what follows CREATE TABLE."""
+        """Parse CREATE TABLE after its keywords."""
         if_not_exists, name = self.if_not_exists(), self.path("the name of a table")
         columns: list[Column] = []
         watermarks: list[Watermark] = []
@@ -105,7 +105,7 @@ class TableGrammar(QueryGrammar):
         )
 
     def _names_alone(self) -> tuple[str, ...]:
-        """Read names in parentheses that have no types, as CREATE TABLE .. AS may have them."""
+        """Parse names without types in parentheses, as CREATE TABLE .. AS allows."""
         mark = self.mark()
         self.need("(")
         names = []
@@ -134,7 +134,7 @@ class TableGrammar(QueryGrammar):
             keys.append(part)
         else:
             columns.append(part)
-            # A key that is said at its column.
+            # A primary key declared at its column.
             if self._key_of_column is not None:
                 self._sort(self._key_of_column, columns, watermarks, keys)
                 self._key_of_column = None
@@ -194,7 +194,7 @@ class TableGrammar(QueryGrammar):
         return Column(name, kind, comment=self.comment(), at=at)
 
     def columns_in_parentheses(self) -> tuple[Column, ...]:
-        """Read columns of a model: names and types."""
+        """Parse the columns of a model."""
         return tuple(self.in_parentheses(lambda: self.list_of(self._column)))
 
     def _distribution(self) -> Distribution:
@@ -223,7 +223,7 @@ class TableGrammar(QueryGrammar):
     # --- ALTER TABLE
 
     def alter_table(self, at: int) -> AlterTable:
-        """Read what follows ALTER TABLE."""
+        """Parse ALTER TABLE after its keywords."""
         if_exists, name = self.if_exists(), self.path("the name of a table")
         if self.take("RENAME", "TO"):
             return AlterTable(name, if_exists, rename=self.path(), at=at)

@@ -1,4 +1,4 @@
-"""Reads types as statements write them: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT, b ARRAY<STRING>>`."""
+"""Parses types: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT, b ARRAY<STRING>>`."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
 def read_type(r: Reader, intervals: bool = False) -> DataType:
-    """Read a type with its nullability, and what may stand behind it: ARRAY, MULTISET.
+    """Parse a type with its nullability and the suffixes ARRAY and MULTISET.
 
     Args:
-        r: reads.
-        intervals: whether an INTERVAL is a type here: in a CAST, not in a column.
+        r: the reader.
+        intervals: whether INTERVAL types are allowed: in a CAST, not in a column.
     """
     at = r.at
     if not intervals and r.stands("INTERVAL"):
@@ -73,7 +73,7 @@ def read_type(r: Reader, intervals: bool = False) -> DataType:
         found = _nullability(r, _bare(r))
     except ValueError as e:
         r.refuse_at(at, str(e).rstrip("."))
-    # `INT ARRAY`, as the standard writes it.
+    # `INT ARRAY`, the standard's form.
     while (word := r.take_one_of("ARRAY", "MULTISET")) is not None:
         found = _nullability(r, ArrayType(found) if word == "ARRAY" else MultisetType(found))
     return found
@@ -82,7 +82,7 @@ def read_type(r: Reader, intervals: bool = False) -> DataType:
 def _nullability(r: Reader, found: DataType) -> DataType:
     if r.take("NOT", "NULL"):
         return found.not_null()
-    # `RETURNING INT NULL ON ERROR` says nothing of the type.
+    # `RETURNING INT NULL ON ERROR`: NULL does not belong to the type.
     if r.ahead(1).upper != "ON":
         r.take("NULL")
     return found
@@ -115,7 +115,7 @@ def _sized(r: Reader, word: str) -> DataType:
         length = r.whole_number()
         r.need(")")
     elif word.startswith("VAR"):
-        # As Flink's SQL reads it: without a length, of any.
+        # As in Flink, no length means unbounded.
         length = MOST_LENGTH
     return make(min(length, MOST_LENGTH))
 

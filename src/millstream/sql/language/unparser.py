@@ -1,4 +1,4 @@
-"""Writes what was read as SQL again: names in backquotes, words in capitals."""
+"""Converts syntax trees to SQL, with quoted names and upper-case keywords."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _WITHOUT_PARENTHESES = frozenset(
 
 
 def name(part: str) -> str:
-    """Return a name in backquotes."""
+    """Return a quoted name."""
     return f"`{part.replace('`', '``')}`"
 
 
 def path(parts: tuple[str, ...]) -> str:
-    """Return a name of several parts."""
+    """Return a quoted name of several parts."""
     return ".".join(map(name, parts))
 
 
 def string(text: str) -> str:
-    """Return text in quotes."""
+    """Return a string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -41,7 +41,7 @@ def written(e: s.Expression) -> str:
 
 
 def written_query(query: s.Query, full: Callable[[tuple[str, ...]], tuple[str, ...]]) -> str:
-    """Return a query as SQL; `full` makes full names of the names of tables."""
+    """Return a query as SQL; `full` qualifies table names."""
     return _Writer(full).query(query)
 
 

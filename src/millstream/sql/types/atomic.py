@@ -14,21 +14,21 @@ from millstream.common.unsupported import missing_function
 
 _Type = TypeVar("_Type", bound="DataType")
 INSIDE = "it is a part of PyFlink's inside"
-# The longest text and the longest bytes: STRING and BYTES.
+# The length of STRING and BYTES.
 MOST_LENGTH = 2147483647
 MOST_PRECISION = 38
 MOST_SECOND_DIGITS = 9
 
 
 class DataType:
-    """The type of a column or of a value in an expression. It does not change.
+    """An immutable SQL data type.
 
     Example:
         >>> str(DataTypes.INT().not_null())
         'INT NOT NULL'
     """
 
-    # Flink's word for it, and the type of Types that values have in a stream.
+    # Flink's type root, and the factory of the type in a DataStream.
     root: ClassVar[str] = ""
     streamed: ClassVar[Callable[[], TypeInformation] | None] = None
 
@@ -38,19 +38,19 @@ class DataType:
 
     @property
     def is_nullable(self) -> bool:
-        """Whether null is one of its values."""
+        """Whether it is nullable."""
         return self._nullable
 
     def not_null(self: _Type) -> _Type:
-        """Return the same type without null."""
+        """Return the type as NOT NULL."""
         return self.with_nullability(False)
 
     def nullable(self: _Type) -> _Type:
-        """Return the same type with null."""
+        """Return the type as nullable."""
         return self.with_nullability(True)
 
     def with_nullability(self: _Type, nullable: bool) -> _Type:
-        """Return the same type with null or without."""
+        """Return the type with a nullability."""
         if nullable == self._nullable:
             return self
         changed = copy(self)
@@ -58,22 +58,22 @@ class DataType:
         return changed
 
     def bridged_to(self: _Type, conversion_cls: str) -> _Type:
-        """Take note of a Java class, which has no meaning here."""
+        """Record a Java conversion class, which has no effect."""
         self._conversion_class = conversion_cls
         return self
 
     @classmethod
     def type_name(cls) -> str:
-        """Return the name of the kind of type."""
+        """Return the name of the type class."""
         return cls.__name__[:-4].upper()
 
     @property
     def text(self) -> str:
-        """The type as SQL has it, without its nullability."""
+        """The SQL text without nullability."""
         return self.root
 
     def parameters(self) -> tuple[Any, ...]:
-        """Return what tells it from others of its class."""
+        """Return the parameters that distinguish types of one class."""
         return ()
 
     def __str__(self) -> str:
@@ -97,23 +97,23 @@ class DataType:
     from_sql_type = missing_function("from_sql_type", INSIDE)
 
     def type_information(self) -> TypeInformation:
-        """Return the type of `Types` that values of it have in a stream; lengths and nullability are not kept."""
+        """Return the type information in a DataStream; lengths and nullability are lost."""
         make = type(self).streamed
         if make is None:
             raise InvalidProgramError(f"There is no type of Types for {self}.")
         return make()
 
     def is_same_but_null(self, other: DataType) -> bool:
-        """Tell whether another type is the same but for its nullability."""
+        """Return whether two types differ at most in nullability."""
         return self.nullable() == other.nullable()
 
 
 class AtomicType(DataType):
-    """A type whose values have no parts."""
+    """A type without parts."""
 
 
 class NullType(AtomicType):
-    """The type of NULL, before it is known of what."""
+    """The type of an untyped NULL."""
 
     root = "NULL"
 
@@ -122,17 +122,17 @@ class NullType(AtomicType):
 
 
 class NumericType(AtomicType):
-    """Numbers."""
+    """A numeric type."""
 
 
 class IntegralType(NumericType):
-    """Whole numbers of so many bits; arithmetic wraps around."""
+    """An integer type; arithmetic wraps around."""
 
     bits: ClassVar[int] = 0
 
 
 class FractionalType(NumericType):
-    """Other numbers."""
+    """A numeric type with fractions."""
 
 
 class _Sized(AtomicType):
@@ -145,7 +145,7 @@ class _Sized(AtomicType):
         self.length = length
 
     def with_length(self: _Type, length: int) -> _Type:
-        """Return the same kind of type with another length; text that is written out may have none."""
+        """Return the type with another length, which may be 0 for literals."""
         changed = copy(self)
         changed.length = length  # type: ignore[attr-defined]
         return changed
@@ -159,14 +159,14 @@ class _Sized(AtomicType):
 
 
 class CharType(_Sized):
-    """Text of one length, padded with blanks."""
+    """Fixed-length text, padded with blanks."""
 
     root = "CHAR"
     streamed = staticmethod(Types.STRING)
 
 
 class VarCharType(_Sized):
-    """Text of at most a length."""
+    """Variable-length text."""
 
     root = "VARCHAR"
     streamed = staticmethod(Types.STRING)
@@ -177,14 +177,14 @@ class VarCharType(_Sized):
 
 
 class BinaryType(_Sized):
-    """Bytes of one length."""
+    """Fixed-length bytes."""
 
     root = "BINARY"
     streamed = staticmethod(lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()))
 
 
 class VarBinaryType(_Sized):
-    """Bytes of at most a length."""
+    """Variable-length bytes."""
 
     root = "VARBINARY"
     streamed = staticmethod(lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()))
@@ -195,56 +195,56 @@ class VarBinaryType(_Sized):
 
 
 class BooleanType(AtomicType):
-    """True and false."""
+    """Boolean."""
 
     root = "BOOLEAN"
     streamed = staticmethod(Types.BOOLEAN)
 
 
 class TinyIntType(IntegralType):
-    """Whole numbers of a byte."""
+    """8-bit integer."""
 
     root, bits = "TINYINT", 8
     streamed = staticmethod(Types.BYTE)
 
 
 class SmallIntType(IntegralType):
-    """Whole numbers of two bytes."""
+    """16-bit integer."""
 
     root, bits = "SMALLINT", 16
     streamed = staticmethod(Types.SHORT)
 
 
 class IntType(IntegralType):
-    """Whole numbers of four bytes."""
+    """32-bit integer."""
 
     root, bits = "INT", 32
     streamed = staticmethod(Types.INT)
 
 
 class BigIntType(IntegralType):
-    """Whole numbers of eight bytes."""
+    """64-bit integer."""
 
     root, bits = "BIGINT", 64
     streamed = staticmethod(Types.LONG)
 
 
 class FloatType(FractionalType):
-    """Floating point numbers of four bytes."""
+    """32-bit floating point number."""
 
     root = "FLOAT"
     streamed = staticmethod(Types.FLOAT)
 
 
 class DoubleType(FractionalType):
-    """Floating point numbers of eight bytes."""
+    """64-bit floating point number."""
 
     root = "DOUBLE"
     streamed = staticmethod(Types.DOUBLE)
 
 
 class DecimalType(FractionalType):
-    """Decimal numbers of so many digits, so many of them behind the point."""
+    """Decimal number with precision and scale."""
 
     root = "DECIMAL"
     streamed = staticmethod(Types.BIG_DEC)
@@ -268,16 +268,16 @@ class DecimalType(FractionalType):
 
 
 class DateType(AtomicType):
-    """Days."""
+    """Date."""
 
     root = "DATE"
-    # The number that Python gives the first day of 1970.
+    # Python's ordinal of 1970-01-01.
     EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
     streamed = staticmethod(Types.SQL_DATE)
 
 
 class _Precise(AtomicType):
-    """A type of time with so many digits behind the second."""
+    """A time type with a fractional-second precision."""
 
     def __init__(self, precision: int = 0, nullable: bool = True) -> None:
         super().__init__(nullable)
@@ -294,16 +294,16 @@ class _Precise(AtomicType):
 
 
 class TimeType(_Precise):
-    """Times of a day."""
+    """Time of day."""
 
     root = "TIME"
-    # The number that Python gives the first day of 1970.
+    # Python's ordinal of 1970-01-01.
     EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
     streamed = staticmethod(Types.SQL_TIME)
 
 
 class TimestampType(_Precise):
-    """Times of a day on a day, of no zone."""
+    """Timestamp without time zone."""
 
     root = "TIMESTAMP"
     streamed = staticmethod(Types.SQL_TIMESTAMP)
@@ -313,10 +313,10 @@ class TimestampType(_Precise):
 
 
 class LocalZonedTimestampType(_Precise):
-    """Points in time, shown in the session's zone."""
+    """Timestamp with local time zone: an instant, shown in the session time zone."""
 
     root = "TIMESTAMP_LTZ"
-    # The number that Python gives the first day of 1970.
+    # Python's ordinal of 1970-01-01.
     EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
     streamed = staticmethod(Types.INSTANT)
 
@@ -325,7 +325,7 @@ class LocalZonedTimestampType(_Precise):
 
 
 class ZonedTimestampType(_Precise):
-    """Times of a day on a day with their zone; no operation takes them."""
+    """Timestamp with time zone; no operation supports it."""
 
     root = "TIMESTAMP"
 
@@ -338,7 +338,7 @@ class ZonedTimestampType(_Precise):
 
 
 class Resolution:
-    """A unit of an interval, and how many digits it has."""
+    """An interval unit with its precision."""
 
     class IntervalUnit(Enum):
         SECOND = 0
@@ -359,7 +359,7 @@ class Resolution:
 
     @property
     def precision(self) -> int:
-        """How many digits it has, -1 where that is not said."""
+        """The precision; -1 if unspecified."""
         return self._precision
 
     def __str__(self) -> str:
@@ -367,7 +367,7 @@ class Resolution:
 
 
 class YearMonthIntervalType(AtomicType):
-    """A number of months."""
+    """Interval of months."""
 
     root = "INTERVAL"
 
@@ -392,7 +392,7 @@ class YearMonthIntervalType(AtomicType):
 
     @property
     def precision(self) -> int:
-        """How many digits the years have."""
+        """The precision of years."""
         return self._precision
 
     def parameters(self) -> tuple[Any, ...]:
@@ -406,7 +406,7 @@ class YearMonthIntervalType(AtomicType):
 
 
 class DayTimeIntervalType(AtomicType):
-    """A length of time in milliseconds."""
+    """Interval of milliseconds."""
 
     root = "INTERVAL"
 
@@ -448,12 +448,12 @@ class DayTimeIntervalType(AtomicType):
 
     @property
     def day_precision(self) -> int:
-        """How many digits the days have."""
+        """The precision of days."""
         return self._day_precision
 
     @property
     def fractional_precision(self) -> int:
-        """How many digits there are behind the second."""
+        """The precision of fractional seconds."""
         return self._fractional_precision
 
     def parameters(self) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ from millstream.sql.types.nested import ArrayType, ListViewType, MapType, MapVie
 
 
 class DataTypes:
-    """Makes types.
+    """Creates data types.
 
     Example:
         >>> str(DataTypes.ROW([DataTypes.FIELD("a", DataTypes.DECIMAL(10, 2))]))
@@ -44,127 +44,127 @@ class DataTypes:
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> CharType:
-        """Text of one length."""
+        """Fixed-length text."""
         return CharType(length, nullable)
 
     @staticmethod
     def VARCHAR(length: int, nullable: bool = True) -> VarCharType:
-        """Text of at most a length."""
+        """Variable-length text."""
         return VarCharType(length, nullable)
 
     @staticmethod
     def STRING(nullable: bool = True) -> VarCharType:
-        """Text."""
+        """Unbounded text."""
         return VarCharType(MOST_LENGTH, nullable)
 
     @staticmethod
     def BOOLEAN(nullable: bool = True) -> BooleanType:
-        """True and false."""
+        """Boolean."""
         return BooleanType(nullable)
 
     @staticmethod
     def BINARY(length: int, nullable: bool = True) -> BinaryType:
-        """Bytes of one length."""
+        """Fixed-length bytes."""
         return BinaryType(length, nullable)
 
     @staticmethod
     def VARBINARY(length: int, nullable: bool = True) -> VarBinaryType:
-        """Bytes of at most a length."""
+        """Variable-length bytes."""
         return VarBinaryType(length, nullable)
 
     @staticmethod
     def BYTES(nullable: bool = True) -> VarBinaryType:
-        """Bytes."""
+        """Unbounded bytes."""
         return VarBinaryType(MOST_LENGTH, nullable)
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DecimalType:
-        """Decimal numbers."""
+        """Decimal number."""
         return DecimalType(precision, scale, nullable)
 
     @staticmethod
     def TINYINT(nullable: bool = True) -> TinyIntType:
-        """Whole numbers of a byte."""
+        """8-bit integer."""
         return TinyIntType(nullable)
 
     @staticmethod
     def SMALLINT(nullable: bool = True) -> SmallIntType:
-        """Whole numbers of two bytes."""
+        """16-bit integer."""
         return SmallIntType(nullable)
 
     @staticmethod
     def INT(nullable: bool = True) -> IntType:
-        """Whole numbers of four bytes."""
+        """32-bit integer."""
         return IntType(nullable)
 
     @staticmethod
     def BIGINT(nullable: bool = True) -> BigIntType:
-        """Whole numbers of eight bytes."""
+        """64-bit integer."""
         return BigIntType(nullable)
 
     @staticmethod
     def FLOAT(nullable: bool = True) -> FloatType:
-        """Floating point numbers of four bytes."""
+        """32-bit floating point number."""
         return FloatType(nullable)
 
     @staticmethod
     def DOUBLE(nullable: bool = True) -> DoubleType:
-        """Floating point numbers of eight bytes."""
+        """64-bit floating point number."""
         return DoubleType(nullable)
 
     @staticmethod
     def DATE(nullable: bool = True) -> DateType:
-        """Days."""
+        """Date."""
         return DateType(nullable)
 
     @staticmethod
     def TIME(precision: int = 0, nullable: bool = True) -> TimeType:
-        """Times of a day."""
+        """Time of day."""
         return TimeType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP(precision: int = 6, nullable: bool = True) -> TimestampType:
-        """Times of a day on a day."""
+        """Timestamp without time zone."""
         return TimestampType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP_WITH_LOCAL_TIME_ZONE(precision: int = 6, nullable: bool = True) -> LocalZonedTimestampType:
-        """Points in time."""
+        """Timestamp with local time zone."""
         return LocalZonedTimestampType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> LocalZonedTimestampType:
-        """Points in time."""
+        """Timestamp with local time zone."""
         return LocalZonedTimestampType(precision, nullable)
 
     @staticmethod
     def ARRAY(element_type: DataType, nullable: bool = True) -> ArrayType:
-        """Values in order."""
+        """Array."""
         return ArrayType(element_type, nullable)
 
     @staticmethod
     def LIST_VIEW(element_type: DataType) -> ListViewType:
-        """A list that is state of its own."""
+        """A list stored as state of its own."""
         return ListViewType(element_type)
 
     @staticmethod
     def MAP(key_type: DataType, value_type: DataType, nullable: bool = True) -> MapType:
-        """Values by key."""
+        """Map."""
         return MapType(key_type, value_type, nullable)
 
     @staticmethod
     def MAP_VIEW(key_type: DataType, value_type: DataType) -> MapViewType:
-        """A map that is state of its own."""
+        """A map stored as state of its own."""
         return MapViewType(key_type, value_type)
 
     @staticmethod
     def MULTISET(element_type: DataType, nullable: bool = True) -> MultisetType:
-        """Values with how often they are there."""
+        """Multiset."""
         return MultisetType(element_type, nullable)
 
     @staticmethod
     def ROW(row_fields: list[RowField] | None = None, nullable: bool = True) -> RowType:
-        """Fields with names; types alone are called f0, f1, .."""
+        """Row; unnamed fields are called f0, f1, .."""
         fields = [f if isinstance(f, RowField) else RowField(f"f{i}", f) for i, f in enumerate(row_fields or [])]
         return RowType(fields, nullable)
 
@@ -207,7 +207,7 @@ class DataTypes:
     def INTERVAL(
         upper_resolution: Resolution, lower_resolution: Resolution | None = None
     ) -> YearMonthIntervalType | DayTimeIntervalType:
-        """A length of time in units, the larger one first."""
+        """Interval between two units, the larger one first."""
         names = [r.unit.name for r in (upper_resolution, lower_resolution) if r is not None]
         name = "_TO_".join(names)
         if name in ("YEAR", "MONTH", "YEAR_TO_MONTH"):

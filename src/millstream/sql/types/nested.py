@@ -11,7 +11,7 @@ from millstream.sql.types.atomic import INSIDE, DataType
 
 
 class _OfElements(DataType):
-    """A type of many values of another type."""
+    """A type with an element type."""
 
     def __init__(self, element_type: DataType, nullable: bool = True) -> None:
         super().__init__(nullable)
@@ -28,7 +28,7 @@ class _OfElements(DataType):
 
 
 class ArrayType(_OfElements):
-    """Values in order."""
+    """Array."""
 
     root = "ARRAY"
 
@@ -37,13 +37,13 @@ class ArrayType(_OfElements):
 
 
 class MultisetType(_OfElements):
-    """Values, each with how often it is there."""
+    """Multiset: elements with their counts."""
 
     root = "MULTISET"
 
 
 class ListViewType(_OfElements):
-    """A list in the accumulator of an aggregate function that is state of its own."""
+    """A list in an accumulator that is stored as state of its own."""
 
     root = "LIST_VIEW"
 
@@ -52,7 +52,7 @@ class ListViewType(_OfElements):
 
 
 class _OfPairs(DataType):
-    """A type of values that are found by keys."""
+    """A type with key and value types."""
 
     def __init__(self, key_type: DataType, value_type: DataType, nullable: bool = True) -> None:
         super().__init__(nullable)
@@ -71,7 +71,7 @@ class _OfPairs(DataType):
 
 
 class MapType(_OfPairs):
-    """Values by key."""
+    """Map."""
 
     root = "MAP"
 
@@ -80,7 +80,7 @@ class MapType(_OfPairs):
 
 
 class MapViewType(_OfPairs):
-    """A map in the accumulator of an aggregate function that is state of its own."""
+    """A map in an accumulator that is stored as state of its own."""
 
     root = "MAP_VIEW"
 
@@ -122,7 +122,7 @@ class RowField:
 
 
 class RowType(DataType):
-    """Fields with names.
+    """Row with named fields.
 
     Example:
         >>> str(RowType().add("a", DataTypes.INT()).add("b", DataTypes.STRING()))
@@ -200,13 +200,13 @@ class RowType(DataType):
 
 
 class RawType(DataType):
-    """Any Python value, which no function but the user's own looks into."""
+    """An arbitrary Python value, opaque to built-in functions."""
 
     root = "RAW"
 
 
 class UserDefinedType(DataType):
-    """A type of the user's own, over one of SQL's."""
+    """A user-defined type over an SQL type."""
 
     @classmethod
     def type_name(cls) -> str:
@@ -214,7 +214,7 @@ class UserDefinedType(DataType):
 
     @classmethod
     def sql_type(cls) -> DataType:
-        """Return the type under it."""
+        """Return the underlying SQL type."""
         raise NotImplementedError("UDT must implement sql_type().")
 
     @classmethod
@@ -225,14 +225,14 @@ class UserDefinedType(DataType):
     java_udt = missing_function("java_udt", JAVA)
 
     def serialize(self, obj: Any) -> Any:
-        """Turn an object into a value of the type under it."""
+        """Convert an object to a value of the underlying type."""
         raise NotImplementedError("UDT must implement serialize().")
 
     def deserialize(self, datum: Any) -> Any:
-        """Turn a value of the type under it into an object."""
+        """Convert a value of the underlying type to an object."""
         raise NotImplementedError("UDT must implement deserialize().")
 
 
 def quoted(text: str) -> str:
-    """Write text as SQL does."""
+    """Return text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
