@@ -1,8 +1,8 @@
-"""Requests in flight: the inputs that wait for their results, and the watermarks that wait behind them. Pure.
+"""The queue of async requests in flight: inputs that wait for results, and watermarks behind them. Pure.
 
     [inputs] watermark [inputs] watermark ... [inputs]
 
-Results go out in the order of their inputs, or as they come; in either case never past a watermark.
+Results are emitted in the order of their inputs, or as they complete; never past a watermark.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Input:
-    """A record whose results are waited for, and they, once they are there."""
+    """A record that waits for its results."""
 
     __slots__ = ("number", "results", "stage", "timestamp", "value")
 
@@ -26,7 +26,7 @@ class Input:
 
 
 class Fence(NamedTuple):
-    """What no result may overtake: a watermark, if one came, and whether nothing more is to be expected for now."""
+    """A marker that no result may overtake: a watermark, if any, and whether the input is idle."""
 
     watermark: int | None
     idle: bool
@@ -38,28 +38,28 @@ class _Stage:
     __slots__ = ("fence", "left", "queue")
 
     def __init__(self) -> None:
-        # How many have not gone out.
+        # The number of inputs not emitted yet.
         self.left = 0
-        # Those that go out next: all in the order they came, or those with results in the order of these.
+        # The next inputs to emit: all in arrival order, or those with results in completion order.
         self.queue: deque[Input] = deque()
         self.fence: Fence | None = None
 
 
 class InFlight:
-    """The requests of one subtask."""
+    """The requests in flight of one subtask."""
 
     def __init__(self, ordered: bool) -> None:
         self._ordered = ordered
-        # All that have not gone out, in the order they came.
+        # All inputs not emitted yet, in arrival order.
         self._inputs: dict[int, Input] = {}
-        # The last one is open: it has no fence.
+        # The last stage is open: it has no fence.
         self._stages: deque[_Stage] = deque([_Stage()])
 
     def __len__(self) -> int:
         return len(self._inputs)
 
     def add(self, number: int, value: Any, timestamp: int | None) -> None:
-        """A request is made; its number is its own."""
+        """Add a request under a unique number."""
         stage = self._stages[-1]
         stage.left += 1
         found = self._inputs[number] = Input(number, value, timestamp, stage)
@@ -67,10 +67,10 @@ class InFlight:
             stage.queue.append(found)
 
     def fence(self, watermark: int | None) -> None:
-        """A watermark, or None when nothing is to be expected for now, has come behind requests."""
+        """Add a watermark, or None for idle, after the requests."""
         stage = self._stages[-1]
         if stage.left == 0 and len(self._stages) > 1:
-            # Nothing has come since the one before: one watermark says it all.
+            # No input since the previous fence: they are combined.
             stage = self._stages[-2]
         else:
             self._stages.append(_Stage())
@@ -78,17 +78,17 @@ class InFlight:
         stage.fence = Fence(before, True) if watermark is None else Fence(watermark, False)
 
     def input_of(self, number: int) -> Input | None:
-        """Return the input of a request, None if that is not waited for any more."""
+        """Return the input of a request, None if it is no longer in flight."""
         return self._inputs.get(number)
 
     def answer(self, found: Input, results: list[Any]) -> None:
-        """The results for an input are there."""
+        """Set the results of an input."""
         found.results = results
         if not self._ordered:
             found.stage.queue.append(found)
 
     def ready(self) -> Iterator[Input | Fence]:
-        """Yield what can go out, in the order in which it must, and forget it."""
+        """Yield and remove what can be emitted, in order."""
         while True:
             stage = self._stages[0]
             queue = stage.queue
@@ -102,10 +102,10 @@ class InFlight:
             self._stages.popleft()
             yield stage.fence
 
-    # --- what outlives the process
+    # --- snapshots
 
     def inputs(self) -> list[tuple[Any, int | None]]:
-        """Return the values and timestamps of all that have not gone out, in the order they came."""
+        """Return the values and timestamps of all inputs not emitted yet, in arrival order."""
         return [(i.value, i.timestamp) for i in self._inputs.values()]
 
     def fences(self) -> list[tuple[int, int | None, bool]]:
@@ -120,7 +120,7 @@ class InFlight:
     def restore(
         self, inputs: Iterable[tuple[int, Any, int | None]], fences: Iterable[tuple[int, int | None, bool]]
     ) -> None:
-        """Begin with numbered inputs, and fences between them."""
+        """Restore numbered inputs and the fences between them."""
         waiting = deque(fences)
         for count, (number, value, timestamp) in enumerate(inputs, 1):
             self.add(number, value, timestamp)

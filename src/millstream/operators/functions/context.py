@@ -1,4 +1,4 @@
-"""RuntimeContext: what a user's function can ask about where it runs, and how it gets its state."""
+"""RuntimeContext: runtime information and state for user functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from millstream.state.keyed import KeyedState
 
 
 class RuntimeContext:
-    """The services of one function instance: subtask, parallelism, state, metrics."""
+    """The runtime context of one function instance: subtask, parallelism, state, metrics."""
 
     def __init__(
         self,
@@ -46,35 +46,35 @@ class RuntimeContext:
         return self._task_name
 
     def get_index_of_this_subtask(self) -> int:
-        """Return the number of this subtask, from 0."""
+        """Return the index of this subtask, from 0."""
         return self._subtask
 
     def get_number_of_parallel_subtasks(self) -> int:
-        """Return how many subtasks the operator has."""
+        """Return the parallelism of the operator."""
         return self._parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """Return how many key groups the operator has."""
+        """Return the maximum parallelism of the operator."""
         return self._max_parallelism
 
     def get_task_name_with_subtasks(self) -> str:
-        """Return the operator's name and which subtask of how many this is."""
+        """Return the operator's name with the subtask and the parallelism."""
         return f"{self._task_name} ({self._subtask + 1}/{self._parallelism})"
 
     def get_attempt_number(self) -> int:
-        """Return how often the job has started again."""
+        """Return the number of restarts of the job."""
         return self._attempt
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
-        """Return a setting of the job, else the default."""
+        """Return a job parameter, or the default."""
         return self._job_parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
-        """Return where the function's metrics are made."""
+        """Return the metric group of the function."""
         return self._metrics
 
     def get_metric_group(self) -> MetricGroup:
-        """Return where the function's metrics are made."""
+        """Return the metric group of the function."""
         return self._metrics
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:

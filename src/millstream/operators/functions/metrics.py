@@ -1,4 +1,4 @@
-"""Metrics a user's function can keep: counters, gauges, meters, distributions."""
+"""Metrics of user functions: counters, gauges, meters, distributions."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 
 class Metric:
-    """Something that a function measures."""
+    """A metric of a function."""
 
 
 class Counter(Metric):
-    """A number that goes up and down."""
+    """A count that can increase and decrease."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def inc(self, n: int = 1) -> None:
-        """Count up."""
+        """Increase the count."""
         self._count += n
 
     def dec(self, n: int = 1) -> None:
-        """Count down."""
+        """Decrease the count."""
         self._count -= n
 
     def get_count(self) -> int:
@@ -30,7 +30,7 @@ class Counter(Metric):
 
 
 class Meter(Metric):
-    """Counts events, to be shown as a rate."""
+    """Counts events; shown as a rate."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -40,16 +40,16 @@ class Meter(Metric):
         self._count += value
 
     def get_count(self) -> int:
-        """Return how many there were."""
+        """Return the number of events."""
         return self._count
 
 
 class Marks(int):
-    """How many events a meter has counted; it is shown as a rate."""
+    """The number of events of a meter; shown as a rate."""
 
 
 class Distribution(Metric):
-    """Remembers count, sum, least and greatest of the values it was given."""
+    """Tracks count, sum, minimum and maximum of its values."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -58,19 +58,19 @@ class Distribution(Metric):
         self._max: int | None = None
 
     def update(self, value: int) -> None:
-        """Take a value."""
+        """Add a value."""
         self._count += 1
         self._sum += value
         self._min = value if self._min is None else min(self._min, value)
         self._max = value if self._max is None else max(self._max, value)
 
     def get_values(self) -> dict[str, Any]:
-        """Return count, sum, least and greatest."""
+        """Return count, sum, minimum and maximum."""
         return {"count": self._count, "sum": self._sum, "min": self._min, "max": self._max}
 
 
 class MetricGroup:
-    """Metrics by name, in groups of groups."""
+    """Metrics by name, in nested groups."""
 
     def __init__(self, path: tuple[str, ...] = ()) -> None:
         self._path = path
@@ -78,34 +78,34 @@ class MetricGroup:
         self._groups: dict[str, MetricGroup] = {}
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """Return a group inside this one; with a value, one of key and value."""
+        """Return a nested group; with a value, a key-value group."""
         group = self._groups.setdefault(name, MetricGroup((*self._path, name)))
         return group if extra is None else group.add_group(extra)
 
     def counter(self, name: str) -> Counter:
-        """Make a counter."""
+        """Create a counter."""
         counter = Counter()
         self._metrics[name] = counter
         return counter
 
     def gauge(self, name: str, obj: Callable[[], Any]) -> None:
-        """Make a gauge: a function that is asked for its value."""
+        """Create a gauge from a function that returns its value."""
         self._metrics[name] = obj
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """Make a meter."""
+        """Create a meter."""
         meter = Meter()
         self._metrics[name] = meter
         return meter
 
     def distribution(self, name: str) -> Distribution:
-        """Make a distribution."""
+        """Create a distribution."""
         distribution = Distribution()
         self._metrics[name] = distribution
         return distribution
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """Yield every metric's dotted name and what it shows now."""
+        """Yield the dotted name and current value of every metric."""
         for name, metric in self._metrics.items():
             if isinstance(metric, Counter):
                 shown: Any = metric.get_count()

@@ -1,7 +1,7 @@
-"""Operator state: what belongs to a subtask rather than to a key.
+"""Operator state: state of a subtask rather than of a key.
 
-Broadcast state is the same map in every subtask. List state is what a CheckpointedFunction puts away at the end of
-every epoch and is given back when it starts anew.
+Broadcast state is the same map in every subtask. List state is what a CheckpointedFunction writes at the end of every
+epoch and reads when it is restored.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _ROW = "operator"
 
 
 class ReadOnlyBroadcastState:
-    """A broadcast state as seen from the side that is not broadcast."""
+    """A broadcast state as the non-broadcast side sees it."""
 
-    # Annotations may say what is inside, as in `BroadcastState[str, int]`.
+    # Annotations may be parameterized, as in `BroadcastState[str, int]`.
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, state: MapState) -> None:
         self._state = state
 
     def get(self, key: Any) -> Any:
-        """Return the value of a key, None when there is none."""
+        """Return the value of a key, or None."""
         return self._state.get(key)
 
     def contains(self, key: Any) -> bool:
-        """Tell whether a key has a value."""
+        """Return whether a key has a value."""
         return self._state.contains(key)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
@@ -50,7 +50,7 @@ class ReadOnlyBroadcastState:
         return self._state.values()
 
     def is_empty(self) -> bool:
-        """Tell whether there is nothing in it."""
+        """Return whether the state is empty."""
         return self._state.is_empty()
 
     def __getitem__(self, key: Any) -> Any:
@@ -64,10 +64,10 @@ class ReadOnlyBroadcastState:
 
 
 class BroadcastState(ReadOnlyBroadcastState):
-    """A broadcast state as seen from the broadcast side, which alone may change it."""
+    """A broadcast state as the broadcast side sees it, which alone may update it."""
 
     def read_only(self) -> ReadOnlyBroadcastState:
-        """Return it as the other side sees it."""
+        """Return the read-only view of the other side."""
         return ReadOnlyBroadcastState(self._state)
 
     def put(self, key: Any, value: Any) -> None:
@@ -83,7 +83,7 @@ class BroadcastState(ReadOnlyBroadcastState):
         self._state.remove(key)
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all keys."""
         self._state.clear()
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -94,7 +94,7 @@ class BroadcastState(ReadOnlyBroadcastState):
 
 
 class OperatorStateStore:
-    """Gives functions their operator state."""
+    """Provides functions with operator state."""
 
     def __init__(self, state: KeyedState) -> None:
         self._state = state
@@ -106,12 +106,12 @@ class OperatorStateStore:
         return BroadcastState(self._state.handle(state_descriptor, self._cell))
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
-        """Return list state of which each subtask has its own share."""
+        """Return list state that is split between the subtasks."""
         state: ListState = self._handle(state_descriptor, "split")
         return state
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
-        """Return list state of which each subtask is given everything when it starts anew."""
+        """Return list state of which each subtask gets all elements when it is restored."""
         state: ListState = self._handle(state_descriptor, "union")
         return state
 
@@ -120,19 +120,19 @@ class OperatorStateStore:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there is no state."""
+        """Return whether there is no state."""
         return not self._state.has_rows()
 
 
 class FunctionInitializationContext:
-    """Handed to `initialize_state`."""
+    """The argument of `initialize_state`."""
 
     def __init__(self, store: OperatorStateStore) -> None:
         self._store = store
         self._restored = not store.is_empty
 
     def is_restored(self) -> bool:
-        """Tell whether there is state from before."""
+        """Return whether the state was restored."""
         return self._restored
 
     def get_operator_state_store(self) -> OperatorStateStore:
@@ -140,7 +140,7 @@ class FunctionInitializationContext:
 
 
 class FunctionSnapshotContext:
-    """Handed to `snapshot_state`."""
+    """The argument of `snapshot_state`."""
 
     def __init__(self, checkpoint_id: int, timestamp: int) -> None:
         self._checkpoint_id = checkpoint_id
@@ -156,7 +156,7 @@ class FunctionSnapshotContext:
 def each_keyed_state(
     state: KeyedState, descriptor: StateDescriptor, function: Callable[[Any, Any], None], thaw: Callable[[Any], Any]
 ) -> None:
-    """Call a function with every key that has a state, and that state."""
+    """Call a function with every key that has a state, and the state."""
     handle = state.handle(descriptor)
     before = state.cell.key
     for row, _ in list(state.rows(descriptor.name)):

@@ -46,6 +46,6 @@ class OutputTag(Generic[T]):
 
 
 def check_tag(tag: object, method: str) -> None:
-    """Refuse what is no tag: its name alone, most often."""
+    """Reject values that are not an OutputTag, such as its name."""
     if not isinstance(tag, OutputTag):
         raise WrongTypeError(f"{method}() takes an OutputTag, for example OutputTag('late'), not {tag!r}.")

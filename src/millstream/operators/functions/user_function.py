@@ -1,4 +1,4 @@
-"""A user's function inside an operator: a plain callable or an object with open and close."""
+"""A user function in an operator: a callable, or an object with open and close."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def not_overridden(method: F) -> F:
-    """Mark a method of a base class that need not be called: it does nothing until it is overridden."""
+    """Mark a default method of a base class, which need not be called unless overridden."""
     method.is_default = True  # type: ignore[attr-defined]
     return method
 
 
 class UserFunction:
-    """Holds a function of the user's and the method by which it is called (None: it is itself callable)."""
+    """A user function and the name of its method (None: it is itself callable)."""
 
     __slots__ = ("function", "method")
 
@@ -32,16 +32,16 @@ class UserFunction:
 
     @property
     def has_life(self) -> bool:
-        """Whether the function wants to be opened and closed, and so may use state."""
+        """Whether the function has a life cycle, and so may use state."""
         return self.method is not None or hasattr(self.function, "open")
 
     @property
     def is_checkpointed(self) -> bool:
-        """Whether the function puts state of its own away at the end of an epoch (CheckpointedFunction)."""
+        """Whether the function is a CheckpointedFunction."""
         return hasattr(self.function, "snapshot_state") and hasattr(self.function, "initialize_state")
 
     def overrides(self, method: str) -> bool:
-        """Tell whether the function has a method that does something."""
+        """Return whether the function overrides a method."""
         found = getattr(self.function, method, None)
         return found is not None and not getattr(found, "is_default", False)
 
