@@ -148,11 +148,11 @@ def disjunction(tests: Sequence[Expression]) -> Expression:
 def _joined(operator: str, tests: Sequence[Expression], empty: bool) -> Expression:
     if not tests:
         return Constant(BooleanType(False), empty)
-    found = tests[0]
+    result = tests[0]
     for test in tests[1:]:
-        nullable = found.type.is_nullable or test.type.is_nullable
-        found = Call(BooleanType(nullable), operator, (found, test))
-    return found
+        nullable = result.type.is_nullable or test.type.is_nullable
+        result = Call(BooleanType(nullable), operator, (result, test))
+    return result
 
 
 def conjuncts(condition: Expression | None) -> list[Expression]:

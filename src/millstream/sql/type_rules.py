@@ -116,10 +116,10 @@ def arithmetic(operator: str, left: DataType, right: DataType) -> DataType | Non
         other = right if isinstance(left, NullType) else left
         return arithmetic(operator, other, other) if is_numeric(other) else None
     if is_numeric(left) and is_numeric(right):
-        found = _of_numbers(operator, left, right)
+        result = _of_numbers(operator, left, right)
     else:
-        found = _of_times(operator, left, right)
-    return None if found is None else found.with_nullability(nullable)
+        result = _of_times(operator, left, right)
+    return None if result is None else result.with_nullability(nullable)
 
 
 def _of_numbers(operator: str, left: DataType, right: DataType) -> DataType | None:
@@ -237,14 +237,14 @@ def least_restrictive(types: Iterable[DataType]) -> DataType | None:
 
 
 def _merged(types: Iterable[DataType], merge: _Merge) -> DataType | None:
-    found = list(types)
-    known = [t for t in found if not isinstance(t, NullType)]
+    result = list(types)
+    known = [t for t in result if not isinstance(t, NullType)]
     if not known:
-        return NullType() if found else None
+        return NullType() if result else None
     common: DataType | None = known[0]
     for kind in known[1:]:
         common = None if common is None else merge(common, kind)
-    return None if common is None else common.with_nullability(any(t.is_nullable for t in found))
+    return None if common is None else common.with_nullability(any(t.is_nullable for t in result))
 
 
 def _common_of_function(left: DataType, right: DataType) -> DataType | None:
@@ -339,8 +339,8 @@ def concatenated(left: DataType, right: DataType) -> DataType | None:
     """Return the type of `left || right`."""
     nullable = left.is_nullable or right.is_nullable
     if isinstance(left, ArrayType) and isinstance(right, ArrayType):
-        found = common_type([left, right])
-        return None if found is None else found.with_nullability(nullable)
+        result = common_type([left, right])
+        return None if result is None else result.with_nullability(nullable)
     for fixed, varying in ((CharType, VarCharType), (BinaryType, VarBinaryType)):
         if isinstance(left, (fixed, varying)) and isinstance(right, (fixed, varying)):
             length = min(left.length + right.length, MOST_LENGTH)

@@ -122,15 +122,15 @@ class Binder(TableSteps):
         else:
             node = self._query(inner, outer)
             order, own = self._order_of(node, query.order), len(node.fields)
-        found = relation_builder.sorted_by(node, order, offset, limit)
+        result = relation_builder.sorted_by(node, order, offset, limit)
         if own < len(node.fields):
-            kept = relation_builder.columns(found.fields)[:own]
-            found = relation_builder.project(found, kept, found.fields.names[:own])
-        return found
+            kept = relation_builder.columns(result.fields)[:own]
+            result = relation_builder.project(result, kept, result.fields.names[:own])
+        return result
 
     def _order_of(self, node: Node, keys: Sequence[syntax.SortKey]) -> list[tuple[int, bool, bool]]:
         """Return the order of a set operation or VALUES, which may use only its columns."""
-        found = []
+        result = []
         for key in keys:
             first = not key.descending if key.nulls_first is None else key.nulls_first
             if isinstance(key.value, syntax.Literal) and key.value.kind == "INTEGER":
@@ -140,8 +140,8 @@ class Binder(TableSteps):
                 if not isinstance(bound, Column):
                     raise Refused("ORDER BY of a set operation takes its columns alone", key.at)
                 place = bound.index
-            found.append((place, key.descending, first))
-        return found
+            result.append((place, key.descending, first))
+        return result
 
     # --- relations
 
@@ -152,24 +152,24 @@ class Binder(TableSteps):
         if relation is None:
             return relation_builder.one_row(), Scope(outer=outer)
         binder = RelationBinder(self, outer, hints)
-        found = binder.bind(relation)
-        binder.check_hints(found[1])
-        return found
+        result = binder.bind(relation)
+        binder.check_hints(result[1])
+        return result
 
     def table(self, name: syntax.TableName) -> tuple[Node, tuple[str, ...]]:
         """Return the node of a table, view or named query, and its path."""
         if len(name.parts) == 1 and name.parts[0] in self._named:
             return self._named[name.parts[0]], name.parts
         path = self.catalogs.full_path(name.parts)
-        found = self.catalogs.find(path)
-        if found is None:
+        result = self.catalogs.find(path)
+        if result is None:
             raise Refused(f"Object '{name.parts[-1]}' not found{self.catalogs.alike(path)}", name.at)
-        if isinstance(found, InlineView):
-            return found.node, path
-        if found.is_view:
-            return self._view(path, found.query or "", [c.name for c in found.columns]), path
+        if isinstance(result, InlineView):
+            return result.node, path
+        if result.is_view:
+            return self._view(path, result.query or "", [c.name for c in result.columns]), path
         options = tuple(pair for hint in name.hints if hint.name == "OPTIONS" for pair in hint.options)
-        return scanned(self, path, found, options), path
+        return scanned(self, path, result, options), path
 
     def _view(self, path: tuple[str, ...], text: str, names: Sequence[str]) -> Node:
         if path in self._views:
@@ -202,12 +202,12 @@ class Binder(TableSteps):
 
         Flink's resolution order: temporary system functions, built-in functions, catalog functions, SQL operators.
         """
-        found: UserFunction | None
+        result: UserFunction | None
         if self.functions.kind(name) is not None and name.upper() not in _SQL_OPERATORS:
-            found = self.catalogs.find_system_function(name)
+            result = self.catalogs.find_system_function(name)
         else:
-            found = self.catalogs.find_function(tuple(name.split(".")))
-        return found
+            result = self.catalogs.find_function(tuple(name.split(".")))
+        return result
 
     def table_function(
         self, call: syntax.Call, binder: ExpressionBinder

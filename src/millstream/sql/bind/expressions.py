@@ -75,12 +75,12 @@ class ExpressionBinder(AggregateBinder):
 
     def boolean(self, e: syntax.Expression, clause: str) -> Expression:
         """Return a condition."""
-        found = self.bind(e)
-        if isinstance(found.type, NullType):
+        result = self.bind(e)
+        if isinstance(result.type, NullType):
             return Constant(BOOLEAN, None)
-        if not isinstance(found.type, BooleanType):
-            raise Refused(f"{clause} clause must be a condition, but it is of type {found.type}", e.at)
-        return found
+        if not isinstance(result.type, BooleanType):
+            raise Refused(f"{clause} clause must be a condition, but it is of type {result.type}", e.at)
+        return result
 
     def time_of(self, e: Expression) -> TimeAttribute | None:
         """Return the type of time attribute of an expression, if any."""
@@ -96,13 +96,13 @@ class ExpressionBinder(AggregateBinder):
     def _name(self, e: syntax.Name) -> Expression:
         if len(e.parts) == 1 and e.parts[0] in self._aliases:
             return self._aliases[e.parts[0]]
-        found = self._scope.find(e.parts, e.at)
+        result = self._scope.find(e.parts, e.at)
         column: Expression = (
-            Column(found.field.type, found.index)
-            if found.level == 0
-            else Outer(found.field.type, found.index, found.level)
+            Column(result.field.type, result.index)
+            if result.level == 0
+            else Outer(result.field.type, result.index, result.level)
         )
-        for name in found.rest:
+        for name in result.rest:
             column = self._member(column, name, e.at)
         return column
 
@@ -298,10 +298,10 @@ class ExpressionBinder(AggregateBinder):
 
     def _in(self, e: syntax.In) -> Expression:
         if isinstance(e.among, syntax.Query):
-            found = self._in_query(e.value, e.among, e.at)
+            result = self._in_query(e.value, e.among, e.at)
         else:
-            found = self._in_list(e.value, e.among, e.at)
-        return Call(found.type, "NOT", (found,)) if e.negated else found
+            result = self._in_list(e.value, e.among, e.at)
+        return Call(result.type, "NOT", (result,)) if e.negated else result
 
     def _in_list(self, value: syntax.Expression, among: Sequence[syntax.Expression], at: int) -> Expression:
         bound = [self.bind(value), *map(self.bind, among)]
@@ -351,8 +351,8 @@ class ExpressionBinder(AggregateBinder):
             if some and e.operator == "=":
                 return self._in_query(e.value, e.among, e.at)
             if not some and e.operator == "<>":
-                found = self._in_query(e.value, e.among, e.at)
-                return Call(found.type, "NOT", (found,))
+                result = self._in_query(e.value, e.among, e.at)
+                return Call(result.type, "NOT", (result,))
             raise Refused(f"{e.operator} {e.quantifier} (query) is not supported; compare with MIN or MAX of it", e.at)
         tests = [self.raw(_binary(e.operator, e.value, x, e.at)) for x in e.among]
         return disjunction(tests) if some else conjunction(tests)

@@ -80,17 +80,17 @@ class UserResolved:
 
 def resolved_user_call(name: str, user: Any, types: Sequence[DataType], at: int | None) -> UserResolved:
     """Return a user function resolved for argument types."""
-    wanted = list(types) if user.input_types is None else list(user.input_types)
-    fits = len(wanted) == len(types) and all(type_rules.can_cast(a, b) for a, b in zip(types, wanted, strict=True))
+    required = list(types) if user.input_types is None else list(user.input_types)
+    fits = len(required) == len(types) and all(type_rules.can_cast(a, b) for a, b in zip(types, required, strict=True))
     if not fits:
         given = ", ".join(str(t) for t in types)
-        takes = ", ".join(str(t) for t in wanted)
+        takes = ", ".join(str(t) for t in required)
         raise Refused(f"Invalid input arguments. {name}({given}) is called, but it takes {name}({takes})", at)
     if user.kind != "table":
-        return UserResolved(user.result_type, (), tuple(wanted))
+        return UserResolved(user.result_type, (), tuple(required))
     names = list(user.alias_names) or user.result_names or [f"f{i}" for i in range(len(user.result_types))]
     fields = tuple(Field(n, t) for n, t in zip(names, user.result_types, strict=True))
-    return UserResolved(None, fields, tuple(wanted))
+    return UserResolved(None, fields, tuple(required))
 
 
 _KINDS = {Kind.SCALAR: "scalar", Kind.AGGREGATE: "aggregate", Kind.OVER: "aggregate", Kind.TABLE: "table"}
@@ -101,18 +101,18 @@ class LanguageFunctions:
 
     def kind(self, name: str) -> str | None:
         """Return the kind of a function; None for an unknown name."""
-        found = table.find(name)
-        return None if found is None else _KINDS[found.kind]
+        result = table.find(name)
+        return None if result is None else _KINDS[result.kind]
 
     def needs_over(self, name: str) -> bool:
         """Return whether a function requires OVER."""
-        found = table.find(name)
-        return found is not None and found.kind is Kind.OVER
+        result = table.find(name)
+        return result is not None and result.kind is Kind.OVER
 
     def canonical(self, name: str) -> str:
         """Return the registered name of a function."""
-        found = table.find(name)
-        return name.upper() if found is None else found.name
+        result = table.find(name)
+        return name.upper() if result is None else result.name
 
     def names(self) -> list[str]:
         """Return the names of all functions."""
@@ -126,8 +126,8 @@ class LanguageFunctions:
 
     def call(self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Expression:
         """Return a call of a scalar function."""
-        found = call(name, arguments, options)
-        return Call(found.type, found.function, tuple(map(_as_written, found.arguments)), found.options)
+        result = call(name, arguments, options)
+        return Call(result.type, result.function, tuple(map(_as_written, result.arguments)), result.options)
 
     def cast(self, value: Expression, target: DataType, lenient: bool) -> Expression:
         """Return CAST or TRY_CAST."""
@@ -139,10 +139,10 @@ class LanguageFunctions:
         types = [a.type for a in arguments]
         if function is None:
             raise table.unknown(name, types)
-        found = aggregates.resolved(function, Arguments.of(arguments), has_rows)
-        if found is None:
+        result = aggregates.resolved(function, Arguments.of(arguments), has_rows)
+        if result is None:
             raise table.refused(function, types)
-        return AggregateResolved(found.type, found.arguments)
+        return AggregateResolved(result.type, result.arguments)
 
 
 def _as_written(argument: Expression) -> Expression:

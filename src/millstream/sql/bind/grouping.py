@@ -276,15 +276,15 @@ def _is_true(condition: Expression) -> Expression:
 
 def grouping_sets(elements: Sequence[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
     """Return the cross product of the grouping sets of several GROUP BY elements."""
-    found: list[tuple[int, ...]] = [()]
+    result: list[tuple[int, ...]] = [()]
     for element in elements:
-        found = [tuple(sorted({*before, *more})) for before in found for more in element]
-    return found
+        result = [tuple(sorted({*before, *more})) for before in result for more in element]
+    return result
 
 
 def _window_times(node: Node, keys: list[int]) -> dict[int, TimeAttribute | None]:
     """Return the keys that remain time attributes: window_time of windows in the keys."""
-    parts = {k: found for k in keys if (found := _part_of_window(node, k)) is not None}
+    parts = {k: result for k in keys if (result := _part_of_window(node, k)) is not None}
     whole = {window for window, part in parts.values() if {(window, 0), (window, 1)} <= set(parts.values())}
     return {k: node.fields[k].time for k, (window, part) in parts.items() if part == 2 and window in whole}
 

@@ -35,9 +35,9 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 def _empty() -> DataType:
     # CHAR(0) cannot be declared, but an empty text literal is valid.
-    found = CharType(1, False)
-    found.length = 0
-    return found
+    result = CharType(1, False)
+    result.length = 0
+    return result
 
 
 _EMPTY = _empty()
@@ -126,13 +126,13 @@ def _fraction(text: str) -> str:
 
 
 def _nanoseconds(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?", text)
-    if found is None:
+    result = re.fullmatch(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?", text)
+    if result is None:
         raise ValueError("expected hh:mm:ss")
-    hour, minute, second = (int(found.group(i)) for i in (1, 2, 3))
+    hour, minute, second = (int(result.group(i)) for i in (1, 2, 3))
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError("there is no such time of a day")
-    return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + int((found.group(4) or "").ljust(9, "0"))
+    return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + int((result.group(4) or "").ljust(9, "0"))
 
 
 _READERS = {

@@ -46,16 +46,16 @@ def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) 
     measures = [measured.bound(e) for e, _ in relation.measures]
     definitions = []
     for variable, condition in relation.define:
-        found = _References(binder, scope, about_rows, variables, place, order[0][0], node)
-        definitions.append(Definition(variable, found.boolean(condition), tuple(found.made)))
+        result = _References(binder, scope, about_rows, variables, place, order[0][0], node)
+        definitions.append(Definition(variable, result.boolean(condition), tuple(result.made)))
     own = [node.fields[p] for p in partition]
-    made = [
+    created = [
         Field(name, e.type, TimeAttribute.ROWTIME if measured.is_rowtime(e) else _time_of(e))
         for e, (_, name) in zip(measures, relation.measures, strict=True)
     ]
     below = relation_builder.project(node, columns, names)
     return Match(
-        Fields((*own, *made)),
+        Fields((*own, *created)),
         below,
         partition,
         order,
@@ -105,15 +105,15 @@ def _column(e: Expression, clause: str, at: int) -> int:
 
 
 def _order(relation: syntax.Matched, binder: ExpressionBinder, node: Node) -> tuple[tuple[int, bool, bool], ...]:
-    found = []
+    result = []
     for key in relation.order:
         nulls_first = not key.descending if key.nulls_first is None else key.nulls_first
-        found.append((_column(binder.raw(key.value), "ORDER BY", key.at), key.descending, nulls_first))
-    if not found or node.fields[found[0][0]].time is None:
+        result.append((_column(binder.raw(key.value), "ORDER BY", key.at), key.descending, nulls_first))
+    if not result or node.fields[result[0][0]].time is None:
         raise ValidationException("You must specify either rowtime or proctime for order by.")
-    if found[0][1]:
+    if result[0][1]:
         raise ValidationException("Primary sort order of a streaming table must be ascending on time.")
-    return tuple(found)
+    return tuple(result)
 
 
 def _within(binder: Binder, about_rows: ExpressionBinder, relation: syntax.Matched) -> int | None:
@@ -221,27 +221,27 @@ class _References:
             raise Refused(str(error), call.at) from None
         columns = tuple(self.place(cast(a, t)) for a, t in zip(given, resolved.arguments, strict=True))
         kind: DataType = resolved.type
-        made = AggregateCall(self.binder.functions.canonical(call.name), columns, kind, call.distinct)
-        return self._column(Reference("AGGREGATE", variable, 0, 0, kind, made))
+        result = AggregateCall(self.binder.functions.canonical(call.name), columns, kind, call.distinct)
+        return self._column(Reference("AGGREGATE", variable, 0, 0, kind, result))
 
     def _of_variable(self, tree: Any) -> tuple[str | None, Any]:
         """Return an expression's pattern variable, None for all, and the expression without it."""
-        found: set[str | None] = set()
+        result: set[str | None] = set()
 
         def strip(part: Any) -> Any:
             if isinstance(part, tuple):
                 return tuple(strip(p) for p in part)
             if isinstance(part, syntax.Name):
                 is_variable = len(part.parts) > 1 and part.parts[0] in self.variables
-                found.add(part.parts[0] if is_variable else None)
+                result.add(part.parts[0] if is_variable else None)
                 return replace(part, parts=part.parts[1:]) if is_variable else part
             if not isinstance(part, syntax.Node):
                 return part
             return replace(part, **{f.name: strip(getattr(part, f.name)) for f in fields(part) if f.name != "at"})
 
         stripped = strip(tree)
-        if len(found) > 1:
+        if len(result) > 1:
             raise ValidationException(
                 "Aggregation must be applied to a single pattern variable, and so must FIRST and LAST."
             )
-        return (found.pop() if found else None), stripped
+        return (result.pop() if result else None), stripped

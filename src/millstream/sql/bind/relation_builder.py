@@ -91,8 +91,8 @@ def set_operation(operator: str, all_: bool, left: Node, right: Node, at: int | 
     parts: list[Node] = []
     for side in (left, right):
         parts += side.parts if isinstance(side, Union) and side.fields.types == list(kinds) else [side]
-    found = Union(Fields(fields), tuple(parts))
-    return found if all_ else distinct(found)
+    result = Union(Fields(fields), tuple(parts))
+    return result if all_ else distinct(result)
 
 
 def sorted_by(node: Node, order: Sequence[tuple[int, bool, bool]], offset: int = 0, limit: int | None = None) -> Node:

@@ -93,15 +93,15 @@ def joined_fields(kind: JoinKind, left: Fields, right: Fields) -> Fields:
 
 def _told_apart(taken: list[str], fields: tuple[Field, ...]) -> list[Field]:
     """Number columns with duplicate names: plans identify columns by name."""
-    names, found = set(taken), []
+    names, result = set(taken), []
     for field in fields:
         name, number = field.name, 0
         while name in names:
             name = f"{field.name}{number}"
             number += 1
         names.add(name)
-        found.append(replace(field, name=name))
-    return found
+        result.append(replace(field, name=name))
+    return result
 
 
 def unordered(query: syntax.Query) -> syntax.Query:
@@ -193,8 +193,8 @@ class RelationBinder:
             )
         if isinstance(relation, syntax.Matched):
             below, scope = self.bind(relation.relation)
-            found = matched(self._binder, relation, below, scope)
-            return found, self._scope(found, ())
+            result = matched(self._binder, relation, below, scope)
+            return result, self._scope(result, ())
         raise Refused(f"{type(relation).__name__} cannot stand in FROM", relation.at)
 
     def _scope(self, node: Node, path: tuple[str, ...]) -> Scope:
@@ -318,8 +318,8 @@ class RelationBinder:
         right_scope = self._scope(right, (name,) if name else path)
         node, scope = self._joined(left, left_scope, right, right_scope, _KINDS[join.kind], join)
         time = ExpressionBinder(self._binder, left_scope).raw(table.as_of)
-        found = temporal_join(node, time, left, right, table)
-        return replace(found, hint=self._lookup_hint((name,) if name else path)), scope
+        result = temporal_join(node, time, left, right, table)
+        return replace(result, hint=self._lookup_hint((name,) if name else path)), scope
 
     # --- table functions
 

@@ -104,9 +104,9 @@ class Scope:
         scope: Scope | None = self
         level = 0
         while scope is not None:
-            found = scope._here(parts, at)
-            if found is not None:
-                return replace(found, level=level)
+            result = scope._here(parts, at)
+            if result is not None:
+                return replace(result, level=level)
             scope, level = scope.outer, level + 1
         raise self._unknown(parts, at)
 

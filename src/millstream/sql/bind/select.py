@@ -105,11 +105,11 @@ class SelectBinder:
     def _sort_keys(
         self, order: Sequence[syntax.SortKey], values: list[Expression]
     ) -> list[tuple[int | Expression, bool, bool]]:
-        found: list[tuple[int | Expression, bool, bool]] = []
+        result: list[tuple[int | Expression, bool, bool]] = []
         for key in order:
             first = not key.descending if key.nulls_first is None else key.nulls_first
-            found.append((self._sort_key(key.value, values), key.descending, first))
-        return found
+            result.append((self._sort_key(key.value, values), key.descending, first))
+        return result
 
     def _sort_key(self, key: syntax.Expression, values: list[Expression]) -> int | Expression:
         if isinstance(key, syntax.Literal) and key.kind == "INTEGER":
@@ -149,10 +149,10 @@ class SelectBinder:
         for name in syntax.walk(places):
             if isinstance(name, syntax.Name):
                 try:
-                    found = self._scope.find(name.parts, name.at)
+                    result = self._scope.find(name.parts, name.at)
                 except Refused:
                     continue
-                if found.level == 0 and found.index == column.index:
+                if result.level == 0 and result.index == column.index:
                     return Refused(f"Expression '{'.'.join(name.parts)}' is not being grouped", name.at)
         return Refused(f"Expression '{self._scope.fields[column.index].name}' is not being grouped", self._select.at)
 
@@ -174,11 +174,11 @@ class SelectBinder:
             return keys.index(bound)
 
         for element in self._select.group or ():
-            found = self._binder.group_window(element, binder)
-            if found is not None:
+            result = self._binder.group_window(element, binder)
+            if result is not None:
                 if window is not None:
                     raise Refused("Only one window can be in a GROUP BY", element.at)
-                window = found
+                window = result
             elif isinstance(element, syntax.GroupingSets):
                 elements.append(self._sets(element, key))
             elif isinstance(element, syntax.Call) and element.name == "ROW":
@@ -211,11 +211,11 @@ class SelectBinder:
 
 def _hidden_names(keys: Sequence[Expression], below: Sequence[str], taken: Sequence[str]) -> list[str]:
     """Return names for sort-only columns."""
-    found: list[str] = []
+    result: list[str] = []
     for i, key in enumerate(keys):
         name = below[key.index] if isinstance(key, Column) else ""
-        found.append(name if name and name not in taken and name not in found else f"$o{i}")
-    return found
+        result.append(name if name and name not in taken and name not in result else f"$o{i}")
+    return result
 
 
 def state_ttl(select: syntax.Select, scope: Scope) -> int | None:
@@ -249,22 +249,22 @@ def _joined(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def expanded(items: Sequence[syntax.SelectItem], scope: Scope) -> list[Item]:
     """Return the select items with stars expanded and names assigned."""
-    found: list[Item] = []
+    result: list[Item] = []
     for item in items:
         value = item.value
         if isinstance(value, syntax.Star):
-            found += _star(value, scope)
+            result += _star(value, scope)
         elif item.alias is not None:
-            found.append(Item(value, item.alias, True))
+            result.append(Item(value, item.alias, True))
         elif isinstance(value, syntax.Name):
-            found.append(Item(value, value.parts[-1], True))
+            result.append(Item(value, value.parts[-1], True))
         elif isinstance(value, syntax.Field):
-            found.append(Item(value, value.name, True))
+            result.append(Item(value, value.name, True))
         elif isinstance(value, syntax.Call) and value.name in _LIKE_NAMES and not value.arguments:
-            found.append(Item(value, value.name, False))
+            result.append(Item(value, value.name, False))
         else:
-            found.append(Item(value, f"EXPR${len(found)}", False))
-    return _distinct_names(found)
+            result.append(Item(value, f"EXPR${len(result)}", False))
+    return _distinct_names(result)
 
 
 def _star(star: syntax.Star, scope: Scope) -> list[Item]:
@@ -284,11 +284,11 @@ def _star(star: syntax.Star, scope: Scope) -> list[Item]:
 def _row_of(star: syntax.Star, scope: Scope) -> RowType | None:
     """Return the row type whose fields `r.*` expands."""
     try:
-        found = scope.find(star.parts, star.at)
+        result = scope.find(star.parts, star.at)
     except Refused:
         return None
-    kind = found.field.type
-    for name in found.rest:
+    kind = result.field.type
+    for name in result.rest:
         kind = kind[name].data_type if isinstance(kind, RowType) else kind
     return kind if isinstance(kind, RowType) else None
 
@@ -296,27 +296,27 @@ def _row_of(star: syntax.Star, scope: Scope) -> RowType | None:
 def _distinct_names(items: list[Item]) -> list[Item]:
     """Number columns with duplicate names, as Flink does."""
     seen: set[str] = set()
-    found: list[Item] = []
+    result: list[Item] = []
     for item in items:
         name, number = item.name, 0
         while name in seen:
             name = f"{item.name}{number}"
             number += 1
         seen.add(name)
-        found.append(Item(item.value, name, item.is_named))
-    return found
+        result.append(Item(item.value, name, item.is_named))
+    return result
 
 
 def _placed(keys: Sequence[tuple[int | Expression, bool, bool]], own: int) -> list[tuple[int, bool, bool]]:
     """Return the indexes of sort keys: select items, or columns appended to them."""
-    found = []
+    result = []
     for key, descending, first in keys:
         if isinstance(key, int):
-            found.append((key, descending, first))
+            result.append((key, descending, first))
         else:
-            found.append((own, descending, first))
+            result.append((own, descending, first))
             own += 1
-    return found
+    return result
 
 
 def ordinal(key: syntax.Literal, count: int) -> int:

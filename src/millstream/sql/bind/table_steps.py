@@ -60,9 +60,9 @@ class TableSteps:
         self, node: Node, keys: Sequence[syntax.SelectItem], call: syntax.Call, names: Sequence[str]
     ) -> Node:
         """Return the rows of a table aggregate function per group."""
-        found = typed("Binder", self)
-        binder = ExpressionBinder(found, Scope.of(node.fields))
-        user = found.user_function(call.name)
+        result = typed("Binder", self)
+        binder = ExpressionBinder(result, Scope.of(node.fields))
+        user = result.user_function(call.name)
         if user is None or user.kind != "table_aggregate":
             raise Refused(f"flat_aggregate() takes a table aggregate function, and {call.name} is none")
         keyed = [binder.bind(k.value) for k in keys]
@@ -73,12 +73,12 @@ class TableSteps:
         width = len(keyed)
         below = relation_builder.project(node, [*keyed, *given], [f"$f{i}" for i in range(width + len(given))])
         if isinstance(resolved.type, RowType):
-            made = list(zip(resolved.type.names, resolved.type.field_types(), strict=True))
+            created = list(zip(resolved.type.names, resolved.type.field_types(), strict=True))
         else:
-            made = [("f0", resolved.type)]
-        called = [*names, *(name for name, _ in made[len(names) :])]
+            created = [("f0", resolved.type)]
+        called = [*names, *(name for name, _ in created[len(names) :])]
         fields = [Field(k.alias or f"$f{i}", e.type) for i, (k, e) in enumerate(zip(keys, keyed, strict=True))]
-        fields += [Field(name, kind) for name, (_, kind) in zip(called, made, strict=True)]
+        fields += [Field(name, kind) for name, (_, kind) in zip(called, created, strict=True)]
         arguments = tuple(range(width, width + len(given)))
         aggregate = AggregateCall(
             call.name, arguments, resolved.type, user=user, argument_types=tuple(a.type for a in given)

@@ -39,10 +39,10 @@ class Connectors(Protocol):
 def read_expression(text: str) -> SyntaxExpression:
     """Parse an expression that a catalog stores as text."""
     grammar = StatementGrammar(text)
-    found = grammar.expression()
+    result = grammar.expression()
     if not grammar.is_at_end:
         grammar.refuse()
-    return found
+    return result
 
 
 def is_source_watermark(strategy: str) -> bool:

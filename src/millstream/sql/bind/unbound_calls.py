@@ -142,7 +142,7 @@ def comparison_type(left: DataType, right: DataType) -> DataType | None:
         return None
     if type_rules.is_string(left) != type_rules.is_string(right):
         text, other = (left, right) if type_rules.is_string(left) else (right, left)
-        found: DataType | None = text if isinstance(other, NullType) else other
+        result: DataType | None = text if isinstance(other, NullType) else other
     else:
-        found = type_rules.common_type([left, right])
-    return None if found is None else found.with_nullability(left.is_nullable or right.is_nullable)
+        result = type_rules.common_type([left, right])
+    return None if result is None else result.with_nullability(left.is_nullable or right.is_nullable)

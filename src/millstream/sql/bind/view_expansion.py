@@ -53,13 +53,13 @@ def _select(binder: Binder, select: syntax.Select, outer: Scope | None) -> synta
 
 
 def _star(item: syntax.SelectItem, scope: Scope) -> list[syntax.SelectItem]:
-    found = []
+    result = []
     for column in expanded([item], scope):
         value = column.value
         if isinstance(value, TypedExpression) and isinstance(value.value, Column):
             value = _of_place(value.value.index, column.name, scope)
-        found.append(syntax.SelectItem(value, at=item.at))
-    return found
+        result.append(syntax.SelectItem(value, at=item.at))
+    return result
 
 
 def _of_place(index: int, name: str, scope: Scope) -> syntax.Name:
@@ -87,16 +87,16 @@ def _expression(binder: Binder, value: Any, scope: Scope) -> Any:
 
 
 def _name(name: syntax.Name, scope: Scope) -> syntax.Name:
-    found = scope.find(name.parts, name.at)
-    if len(name.parts) > 1 + len(found.rest):
+    result = scope.find(name.parts, name.at)
+    if len(name.parts) > 1 + len(result.rest):
         return name
     around: Scope | None = scope
-    for _ in range(found.level):
+    for _ in range(result.level):
         assert around is not None
         around = around.outer
     assert around is not None
-    column = _of_place(found.index, name.parts[0], around)
-    return syntax.Name((*column.parts, *found.rest), at=name.at)
+    column = _of_place(result.index, name.parts[0], around)
+    return syntax.Name((*column.parts, *result.rest), at=name.at)
 
 
 def _relation(binder: Binder, relation: syntax.Relation, outer: Scope | None) -> syntax.Relation:

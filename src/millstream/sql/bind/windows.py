@@ -189,10 +189,10 @@ def with_overs(node: Node, items: Sequence[Expression]) -> tuple[Node, list[Expr
     for over in overs:
         frames.setdefault(over.frame, []).append(over)
     for number, (frame, calls) in enumerate(frames.items()):
-        made = [_call(o, place) for o in calls]
+        result = [_call(o, place) for o in calls]
         order = tuple((place(k), d, n) for k, d, n in frame.order)
-        spec = OverSpec(tuple(map(place, frame.partition)), order, frame.rows, frame.start, frame.end, tuple(made))
-        new = [Field(f"w{number}$o{i}", c.type) for i, c in enumerate(made)]
+        spec = OverSpec(tuple(map(place, frame.partition)), order, frame.rows, frame.start, frame.end, tuple(result))
+        new = [Field(f"w{number}$o{i}", c.type) for i, c in enumerate(result)]
         for i, over in enumerate(calls):
             columns[over] = Column(over.type, len(below.fields) + i)
         below = Over(Fields((*below.fields.fields, *new)), below, spec)

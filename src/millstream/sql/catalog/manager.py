@@ -145,8 +145,8 @@ class CatalogManager:
 
     def find(self, path: Path) -> Found | None:
         """Return a table or view, temporary ones first, or None."""
-        found = self._temporary.get(path)
-        return found if found is not None else self.permanent(path)
+        result = self._temporary.get(path)
+        return result if result is not None else self.permanent(path)
 
     def permanent(self, path: Path) -> CatalogTable | None:
         """Return a permanent table or view, or None."""
@@ -202,8 +202,8 @@ class CatalogManager:
         """Drop a table or view; return whether it existed."""
         what = "View" if view else "Table"
         name = "`.`".join(path)
-        found = self._temporary.get(path)
-        if found is not None and found.is_view == view:
+        result = self._temporary.get(path)
+        if result is not None and result.is_view == view:
             if not temporary:
                 raise ValidationException(
                     f"Temporary {what.lower()} with identifier '`{name}`' exists. Drop it first before removing the "
@@ -227,9 +227,9 @@ class CatalogManager:
 
     def names(self, catalog: str, database: str, *, views: bool | None = None) -> list[str]:
         """Return the names of a database's tables and views, or of one of the two."""
-        found: dict[str, Found] = dict(self.catalog(catalog).tables(database))
-        found |= {p[2]: t for p, t in self._temporary.items() if p[:2] == (catalog, database)}
-        return sorted(n for n, t in found.items() if views is None or t.is_view == views)
+        result: dict[str, Found] = dict(self.catalog(catalog).tables(database))
+        result |= {p[2]: t for p, t in self._temporary.items() if p[:2] == (catalog, database)}
+        return sorted(n for n, t in result.items() if views is None or t.is_view == views)
 
     def temporary_paths(self) -> list[Path]:
         """Return the paths of all temporary tables and views."""
@@ -361,29 +361,29 @@ class CatalogManager:
     def user_functions(self) -> list[str]:
         """Return the names of all user functions that can be called unqualified."""
         here = (self.current_catalog, self.current_database)
-        found = {*self._system_functions, *(p[2] for p in self._temporary_functions if p[:2] == here)}
-        return sorted(found | set(self.catalog(here[0]).functions(here[1])))
+        result = {*self._system_functions, *(p[2] for p in self._temporary_functions if p[:2] == here)}
+        return sorted(result | set(self.catalog(here[0]).functions(here[1])))
 
     # --- databases
 
     def create_database(self, path: Sequence[str], database: Database, if_not_exists: bool) -> None:
         """Add a database."""
         catalog, name = self.database_path(path)
-        found = self.catalog(catalog)
-        if name in found.databases():
+        result = self.catalog(catalog)
+        if name in result.databases():
             if if_not_exists:
                 return
             raise ValidationException(
                 f"Could not execute CREATE DATABASE {catalog}.{name}: Database {name} already exists in Catalog "
                 f"{catalog}."
             )
-        found.put_database(name, database)
+        result.put_database(name, database)
 
     def drop_database(self, path: Sequence[str], if_exists: bool, cascade: bool) -> None:
         """Drop a database."""
         catalog, name = self.database_path(path)
-        found = self.catalog(catalog)
-        if name not in found.databases():
+        result = self.catalog(catalog)
+        if name not in result.databases():
             if if_exists:
                 return
             raise ValidationException(
@@ -392,9 +392,9 @@ class CatalogManager:
             )
         if (catalog, name) == (self.current_catalog, self.current_database):
             raise ValidationException("Cannot drop a database which is currently in use.")
-        if not cascade and (found.tables(name) or found.functions(name)):
+        if not cascade and (result.tables(name) or result.functions(name)):
             raise ValidationException(
                 f"Could not execute DROP DATABASE {catalog}.{name} RESTRICT: Database {name} in catalog {catalog} is "
                 "not empty."
             )
-        found.drop_database(name)
+        result.drop_database(name)

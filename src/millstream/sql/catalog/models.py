@@ -91,8 +91,8 @@ class Models:
         """Change the options of a model, or its name."""
         path = self._catalogs.full_path(a.name)
         kept = self._permanent(path)
-        found = kept.get(path[2])
-        if found is None:
+        result = kept.get(path[2])
+        if result is None:
             if a.if_exists:
                 return
             raise ValidationException(f"Model {_quoted(path)} doesn't exist.")
@@ -104,10 +104,10 @@ class Models:
                     f"{new[1]}.{new[2]} already exists in Catalog {new[0]}."
                 )
             del kept[path[2]]
-            self._permanent(new)[new[2]] = found
+            self._permanent(new)[new[2]] = result
             return
-        options = {**found.options, **dict(a.set or ())}
-        kept[path[2]] = replace(found, options={k: v for k, v in options.items() if k not in (a.reset or ())})
+        options = {**result.options, **dict(a.set or ())}
+        kept[path[2]] = replace(result, options={k: v for k, v in options.items() if k not in (a.reset or ())})
 
 
 def declared(c: s.CreateModel) -> CatalogModel:

@@ -86,14 +86,14 @@ def _modified(path: Sequence[str], table: CatalogTable, placed: s.Placed) -> Cat
             raise failed(path, f"Column `{part.name}` does not exist in the table.")
         columns = list(table.columns)
         place = _names(table).index(part.name)
-        made = column_of(part)
-        if made.comment is None:
-            made = replace(made, comment=columns[place].comment)
+        result = column_of(part)
+        if result.comment is None:
+            result = replace(result, comment=columns[place].comment)
         if not placed.first and placed.after is None:
-            columns[place] = made
+            columns[place] = result
             return replace(table, columns=tuple(columns))
         del columns[place]
-        return replace(table, columns=_placed(path, columns, made, placed))
+        return replace(table, columns=_placed(path, columns, result, placed))
     if isinstance(part, s.Watermark):
         if table.watermark is None:
             raise failed(path, "The current table does not define any watermark. You might want to add a new one.")

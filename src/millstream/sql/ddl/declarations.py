@@ -50,17 +50,17 @@ _FEATURES = ("CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", 
 
 def _rules(like: statements.Like | None) -> dict[str, str]:
     """Return per feature whether LIKE includes it."""
-    found = dict.fromkeys(_FEATURES, "INCLUDING")
-    found |= {"OPTIONS": "OVERWRITING"}
+    result = dict.fromkeys(_FEATURES, "INCLUDING")
+    result |= {"OPTIONS": "OVERWRITING"}
     for verb, feature in like.rules if like else ():
         if feature == "ALL":
-            found |= dict.fromkeys(_FEATURES, verb)
+            result |= dict.fromkeys(_FEATURES, verb)
     for verb, feature in like.rules if like else ():
         if feature != "ALL":
             if verb == "OVERWRITING" and feature in ("CONSTRAINTS", "PARTITIONS", "DISTRIBUTION"):
                 raise ValidationException(f"Illegal merging strategy '{verb}' for '{feature}' option.")
-            found[feature] = verb
-    return found
+            result[feature] = verb
+    return result
 
 
 def _taken_columns(base: CatalogTable | None, rules: dict[str, str]) -> list[TableColumn]:
@@ -81,11 +81,11 @@ def _with_own(
         if column.name in seen:
             raise ValidationException(f"A {_kind(column)} Column named '{column.name}' already exists in the table.")
         seen.add(column.name)
-        made = column_of(column)
+        result = column_of(column)
         before = columns.get(column.name)
         if before is not None:
-            _check_overwriting(before, made, rules)
-        columns[column.name] = made
+            _check_overwriting(before, result, rules)
+        columns[column.name] = result
     return list(columns.values())
 
 

@@ -100,16 +100,16 @@ class Ddl:
         if c.like is None:
             return None
         path = self._catalogs.full_path(c.like.table)
-        found = self._catalogs.find(path)
-        if found is None:
+        result = self._catalogs.find(path)
+        if result is None:
             raise ValidationException(
                 f"Source table '`{'`.`'.join(path)}`' of the LIKE clause not found in the catalog, at line 1"
             )
-        if isinstance(found, InlineView) or found.is_view:
+        if isinstance(result, InlineView) or result.is_view:
             raise ValidationException(
                 f"Source table '`{'`.`'.join(path)}`' of the LIKE clause can not be a VIEW, at line 1"
             )
-        return found
+        return result
 
     def _create_table_as(self, c: s.CreateTable, path: tuple[str, str, str]) -> Result:
         assert c.query is not None
@@ -126,10 +126,10 @@ class Ddl:
             by_name = {column.name: column for column in given}
             given = [by_name[name] for name in names]
         table = declared(self._binder, replace(c, columns=(*c.columns, *given), names=()), None)
-        found = self._catalogs.find(path)
-        if c.replace and found is not None:
+        result = self._catalogs.find(path)
+        if c.replace and result is not None:
             self._catalogs.replace(path, table)
-        elif found is not None and c.if_not_exists:
+        elif result is not None and c.if_not_exists:
             return OK
         else:
             self._catalogs.create(path, table, c.temporary)
@@ -138,25 +138,25 @@ class Ddl:
 
     def _alter_table(self, a: s.AlterTable) -> Result:
         path = self._catalogs.full_path(a.name)
-        found = self._catalogs.find(path)
-        if found is None:
+        result = self._catalogs.find(path)
+        if result is None:
             if a.if_exists:
                 return OK
             raise ValidationException(f"Table {alter.quoted(path)} doesn't exist or is a temporary table.")
-        if isinstance(found, InlineView) or found.is_view:
+        if isinstance(result, InlineView) or result.is_view:
             raise ValidationException(f"ALTER TABLE for a view is not allowed: {alter.quoted(path)}")
         if a.rename is not None:
             self._rename(path, self._catalogs.full_path(a.rename))
             return OK
-        self._catalogs.replace(path, alter.altered(self._binder, path, found, a))
+        self._catalogs.replace(path, alter.altered(self._binder, path, result, a))
         return OK
 
     def _rename(self, path: tuple[str, str, str], new: tuple[str, str, str]) -> None:
         if self._catalogs.temporary(path) is not None:
-            found = self._catalogs.temporary(path)
-            assert found is not None
+            result = self._catalogs.temporary(path)
+            assert result is not None
             self._catalogs.drop_temporary(path)
-            self._catalogs.create_temporary(new, found)
+            self._catalogs.create_temporary(new, result)
             return
         if path[:2] != new[:2]:
             raise ValidationException("Only a name in the same database can be given by RENAME TO")
@@ -205,16 +205,16 @@ class Ddl:
 
     def _alter_view(self, a: s.AlterView) -> Result:
         path = self._catalogs.full_path(a.name)
-        found = self._catalogs.find(path)
-        if found is None:
+        result = self._catalogs.find(path)
+        if result is None:
             raise ValidationException(f"View {alter.quoted(path)} doesn't exist or is a temporary view.")
-        if isinstance(found, InlineView) or not found.is_view:
+        if isinstance(result, InlineView) or not result.is_view:
             raise ValidationException("ALTER VIEW for a table is not allowed")
         if a.rename is not None:
             self._rename(path, self._catalogs.full_path(a.rename))
         else:
             assert a.query is not None
-            view = self._view(self._binder.query(a.query), a.query, a.text, (), found.comment)
+            view = self._view(self._binder.query(a.query), a.query, a.text, (), result.comment)
             self._catalogs.replace(path, view)
         return OK
 
@@ -271,8 +271,8 @@ class Ddl:
             )
         if c.name in self._catalogs.catalogs:
             raise CatalogException(f"Catalog {c.name} already exists.")
-        made = self._kinds[kind](c.name, options)
-        self._catalogs.register_catalog(c.name, made)
+        result = self._kinds[kind](c.name, options)
+        self._catalogs.register_catalog(c.name, result)
         self._catalogs.catalog_options[c.name] = (options, c.comment)
         return OK
 

@@ -111,8 +111,8 @@ def _partitions(binder: Binder, w: s.Show) -> list[str]:
         raise ValidationException(f"Table {'.'.join(path[1:])} in catalog {path[0]} is not partitioned.")
     catalog = binder.catalogs.catalogs.get(path[0])
     known = catalog.notes(*path[1:]).partitions if catalog is not None else {}
-    wanted = set(w.partition)
-    return ["/".join(f"{k}={v}" for k, v in key) for key in known if wanted <= set(key)]
+    required = set(w.partition)
+    return ["/".join(f"{k}={v}" for k, v in key) for key in known if required <= set(key)]
 
 
 def matching(w: s.Show) -> Callable[[str], bool]:
@@ -134,41 +134,41 @@ def _create(catalogs: CatalogManager, w: s.Show) -> str:
     full = catalogs.full_path(w.within)
     if w.what == "CREATE MODEL":
         return _create_model(catalogs, full)
-    found = catalogs.find(full)
+    result = catalogs.find(full)
     view = w.what == "CREATE VIEW"
-    if found is None:
+    if result is None:
         what = "View" if view else "Table"
         raise ValidationException(
             f"Could not execute SHOW {w.what}. {what} with identifier {path(full)} does not exist."
         )
-    if isinstance(found, InlineView):
+    if isinstance(result, InlineView):
         raise ValidationException(f"SHOW {w.what} is not supported for views that a program has made: {path(full)}")
-    if found.is_view and not view:
+    if result.is_view and not view:
         raise ValidationException(
             f"SHOW CREATE TABLE is only supported for tables, but {path(full)} is a view. Please use SHOW CREATE VIEW "
             "instead."
         )
-    if view and not found.is_view:
+    if view and not result.is_view:
         raise ValidationException(
             f"SHOW CREATE VIEW is only supported for views, but {path(full)} is a table. Please use SHOW CREATE TABLE "
             "instead."
         )
     temporary = catalogs.temporary(full) is not None
-    return _view(full, found, temporary) if view else _table(full, found, temporary)
+    return _view(full, result, temporary) if view else _table(full, result, temporary)
 
 
 def _create_catalog(catalogs: CatalogManager, called: str) -> str:
-    made = catalogs.catalog(called)
-    options, comment = catalogs.catalog_options.get(called, (made.options(), None))
+    result = catalogs.catalog(called)
+    options, comment = catalogs.catalog_options.get(called, (result.options(), None))
     said = f"COMMENT {string(comment)}\n" if comment else ""
     return f"CREATE CATALOG {name(called)}\n{said}{_with(options)}"
 
 
 def _model(catalogs: CatalogManager, full: Path) -> CatalogModel:
-    found = catalogs.models.find(full)
-    if found is None:
+    result = catalogs.models.find(full)
+    if result is None:
         raise ValidationException(f"Model with the identifier '{path(full)}' doesn't exist.")
-    return found
+    return result
 
 
 def _create_model(catalogs: CatalogManager, full: Path) -> str:
@@ -237,8 +237,8 @@ def described(binder: Binder, d: s.Describe) -> tuple[Fields, Rows]:
     """Return the rows of a DESCRIBE."""
     catalogs = binder.catalogs
     if d.what == "CATALOG":
-        made = catalogs.catalog(d.name[-1])
-        options, comment = catalogs.catalog_options.get(d.name[-1], (made.options(), None))
+        result = catalogs.catalog(d.name[-1])
+        options, comment = catalogs.catalog_options.get(d.name[-1], (result.options(), None))
         rows: Rows = [("name", d.name[-1]), ("type", options.get("type")), ("comment", comment)]
         if d.extended:
             rows += [(f"option:{k}", options[k]) for k in sorted(options) if k != "type"]
@@ -270,10 +270,10 @@ def _described_model(model: CatalogModel) -> tuple[Fields, Rows]:
 
 def _described_table(binder: Binder, parts: Sequence[str], verb: str) -> tuple[Fields, Rows]:
     full = binder.catalogs.full_path(parts)
-    found = binder.catalogs.find(full)
-    if found is None:
+    result = binder.catalogs.find(full)
+    if result is None:
         raise ValidationException(f"Tables or views with the identifier '{'.'.join(full)}' doesn't exist.")
-    return described_rows(fields_of(binder, found), found)
+    return described_rows(fields_of(binder, result), result)
 
 
 def fields_of(binder: Binder, found: Found) -> Fields:

@@ -57,8 +57,8 @@ def _shifted_rule(arguments: Arguments) -> Resolved | None:
     if len(arguments) < 3:
         return Resolved(value.nullable(), arguments.types)
     default = arguments.types[2]
-    found = value.with_nullability(value.is_nullable or default.is_nullable)
-    return Resolved(found, (value, arguments.types[1], value.with_nullability(default.is_nullable)))
+    result = value.with_nullability(value.is_nullable or default.is_nullable)
+    return Resolved(result, (value, arguments.types[1], value.with_nullability(default.is_nullable)))
 
 
 def _numbered(to: t.DataType) -> Rule:
@@ -124,10 +124,10 @@ def resolved(function: Function, arguments: Arguments, has_rows: bool) -> Resolv
         has_rows: whether it sees at least one row: it is grouped and has no FILTER. Otherwise the result is nullable,
             except for functions that are never null.
     """
-    found = function.rule(arguments)
-    if found is None or has_rows or function.name in _NEVER_NULL or function.kind is Kind.OVER:
-        return found
-    return Resolved(found.type.nullable(), found.arguments)
+    result = function.rule(arguments)
+    if result is None or has_rows or function.name in _NEVER_NULL or function.kind is Kind.OVER:
+        return result
+    return Resolved(result.type.nullable(), result.arguments)
 
 
 # Aggregates that are null only if their arguments can be.

@@ -34,20 +34,20 @@ def _rule(operator: str) -> Callable[[Arguments], Resolved | None]:
         if len(arguments) != 2:
             return None
         left, right = arguments.types
-        found = type_rules.arithmetic(operator, left, right)
-        if found is None:
+        result = type_rules.arithmetic(operator, left, right)
+        if result is None:
             return None
         if isinstance(left, t.NullType):
             left = right.nullable()
         if isinstance(right, t.NullType):
             right = left.nullable()
-        decimals = (found, left, right) if operator == "%" else (found,)
+        decimals = (result, left, right) if operator == "%" else (result,)
         of_decimals = any(isinstance(kind, t.DecimalType) for kind in decimals)
         if type_rules.is_numeric(left) and type_rules.is_numeric(right) and not of_decimals:
             # The remainder may have a wider type than the divisor.
-            wide = left if operator == "%" and left.bits > right.bits else found  # type: ignore[attr-defined]
-            return Resolved(found, (wide.with_nullability(left.is_nullable), wide.with_nullability(right.is_nullable)))
-        return Resolved(found, (left, right))
+            wide = left if operator == "%" and left.bits > right.bits else result  # type: ignore[attr-defined]
+            return Resolved(result, (wide.with_nullability(left.is_nullable), wide.with_nullability(right.is_nullable)))
+        return Resolved(result, (left, right))
 
     return rule
 
@@ -62,8 +62,8 @@ def _kernel(operator: str) -> Callable[[Site, int, Sequence[Value]], Value]:
             return _UNCHECKED[operator](*values)
         if isinstance(site.type, t.IntegralType) and any(isinstance(kind, t.DecimalType) for kind in site.types):
             exact = t.DecimalType(38, 0)
-            found = _of_decimals(operator, replace(site, type=exact), rows, values)
-            return cast_value(found, exact, site.type, site.context)
+            result = _of_decimals(operator, replace(site, type=exact), rows, values)
+            return cast_value(result, exact, site.type, site.context)
         if isinstance(site.type, t.IntegralType):
             return (_divided if operator == "/" else _remainder)(site, rows, values)
         return pc.divide(*values)
@@ -88,13 +88,13 @@ def _divided(site: Site, rows: int, values: Sequence[Value]) -> Value:
         # The minimum has no opposite; it wraps around to itself.
         return pc.negate(left)
     try:
-        found = pc.divide(left, right)
+        result = pc.divide(left, right)
     except pa.ArrowInvalid:
         raise TableException(f"ArithmeticException: {DIVISION_BY_ZERO}") from None
     if isinstance(right, pa.Scalar):
-        return found
+        return result
     minus_one = pc.equal(right, -1)
-    return pc.if_else(pc.fill_null(minus_one, False), pc.negate(left), found) if pc.any(minus_one).as_py() else found
+    return pc.if_else(pc.fill_null(minus_one, False), pc.negate(left), result) if pc.any(minus_one).as_py() else result
 
 
 def _remainder(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -104,13 +104,13 @@ def _remainder(site: Site, rows: int, values: Sequence[Value]) -> Value:
     # Values under nulls are undefined and may be zero.
     divisor = np.where(divisor == 0, 1, divisor) if right.null_count else divisor
     with np.errstate(all="ignore"):
-        found = np.fmod(dividend, np.where(divisor == -1, 1, divisor))
+        result = np.fmod(dividend, np.where(divisor == -1, 1, divisor))
     if isinstance(values[0], pa.Scalar) and isinstance(values[1], pa.Scalar):
-        made = from_numpy(found, left.type, [left, right])
-        return cast_value(made, site.types[0], site.type, site.context)[0]
+        created = from_numpy(result, left.type, [left, right])
+        return cast_value(created, site.types[0], site.type, site.context)[0]
     columns = [as_array(v, rows) for v in values]
-    made = from_numpy(np.broadcast_to(found, (rows,)), left.type, columns)
-    return cast_value(made, site.types[0], site.type, site.context)
+    created = from_numpy(np.broadcast_to(result, (rows,)), left.type, columns)
+    return cast_value(created, site.types[0], site.type, site.context)
 
 
 def _of_decimals(operator: str, site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -168,9 +168,9 @@ def _by_decimal(operation: Callable[[decimal.Decimal, decimal.Decimal], decimal.
 
 def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | None:
     """Return a number rounded half up to a type's scale; None if it does not fit."""
-    found = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
+    result = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
     # abs() would round to the thread's decimal context.
-    return found if found.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
+    return result if result.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
 
 
 def _divide_decimals(left: decimal.Decimal, right: decimal.Decimal) -> decimal.Decimal:

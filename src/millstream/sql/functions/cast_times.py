@@ -74,14 +74,14 @@ def scaled(values: NDArray[Any], factor: int, like: pa.Array) -> NDArray[Any]:
     Raises:
         TableException: a time is out of the range of nanoseconds.
     """
-    found: NDArray[Any] = values.astype(np.int64) * factor
+    result: NDArray[Any] = values.astype(np.int64) * factor
     if factor > 1 and len(values):
         far = np.abs(values.astype(np.float64)) * factor > 9.2e18
         if like.null_count:
             far &= like.is_valid().to_numpy(zero_copy_only=False)
         if far.any():
             raise _too_far()
-    return found
+    return result
 
 
 def _too_far() -> TableException:
@@ -133,11 +133,11 @@ def to_instants(column: pa.Array, zone: str) -> pa.Array:
 def _offsets(column: pa.Array, zone: dt.tzinfo) -> Any:
     epoch = dt.datetime(1970, 1, 1)
     seconds = (to_numpy(column) // UNITS[column.type.unit]).tolist()
-    found = []
+    result = []
     for second in seconds:
         offset = (epoch + dt.timedelta(seconds=second)).replace(tzinfo=zone).utcoffset()
-        found.append(0 if offset is None else int(offset.total_seconds()))
-    return np.array(found, np.int64)
+        result.append(0 if offset is None else int(offset.total_seconds()))
+    return np.array(result, np.int64)
 
 
 # --- from text
@@ -209,10 +209,10 @@ def read_date(text: str) -> int | None:
 
 
 def _read_date(text: str, target: t.DataType, context: EvaluationContext) -> int:
-    found = read_date(text)
-    if found is None:
+    result = read_date(text)
+    if result is None:
         raise TableException(f"DateTimeException: For input string: '{text}'.")
-    return found
+    return result
 
 
 _TIME = re.compile(r"\s*(\d{1,2})\s*(?::\s*(\d{1,2})\s*(?::\s*(\d{1,2})(?:\.(\d*))?\s*)?)?")
@@ -220,22 +220,22 @@ _TIME = re.compile(r"\s*(\d{1,2})\s*(?::\s*(\d{1,2})\s*(?::\s*(\d{1,2})(?:\.(\d*
 
 def read_time(text: str) -> int | None:
     """Parse a time of day as CAST does, in milliseconds."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    result = _TIME.fullmatch(text)
+    if result is None:
         return None
-    hour, minute, second = (int(found.group(i) or 0) for i in (1, 2, 3))
+    hour, minute, second = (int(result.group(i) or 0) for i in (1, 2, 3))
     if hour > 23 or minute > 59 or second > 59:
         return None
-    return ((hour * 60 + minute) * 60 + second) * 1000 + int((found.group(4) or "")[:3].ljust(3, "0"))
+    return ((hour * 60 + minute) * 60 + second) * 1000 + int((result.group(4) or "")[:3].ljust(3, "0"))
 
 
 def _read_time(text: str, target: t.DataType, context: EvaluationContext) -> int:
-    found = read_time(text)
-    if found is None:
+    result = read_time(text)
+    if result is None:
         raise TableException(f"DateTimeException: For input string: '{text}'.")
     assert isinstance(target, t.TimeType)
     digit: int = 10 ** max(0, 3 - target.precision)
-    return found // digit * digit
+    return result // digit * digit
 
 
 _TIMESTAMP = re.compile(r"(\d{4,})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?")
@@ -243,27 +243,27 @@ _TIMESTAMP = re.compile(r"(\d{4,})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\
 
 def read_timestamp(text: str) -> int | None:
     """Parse a timestamp as CAST does, in nanoseconds since 1970."""
-    found = _TIMESTAMP.fullmatch(text)
-    if found is None:
+    result = _TIMESTAMP.fullmatch(text)
+    if result is None:
         return None
-    year, month, day, hour, minute, second = (int(found.group(i) or 0) for i in range(1, 7))
+    year, month, day, hour, minute, second = (int(result.group(i) or 0) for i in range(1, 7))
     # A day beyond the month's end becomes the last day.
     days = next((d for back in range(4) if (d := days_of(year, month, day - back)) is not None), None)
     if days is None or day > 31 or hour > 23 or minute > 59 or second > 59:
         return None
     seconds = days * 86400 + (hour * 60 + minute) * 60 + second
-    return seconds * 1_000_000_000 + int((found.group(7) or "").ljust(9, "0"))
+    return seconds * 1_000_000_000 + int((result.group(7) or "").ljust(9, "0"))
 
 
 def _read_timestamp(text: str, target: t.DataType, context: EvaluationContext) -> int:
     assert isinstance(target, _TIMESTAMPS)
-    found = read_timestamp(text)
-    if found is None:
+    result = read_timestamp(text)
+    if result is None:
         raise TableException(f"DateTimeParseException: Text '{text}' could not be parsed at index 0")
     digit: int = 10 ** (9 - target.precision)
-    if target.precision > 6 and abs(found) >= 1 << 63:
+    if target.precision > 6 and abs(result) >= 1 << 63:
         raise _too_far()
-    return found // digit * digit // (1_000_000_000 // UNITS[unit_of(target.precision)])
+    return result // digit * digit // (1_000_000_000 // UNITS[unit_of(target.precision)])
 
 
 def _read_instant(text: str, target: t.DataType, context: EvaluationContext) -> int:

@@ -100,10 +100,10 @@ def _float_to_integral(column: pa.Array, cast: Cast) -> pa.Array:
     values = np.trunc(np.nan_to_num(to_numpy(column).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
     wide = np.int64
     with np.errstate(invalid="ignore"):
-        found = np.clip(values, low, float(high)).astype(wide)
-    found[values >= float(high)] = high
+        result = np.clip(values, low, float(high)).astype(wide)
+    result[values >= float(high)] = high
     target = arrow_type(cast.target)
-    return from_numpy(found.astype(target.to_pandas_dtype()), target, [column])
+    return from_numpy(result.astype(target.to_pandas_dtype()), target, [column])
 
 
 def _decimal_to_integral(column: pa.Array, cast: Cast) -> pa.Array:
@@ -155,12 +155,12 @@ def _decimal_of_float(value: float | None, cast: Cast) -> decimal.Decimal | None
     assert isinstance(cast.target, t.DecimalType)
     if value is None:
         return None
-    found = decimal.Decimal(repr(value))
-    if not found.is_finite():
+    result = decimal.Decimal(repr(value))
+    if not result.is_finite():
         if cast.lenient:
             return None
         raise TableException("NumberFormatException: Infinite or NaN")
-    return rounded(found, cast.target)
+    return rounded(result, cast.target)
 
 
 def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | None:
@@ -170,9 +170,9 @@ def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | No
         return None
     if value and value.adjusted() < -60:
         value = decimal.Decimal(0)
-    found = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
+    result = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
     # abs() would round to the thread's decimal context.
-    return found if found.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
+    return result if result.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
 
 
 def fitted_decimal(value: Value, kind: t.DecimalType) -> Value:
@@ -257,10 +257,10 @@ def _string_to_integral(column: pa.Array, cast: Cast) -> pa.Array:
 def _read_integer(text: str, cast: Cast) -> int:
     assert isinstance(cast.target, t.IntegralType)
     trimmed = text.strip(" ")
-    found = _INTEGER.fullmatch(trimmed)
-    if not trimmed or found is None:
+    result = _INTEGER.fullmatch(trimmed)
+    if not trimmed or result is None:
         raise _not_a_number(text)
-    value = int(f"{found.group(1)}{found.group(2)}") if found.group(2) else 0
+    value = int(f"{result.group(1)}{result.group(2)}") if result.group(2) else 0
     most = 1 << (cast.target.bits - 1)
     if not -most <= value < most:
         raise TableException(f"NumberFormatException: For input string: '{text}'. Overflow.")
@@ -299,12 +299,12 @@ def read_double(text: str) -> float | None:
 
 
 def _read_float(text: str, cast: Cast) -> float:
-    found = read_double(text)
-    if found is None:
+    result = read_double(text)
+    if result is None:
         trimmed = text.strip()
         words = "empty String" if not trimmed else f'For input string: "{trimmed}"'
         raise TableException(f"NumberFormatException: {words}")
-    return float(np.float32(found)) if isinstance(cast.target, t.FloatType) else found
+    return float(np.float32(result)) if isinstance(cast.target, t.FloatType) else result
 
 
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?")
@@ -319,10 +319,10 @@ def _read_decimal(text: str, cast: Cast) -> decimal.Decimal:
     trimmed = text.strip(" ")
     if _DECIMAL.fullmatch(trimmed) is None:
         raise _not_a_number(text)
-    found = rounded(decimal.Decimal(trimmed), cast.target)
-    if found is None:
+    result = rounded(decimal.Decimal(trimmed), cast.target)
+    if result is None:
         raise TableException(f"NumberFormatException: For input string: '{text}'. Overflow.")
-    return found
+    return result
 
 
 _TRUE = frozenset(["t", "true", "y", "yes", "1"])
@@ -474,8 +474,8 @@ def _try_cast(site: Site, rows: int, values: Sequence[Value]) -> Value:
         # As in Flink, an element that cannot be cast makes the whole value null.
         fixed = isinstance(value, pa.Scalar)
         column = as_array(value, 1 if fixed else rows)
-        found = pa.concat_arrays([_cast_or_null(column.slice(i, 1), site) for i in range(len(column))])
-        return found[0] if fixed else found
+        result = pa.concat_arrays([_cast_or_null(column.slice(i, 1), site) for i in range(len(column))])
+        return result[0] if fixed else result
 
 
 def _cast_or_null(column: pa.Array, site: Site) -> pa.Array:

@@ -44,10 +44,10 @@ def _time(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _watermark(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    found = site.context.watermark()
-    if found is not None and isinstance(site.type, t.TimestampType):
-        found = int(local(pa.array([found], arrow_type(_LTZ)), "UTC")[0].value)
-    return pa.scalar(found, arrow_type(site.type))
+    result = site.context.watermark()
+    if result is not None and isinstance(site.type, t.TimestampType):
+        result = int(local(pa.array([result], arrow_type(_LTZ)), "UTC")[0].value)
+    return pa.scalar(result, arrow_type(site.type))
 
 
 def _watermark_type(arguments: object) -> t.DataType | None:

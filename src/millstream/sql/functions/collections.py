@@ -84,8 +84,8 @@ def _lengths(site: Site, rows: int, values: Sequence[Value]) -> Value:
     fixed = isinstance(values[0], pa.Scalar)
     column = as_array(values[0], 1 if fixed else rows)
     ends = to_numpy(column.offsets)
-    found = from_numpy((ends[1:] - ends[:-1]).astype(np.int32), pa.int32(), [column])
-    return found[0] if fixed else found
+    result = from_numpy((ends[1:] - ends[:-1]).astype(np.int32), pa.int32(), [column])
+    return result[0] if fixed else result
 
 
 def _sized(kind: t.DataType) -> t.DataType | None:
@@ -96,14 +96,14 @@ def _sized(kind: t.DataType) -> t.DataType | None:
 
 
 def _unique(values: _List) -> _List:
-    found: _List = []
+    result: _List = []
     try:
         return list(dict.fromkeys(values))
     except TypeError:
         for value in values:
-            if value not in found:
-                found.append(value)
-        return found
+            if value not in result:
+                result.append(value)
+        return result
 
 
 def _slice(values: _List, start: int, end: int | None = None) -> _List:
@@ -154,12 +154,12 @@ def _element_of(values: _List) -> Any:
 
 def _except(left: _List, right: _List) -> _List:
     rest = list(right)
-    found = []
+    result = []
     for value in left:
         if value in rest:
             continue
-        found.append(value)
-    return _unique(found)
+        result.append(value)
+    return _unique(result)
 
 
 def _intersect(left: _List, right: _List) -> _List:
@@ -226,10 +226,10 @@ def _map_union_rule(arguments: Arguments) -> Resolved | None:
 
 
 def _map_union(*maps: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    found: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     for pairs in maps:
-        found.update(pairs)
-    return list(found.items())
+        result.update(pairs)
+    return list(result.items())
 
 
 def _map_from_arrays(keys: _List, values: _List) -> list[tuple[Any, Any]]:

@@ -33,10 +33,10 @@ def comparable(types: Sequence[t.DataType], ordered: bool = False) -> tuple[t.Da
         return tuple(types)
     common = known[0]
     for kind in known[1:]:
-        found = _compared_as(common, kind, ordered)
-        if found is None:
+        result = _compared_as(common, kind, ordered)
+        if result is None:
             return None
-        common = found
+        common = result
     return tuple(common.with_nullability(k.is_nullable) for k in types)
 
 
@@ -101,8 +101,8 @@ def _rows(operator: str, kind: t.RowType, left: Value, right: Value, rows: int) 
         fields = [pc.struct_field(c, [i]) for c in columns]
         equal = pc.and_kleene(equal, compare("=", member, fields[0], fields[1], len(columns[0])))
     equal = where_valid(validity(columns), equal)
-    found = equal if operator == "=" else pc.invert(equal)
-    return found[0] if fixed and not isinstance(found, pa.Scalar) else found
+    result = equal if operator == "=" else pc.invert(equal)
+    return result[0] if fixed and not isinstance(result, pa.Scalar) else result
 
 
 def _nested(operator: str, left: Value, right: Value, rows: int) -> Value:
@@ -111,15 +111,15 @@ def _nested(operator: str, left: Value, right: Value, rows: int) -> Value:
     count = 1 if scalars else rows
     is_map = pa.types.is_map(left.type)
     columns = [as_array(v, count).to_pylist() for v in (left, right)]
-    wanted = operator == "="
-    found: list[bool | None] = []
+    required = operator == "="
+    result: list[bool | None] = []
     for a, b in zip(*columns, strict=True):
         if a is None or b is None:
-            found.append(None)
+            result.append(None)
         else:
-            found.append(((dict(a) == dict(b)) if is_map else a == b) is wanted)
-    made = pa.array(found, pa.bool_())
-    return made[0] if scalars else made
+            result.append(((dict(a) == dict(b)) if is_map else a == b) is required)
+    created = pa.array(result, pa.bool_())
+    return created[0] if scalars else created
 
 
 def _comparison(operator: str) -> Kernel:
@@ -133,8 +133,8 @@ def _distinct(negated: bool) -> Kernel:
         left, right = values
         equal = pc.fill_null(compare("=", site.types[0], left, right, rows), False)
         both = pc.and_(pc.is_null(left), pc.is_null(right))
-        found = pc.or_(equal, both)
-        return found if negated else pc.invert(found)
+        result = pc.or_(equal, both)
+        return result if negated else pc.invert(result)
 
     return kernel
 
@@ -170,8 +170,8 @@ def _is_not_null(site: Site, rows: int, values: Sequence[Value]) -> Value:
 def _is(truth: bool, negated: bool) -> Kernel:
     def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
         value = values[0] if truth else pc.invert(values[0])
-        found = pc.fill_null(value, False)
-        return pc.invert(found) if negated else found
+        result = pc.fill_null(value, False)
+        return pc.invert(result) if negated else result
 
     return kernel
 

@@ -106,10 +106,10 @@ class EvaluationContext:
     def opened(self, function: UserFunction, name: str, types: Sequence[DataType], result: DataType) -> OpenedFunction:
         """Return a user function, opened once per context."""
         key = (id(function), name, tuple(types), result)
-        found = self._opened.get(key)
-        if found is None:
-            found = self._opened[key] = function.opened(name, types, result, self)
-        return found
+        match = self._opened.get(key)
+        if match is None:
+            match = self._opened[key] = function.opened(name, types, result, self)
+        return match
 
     def close(self) -> None:
         """Close all user functions opened here."""

@@ -298,10 +298,10 @@ def parser(pattern: str) -> Callable[[str], tuple[int, int] | None]:
     compiled = re.compile(expression)
 
     def read(text: str) -> tuple[int, int] | None:
-        found = compiled.fullmatch(text)
-        if found is None:
+        result = compiled.fullmatch(text)
+        if result is None:
             return None
-        values = [(f, found.group(f.group)) for f in fields if found.group(f.group) is not None]
+        values = [(f, result.group(f.group)) for f in fields if result.group(f.group) is not None]
         return _resolved(values)
 
     return read
@@ -382,8 +382,8 @@ def _day_of(known: dict[str, int]) -> int | None:
     if not 1 <= year <= 9999:
         return None
     if "D" in known and "y" in known and "M" not in known:
-        found = dt.date(year, 1, 1) + dt.timedelta(days=known["D"] - 1)
-        return (found - EPOCH).days if found.year == year else None
+        result = dt.date(year, 1, 1) + dt.timedelta(days=known["D"] - 1)
+        return (result - EPOCH).days if result.year == year else None
     month, day = known.get("M", 1), known.get("d", 1)
     # A day beyond the month's end becomes the last day, if year and month are present.
     last = (
@@ -472,10 +472,10 @@ def simple_parser(pattern: str) -> Callable[[str], tuple[int, int] | None]:
     compiled = re.compile(expression)
 
     def read(text: str) -> tuple[int, int] | None:
-        found = compiled.match(text)
-        if found is None:
+        result = compiled.match(text)
+        if result is None:
             return None
-        return _counted_on([(f, found.group(f.group)) for f in fields])
+        return _counted_on([(f, result.group(f.group)) for f in fields])
 
     return read
 

@@ -30,10 +30,10 @@ def arithmetic(operator: str, site: Site, rows: int, values: Sequence[Value]) ->
         left, right = right, left
         kinds.reverse()
     if type_rules.is_interval(kinds[0]):
-        found = _of_lengths(operator, left, right, site)
+        result = _of_lengths(operator, left, right, site)
     else:
-        found = _moved(operator, left, right, kinds, site)
-    return found[0] if fixed else found
+        result = _moved(operator, left, right, kinds, site)
+    return result[0] if fixed else result
 
 
 def _of_lengths(operator: str, left: pa.Array, right: pa.Array, site: Site) -> pa.Array:
@@ -59,11 +59,11 @@ def _moved(operator: str, left: pa.Array, right: pa.Array, kinds: list[t.DataTyp
     length = to_numpy(right).astype(np.int64)
     length = -length if operator == "-" else length
     if isinstance(kinds[1], t.YearMonthIntervalType):
-        found = plus_months(left, length, [left, right])
+        result = plus_months(left, length, [left, right])
     else:
-        found = plus_milliseconds(left, length, [left, right])
+        result = plus_milliseconds(left, length, [left, right])
     # The result may have a higher precision than the time.
-    return cast(found, kinds[0], site.type, site.context, False) if found.type != arrow_type(site.type) else found
+    return cast(result, kinds[0], site.type, site.context, False) if result.type != arrow_type(site.type) else result
 
 
 def plus_milliseconds(column: pa.Array, length: NDArray[Any], like: Sequence[pa.Array]) -> pa.Array:
@@ -98,8 +98,8 @@ def _plus_months(days: NDArray[Any], months: NDArray[Any]) -> NDArray[Any]:
     day = (dates - month.astype("datetime64[D]")).astype(np.int64)
     moved = month + months.astype("timedelta64[M]")
     last = ((moved + 1).astype("datetime64[D]") - moved.astype("datetime64[D]")).astype(np.int64) - 1
-    found: NDArray[Any] = moved.astype("datetime64[D]").astype(np.int64) + np.minimum(day, last)
-    return found
+    result: NDArray[Any] = moved.astype("datetime64[D]").astype(np.int64) + np.minimum(day, last)
+    return result
 
 
 _TIMESTAMPS = (t.TimestampType, t.LocalZonedTimestampType)
@@ -138,13 +138,13 @@ class Parts:
 
     @property
     def day(self) -> NDArray[Any]:
-        found: NDArray[Any] = (self._dates - self._dates.astype("datetime64[M]")).astype(np.int64) + 1
-        return found
+        result: NDArray[Any] = (self._dates - self._dates.astype("datetime64[M]")).astype(np.int64) + 1
+        return result
 
     @property
     def day_of_year(self) -> NDArray[Any]:
-        found: NDArray[Any] = (self._dates - self._dates.astype("datetime64[Y]")).astype(np.int64) + 1
-        return found
+        result: NDArray[Any] = (self._dates - self._dates.astype("datetime64[Y]")).astype(np.int64) + 1
+        return result
 
     @property
     def iso_day(self) -> NDArray[Any]:
@@ -153,8 +153,8 @@ class Parts:
 
     def _thursday(self) -> NDArray[Any]:
         """The Thursday of the week, which determines its year."""
-        found: NDArray[Any] = (self.days - self.iso_day + 4).astype("datetime64[D]")
-        return found
+        result: NDArray[Any] = (self.days - self.iso_day + 4).astype("datetime64[D]")
+        return result
 
     @property
     def iso_year(self) -> NDArray[Any]:
@@ -163,8 +163,8 @@ class Parts:
     @property
     def week(self) -> NDArray[Any]:
         thursday = self._thursday()
-        found: NDArray[Any] = (thursday - thursday.astype("datetime64[Y]")).astype(np.int64) // 7 + 1
-        return found
+        result: NDArray[Any] = (thursday - thursday.astype("datetime64[Y]")).astype(np.int64) // 7 + 1
+        return result
 
 
 _PARTS: dict[str, Callable[[Parts], NDArray[Any]]] = {
@@ -194,24 +194,24 @@ def _extracted(unit: str, site: Site, rows: int, value: Value) -> Value:
     fixed = isinstance(value, pa.Scalar)
     kind = site.types[0]
     if type_rules.is_interval(kind):
-        found = _of_interval(unit, as_array(value, 1 if fixed else rows))
+        result = _of_interval(unit, as_array(value, 1 if fixed else rows))
     else:
         column = wall(value, kind, site.context.time_zone, 1 if fixed else rows)
-        found = from_numpy(_PARTS[unit](Parts(column)).astype(np.int64), pa.int64(), [column])
-    return found[0] if fixed else found
+        result = from_numpy(_PARTS[unit](Parts(column)).astype(np.int64), pa.int64(), [column])
+    return result[0] if fixed else result
 
 
 def _of_interval(unit: str, column: pa.Array) -> pa.Array:
     values = to_numpy(column).astype(np.int64)
     sign, size = np.sign(values), np.abs(values)
     if unit in ("YEAR", "QUARTER", "MONTH"):
-        found = size // 12 if unit == "YEAR" else size % 12
+        result = size // 12 if unit == "YEAR" else size % 12
     elif unit == "DAY":
-        found = size // DAY
+        result = size // DAY
     else:
         above = {"HOUR": DAY, "MINUTE": 3_600_000, "SECOND": 60_000, "MILLISECOND": 1000}[unit]
-        found = size % above // MILLISECONDS[unit]
-    return from_numpy(sign * found, pa.int64(), [column])
+        result = size % above // MILLISECONDS[unit]
+    return from_numpy(sign * result, pa.int64(), [column])
 
 
 def _extract_kernel(unit: str | None) -> Kernel:
@@ -245,10 +245,10 @@ def _rounded(up: bool) -> Kernel:
         fixed = isinstance(values[0], pa.Scalar)
         zoned = isinstance(site.types[0], t.LocalZonedTimestampType)
         column = wall(values[0], site.types[0], site.context.time_zone, 1 if fixed else rows)
-        found = _round(column, site.options[0], up)
+        result = _round(column, site.options[0], up)
         if zoned:
-            found = to_instants(found, site.context.time_zone)
-        return found[0] if fixed else found
+            result = to_instants(result, site.context.time_zone)
+        return result[0] if fixed else result
 
     return kernel
 
@@ -265,7 +265,7 @@ def _round(column: pa.Array, unit: str, up: bool) -> pa.Array:
     if unit in MONTHS or unit == "WEEK":
         days = values // per_day
         low = _floored_days(days, unit) * per_day
-        found = np.where(low < values, _next_days(days, unit) * per_day, low) if up else low
+        result = np.where(low < values, _next_days(days, unit) * per_day, low) if up else low
     else:
         if up and unit == "DAY" and not per_second:
             # In Flink a day is never its own end.
@@ -274,9 +274,9 @@ def _round(column: pa.Array, unit: str, up: bool) -> pa.Array:
         if step == 0:
             return column
         low = values // step * step
-        found = np.where(low < values, low + step, low) if up else low
+        result = np.where(low < values, low + step, low) if up else low
     dtype = np.int32 if column.type.bit_width == 32 else np.int64
-    return from_numpy(found.astype(dtype), column.type, [column])
+    return from_numpy(result.astype(dtype), column.type, [column])
 
 
 def _floored_days(days: NDArray[Any], unit: str) -> NDArray[Any]:
@@ -329,10 +329,10 @@ def _add(site: Site, rows: int, values: Sequence[Value]) -> Value:
     wide = cast(column, site.types[1], site.type, site.context, False) if not _same(site) else column
     lengths = to_numpy(count)
     if unit in MONTHS:
-        found = plus_months(wide, lengths * MONTHS[unit], [column, count])
+        result = plus_months(wide, lengths * MONTHS[unit], [column, count])
     else:
-        found = plus_milliseconds(wide, lengths * MILLISECONDS[unit], [column, count])
-    return found[0] if fixed else found
+        result = plus_milliseconds(wide, lengths * MILLISECONDS[unit], [column, count])
+    return result[0] if fixed else result
 
 
 def _same(site: Site) -> bool:
@@ -353,20 +353,20 @@ def _difference(site: Site, rows: int, values: Sequence[Value]) -> Value:
     columns = [wall(c, k, site.context.time_zone, rows) for c, k in zip(columns, site.types, strict=True)]
     start, end = (_milliseconds(c) for c in columns)
     if unit in MONTHS:
-        found = (
+        result = (
             _months_between(start, end) // MONTHS[unit]
             if unit == "MONTH"
             else _trunc(_months_between(start, end), MONTHS[unit])
         )
     else:
-        found = _trunc(end - start, MILLISECONDS[unit])
-    made = from_numpy(found.astype(np.int32), pa.int32(), columns)
-    return made[0] if fixed else made
+        result = _trunc(end - start, MILLISECONDS[unit])
+    created = from_numpy(result.astype(np.int32), pa.int32(), columns)
+    return created[0] if fixed else created
 
 
 def _trunc(values: NDArray[Any], size: int) -> NDArray[Any]:
-    found: NDArray[Any] = np.sign(values) * (np.abs(values) // size)
-    return found
+    result: NDArray[Any] = np.sign(values) * (np.abs(values) // size)
+    return result
 
 
 def _milliseconds(column: pa.Array) -> NDArray[Any]:
@@ -414,8 +414,8 @@ def _periods_rule(arguments: Arguments) -> Resolved | None:
     if not all(isinstance(k, t.RowType) and len(k) == 2 for k in arguments.types):
         return None
     members = tuple(m for k in arguments.types if isinstance(k, t.RowType) for m in k.field_types())
-    found = _overlaps_rule(Arguments(members))
-    return None if found is None else Resolved(found.type, arguments.types)
+    result = _overlaps_rule(Arguments(members))
+    return None if result is None else Resolved(result.type, arguments.types)
 
 
 def _periods_overlap(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -423,8 +423,8 @@ def _periods_overlap(site: Site, rows: int, values: Sequence[Value]) -> Value:
     columns = [as_array(v, 1 if fixed else rows) for v in values]
     members = [pc.struct_field(c, [i]) for c in columns for i in (0, 1)]
     kinds = tuple(m for k in site.types if isinstance(k, t.RowType) for m in k.field_types())
-    found = _overlaps(Site(site.name, site.type, kinds, (), site.context), len(columns[0]), members)
-    return found[0] if fixed else found
+    result = _overlaps(Site(site.name, site.type, kinds, (), site.context), len(columns[0]), members)
+    return result[0] if fixed else result
 
 
 _NAMED = {

@@ -63,10 +63,10 @@ _CHARSETS = {
 
 
 def _codec(charset: str) -> str:
-    found = _CHARSETS.get(charset.upper())
-    if found is None:
+    result = _CHARSETS.get(charset.upper())
+    if result is None:
         raise TableException(f"UnsupportedEncodingException: {charset}")
-    return found
+    return result
 
 
 def _encode(value: str, charset: str) -> bytes:
@@ -118,8 +118,8 @@ def _parse_url(value: str, part: str, key: str | None = None) -> str | None:
         return _URL_PARTS[part](url)
     if part != "QUERY":
         return None
-    found = re.search(rf"(?:&|^){re.escape(key)}=([^&]*)", url.query)
-    return found.group(1) if found else None
+    result = re.search(rf"(?:&|^){re.escape(key)}=([^&]*)", url.query)
+    return result.group(1) if result else None
 
 
 def _unhex(value: str) -> bytes | None:
@@ -136,10 +136,10 @@ def _inet_aton(value: str) -> int | None:
     numbers = [int(p) for p in parts]
     if any(n > 255 for n in numbers):
         return None
-    found = numbers[-1]
+    result = numbers[-1]
     for i, n in enumerate(numbers[:-1]):
-        found += n << (8 * (3 - i))
-    return found
+        result += n << (8 * (3 - i))
+    return result
 
 
 def _inet_ntoa(value: int) -> str | None:

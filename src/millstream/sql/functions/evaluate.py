@@ -114,8 +114,8 @@ class _Once:
 def _mask(value: Value, rows: int) -> NDArray[np.bool_]:
     if isinstance(value, pa.Scalar):
         return np.full(rows, bool(value.as_py()))
-    found = pc.fill_null(value, False) if value.null_count else value
-    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    result = pc.fill_null(value, False) if value.null_count else value
+    return result.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 # --- constants
@@ -244,11 +244,11 @@ def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
     def evaluate(batch: Batch) -> Value:
         given = [a(batch) for a in arguments]
         try:
-            found = kernel(site, len(batch), given)
-            return found if found.type == kind else found.cast(kind)
+            result = kernel(site, len(batch), given)
+            return result if result.type == kind else result.cast(kind)
         except pa.ArrowException as e:
-            told = ", ".join(map(str, types))
-            raise TableException(f"{site.name}({told}) cannot be computed: {e}") from e
+            reported = ", ".join(map(str, types))
+            raise TableException(f"{site.name}({reported}) cannot be computed: {e}") from e
 
     return evaluate
 
@@ -357,15 +357,15 @@ def _case_of_all(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.
     """Evaluate all branches for all rows, which is faster where nothing can fail."""
 
     def evaluate(batch: Batch) -> Value:
-        found = values[-1].all(batch)
+        result = values[-1].all(batch)
         for test, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
             truth = test.all(batch)
             if isinstance(truth, pa.Scalar):
-                found = value.all(batch) if truth.as_py() else found
+                result = value.all(batch) if truth.as_py() else result
                 continue
             truth = pc.fill_null(truth, False) if truth.null_count else truth
-            found = pc.if_else(truth, value.all(batch), found)
-        return found if found.type == kind else found.cast(kind)
+            result = pc.if_else(truth, value.all(batch), result)
+        return result if result.type == kind else result.cast(kind)
 
     return evaluate
 

@@ -65,11 +65,11 @@ def _date_format(site: Site, rows: int, values: Sequence[Value]) -> Value:
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
     if isinstance(pattern, pa.Scalar) and pattern.is_valid:
-        found = _formatted(column, pattern.as_py())
+        result = _formatted(column, pattern.as_py())
     else:
         patterns = as_array(pattern, count).to_pylist()
-        found = pa.array([_one(m, p) for m, p in zip(_moments(column), patterns, strict=True)], pa.string())
-    return found[0] if fixed else found
+        result = pa.array([_one(m, p) for m, p in zip(_moments(column), patterns, strict=True)], pa.string())
+    return result[0] if fixed else result
 
 
 def _formatted(column: pa.Array, pattern: str) -> pa.Array:
@@ -139,8 +139,8 @@ def _one(moment: Moment | None, pattern: str | None) -> str | None:
 
 
 def _reformatted(value: str, pattern: str) -> str | None:
-    found = simple_parser(_DEFAULT)(value)
-    return None if found is None else _one(Moment.of(*found), pattern)
+    result = simple_parser(_DEFAULT)(value)
+    return None if result is None else _one(Moment.of(*result), pattern)
 
 
 def _dated_or_text(kind: t.DataType) -> t.DataType | None:
@@ -155,10 +155,10 @@ def _read(value: str, pattern: str | None) -> int | None:
     if pattern is None:
         return read_timestamp(value)
     try:
-        found = parser(pattern)(value)
+        result = parser(pattern)(value)
     except BadDatePattern:
         return None
-    return _read_by_java(value) if found is None else found[0] * 1_000_000_000 + found[1]
+    return _read_by_java(value) if result is None else result[0] * 1_000_000_000 + result[1]
 
 
 _JAVA_TIMESTAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d+):(\d+):(\d+)(?:\.(\d{1,9}))?)?", re.ASCII)
@@ -166,16 +166,16 @@ _JAVA_TIMESTAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d+):(\d+):(\d+)(
 
 def _read_by_java(value: str) -> int | None:
     """Parse like Java's Timestamp.valueOf, Flink's fallback for text that does not match its pattern."""
-    found = _JAVA_TIMESTAMP.fullmatch(value.strip())
-    if found is None:
+    result = _JAVA_TIMESTAMP.fullmatch(value.strip())
+    if result is None:
         return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(part or 0) for part in result.groups()[:6])
     if not year or not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
     # Days and hours that are too large overflow into the next month and day.
     days = (dt.date(year, month, 1) - dt.date(1970, 1, 1)).days + day - 1
     seconds = days * 86400 + hour * 3600 + minute * 60 + second
-    return seconds * 1_000_000_000 + int((found.group(7) or "").ljust(9, "0"))
+    return seconds * 1_000_000_000 + int((result.group(7) or "").ljust(9, "0"))
 
 
 def _to_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -214,8 +214,8 @@ def _by_simple_pattern(value: str, pattern: str) -> tuple[int, int] | None:
 def _to_date(value: str, pattern: str | None = None) -> int | None:
     if pattern is None:
         return read_date(value)
-    found = _by_simple_pattern(value, pattern)
-    return None if found is None else found[0] // 86400
+    result = _by_simple_pattern(value, pattern)
+    return None if result is None else result[0] // 86400
 
 
 _LTZ = t.DataTypes.TIMESTAMP_LTZ(3)
@@ -226,8 +226,8 @@ def _number_to_instant(site: Site, value: Any, precision: int = 3) -> int | None
     if not 0 <= precision <= 9:
         raise TableException(f"The precision of TO_TIMESTAMP_LTZ is from 0 to 9, not {precision}.")
     exact = decimal.Decimal(repr(value) if isinstance(value, float) else value)
-    found = int(exact.scaleb(_digits(site) - precision, decimal.Context(prec=60)))
-    return found if -(2**63) <= found < 2**63 else None
+    result = int(exact.scaleb(_digits(site) - precision, decimal.Context(prec=60)))
+    return result if -(2**63) <= result < 2**63 else None
 
 
 def _digits(site: Site) -> int:
@@ -274,11 +274,11 @@ def _unix_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _unix_seconds(site: Site, value: str, pattern: str = _DEFAULT) -> int | None:
-    found = _by_simple_pattern(value, pattern)
-    if found is None:
+    result = _by_simple_pattern(value, pattern)
+    if result is None:
         # As Flink has it.
         return -(2**63)
-    return _to_utc(found[0], zone_named(site.context.time_zone))
+    return _to_utc(result[0], zone_named(site.context.time_zone))
 
 
 def _to_utc(seconds: int, zone: dt.tzinfo) -> int:
@@ -318,10 +318,10 @@ def _from_one_unixtime(site: Site, value: int, pattern: str = _DEFAULT) -> str:
 
 
 def _convert_tz(value: str, source: str, target: str) -> str | None:
-    found = simple_parser(_DEFAULT)(value)
-    if found is None:
+    result = simple_parser(_DEFAULT)(value)
+    if result is None:
         return None
-    there = _from_utc(_to_utc(found[0], _java_zone(source)), _java_zone(target))
+    there = _from_utc(_to_utc(result[0], _java_zone(source)), _java_zone(target))
     try:
         return simple_formatter(_DEFAULT)(Moment.of(there), target)
     except BadDatePattern:

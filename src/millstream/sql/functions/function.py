@@ -46,8 +46,8 @@ class Arguments:
 
     def constant(self, index: int) -> Any:
         """Return the value of a constant argument, else None."""
-        found = self.constants[index] if index < len(self.constants) else None
-        return None if found is None else found.value
+        result = self.constants[index] if index < len(self.constants) else None
+        return None if result is None else result.value
 
     @property
     def any_nullable(self) -> bool:

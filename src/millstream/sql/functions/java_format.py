@@ -27,13 +27,13 @@ def formatted(pattern: str, arguments: list[Any]) -> str:
     """
     out: list[str] = []
     at = ordinary = 0
-    for found in _SPECIFIER.finditer(pattern):
-        between = pattern[at : found.start()]
+    for result in _SPECIFIER.finditer(pattern):
+        between = pattern[at : result.start()]
         if "%" in between:
             raise BadFormat("UnknownFormatConversionException")
         out.append(between)
-        at = found.end()
-        index, flags, width, precision, conversion = found.groups()
+        at = result.end()
+        index, flags, width, precision, conversion = result.groups()
         if conversion == "%":
             out.append(_justified("%", flags, width))
             continue

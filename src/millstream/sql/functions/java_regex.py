@@ -93,17 +93,17 @@ def _for_re2(pattern: str) -> str | None:
 @lru_cache(maxsize=64)
 def _category(name: str) -> str:
     """Return the characters of a Unicode category, as the inside of a class."""
-    wanted = name.removeprefix("Is").removeprefix("general_category=").removeprefix("gc=")
+    required = name.removeprefix("Is").removeprefix("general_category=").removeprefix("gc=")
     test = _TESTS.get(name)
     if test is None:
-        if not re.fullmatch(r"[A-Z][a-z]?|LC|LD|L1|all", wanted):
+        if not re.fullmatch(r"[A-Z][a-z]?|LC|LD|L1|all", required):
             raise BadPattern(f"Unknown character property name {{{name}}}")
         test = {
             "LC": lambda c: unicodedata.category(c) in ("Lu", "Ll", "Lt"),
             "LD": lambda c: unicodedata.category(c)[0] == "L" or unicodedata.category(c) == "Nd",
             "L1": lambda c: c <= "\xff",
             "all": lambda c: True,
-        }.get(wanted) or (lambda c: unicodedata.category(c).startswith(wanted))
+        }.get(required) or (lambda c: unicodedata.category(c).startswith(required))
     ranges: list[list[int]] = []
     for code in range(sys.maxunicode + 1):
         if test(chr(code)):
@@ -234,15 +234,15 @@ class _Reader:
         return c
 
     def _braces(self) -> str:
-        found = re.match(r"(\d+)(,(\d*))?\}", self._text[self._at :])
-        if found is None:
+        result = re.match(r"(\d+)(,(\d*))?\}", self._text[self._at :])
+        if result is None:
             raise BadPattern("Illegal repetition")
-        self._at += found.end()
-        if found.group(3) and int(found.group(3)) < int(found.group(1)):
+        self._at += result.end()
+        if result.group(3) and int(result.group(3)) < int(result.group(1)):
             raise BadPattern("Illegal repetition range")
-        if self._peek() == "+" or int(found.group(3) or found.group(1)) > 1000:
+        if self._peek() == "+" or int(result.group(3) or result.group(1)) > 1000:
             self.is_plain = False
-        return "{" + found.group(0)
+        return "{" + result.group(0)
 
     # --- groups
 
@@ -287,8 +287,8 @@ class _Reader:
             raise BadPattern("Unknown inline modifier")
         changed = (set(self._mode) | set(on)) - set(off)
         # Dots, blanks and line ends are written out; Python gets only the flags for letters.
-        told = ("i" if "i" in on else "") + ("-i" if "i" in off else "")
-        written = f"(?{told}:" if told else "(?:"
+        reported = ("i" if "i" in on else "") + ("-i" if "i" in off else "")
+        written = f"(?{reported}:" if reported else "(?:"
         if flags[-1] == ":":
             self._wraps.append([])
             self._flags.append(changed)
@@ -301,9 +301,9 @@ class _Reader:
         stop = self._text.find(end, self._at)
         if stop < 0:
             raise BadPattern(f"Missing {end}")
-        found = self._text[self._at : stop]
+        result = self._text[self._at : stop]
         self._at = stop + 1
-        return found
+        return result
 
     # --- escapes
 
@@ -311,9 +311,9 @@ class _Reader:
         c = self._take()
         if c == "Q":
             stop = self._text.find("\\E", self._at)
-            found = self._text[self._at : stop if stop >= 0 else None]
+            result = self._text[self._at : stop if stop >= 0 else None]
             self._at = stop + 2 if stop >= 0 else len(self._text)
-            return "".join(map(_literal, found))
+            return "".join(map(_literal, result))
         if c in "bB":
             return f"\\{c}"
         if c in "AG":
@@ -349,11 +349,11 @@ class _Reader:
         if c in _CONTROLS:
             return _CONTROLS[c]
         if c == "0":
-            found = re.match(r"[0-3]?[0-7]{1,2}", self._text[self._at :])
-            if found is None:
+            result = re.match(r"[0-3]?[0-7]{1,2}", self._text[self._at :])
+            if result is None:
                 raise BadPattern("Illegal octal escape sequence")
-            self._at += found.end()
-            return _code(int(found.group(), 8))
+            self._at += result.end()
+            return _code(int(result.group(), 8))
         if c == "x":
             digits = self._until("}") if self._peek() == "{" and self._take() else self._take() + self._take()
             return self._hexadecimal(digits)
@@ -415,14 +415,14 @@ class _Reader:
         c = self._take()
         if c == "Q":
             stop = self._text.find("\\E", self._at)
-            found = self._text[self._at : stop if stop >= 0 else None]
+            result = self._text[self._at : stop if stop >= 0 else None]
             self._at = stop + 2 if stop >= 0 else len(self._text)
-            return inside + "".join(map(re.escape, found)), parts
-        told, negated = self._inside(c)
+            return inside + "".join(map(re.escape, result)), parts
+        reported, negated = self._inside(c)
         if negated:
             self.is_plain = False
-            return inside, [*parts, f"[^{told}]"]
-        return inside + told, parts
+            return inside, [*parts, f"[^{reported}]"]
+        return inside + reported, parts
 
     def _united(self, parts: list[str], inside: str) -> str:
         every = [*([f"[{inside}]"] if inside else []), *parts]

@@ -49,15 +49,15 @@ def _look_up(document: str, path: str) -> _Found:
     except (ValueError, RecursionError) as e:
         return _Found(True, error=f"Illegal JSON: {e}") if strict else _Found(False)
     try:
-        found = path_of(spec)
+        result = path_of(spec)
     except PathError as e:
         return _Found(True, error=f"Illegal jsonpath spec '{spec}': {e}")
     try:
-        return _Found(strict, found.find(value))
+        return _Found(strict, result.find(value))
     except PathError as e:
         if strict:
             return _Found(True, error=str(e))
-        return _Found(False, None if found.definite else [])
+        return _Found(False, None if result.definite else [])
 
 
 def _is_scalar(value: Any) -> bool:
@@ -74,10 +74,10 @@ def _default(clause: Any) -> Any:
         return clause.value
     from millstream.sql.functions.evaluate import folded
 
-    found = folded(clause)
-    if not isinstance(found, Constant):
+    result = folded(clause)
+    if not isinstance(result, Constant):
         raise TableException("The DEFAULT of a JSON function must be a constant.")
-    return found.value
+    return result.value
 
 
 # --- JSON_VALUE
@@ -90,18 +90,18 @@ def _value_rule(arguments: Arguments) -> Resolved | None:
 
 def _json_value(site: Site, document: str, path: str) -> Any:
     on_empty, on_error = _clause(site.options, 1), _clause(site.options, 2)
-    found = _look_up(document, path)
-    error = found.error
+    result = _look_up(document, path)
+    error = result.error
     if error is None:
-        if found.value is None or (not found.strict and not _is_scalar(found.value)):
+        if result.value is None or (not result.strict and not _is_scalar(result.value)):
             return _emptied(site, on_empty, "JSON_VALUE")
-        if _is_scalar(found.value):
+        if _is_scalar(result.value):
             try:
-                return _returned(found.value, site.type)
+                return _returned(result.value, site.type)
             except ValueError as e:
                 error = str(e)
         else:
-            error = f"Strict jsonpath mode requires scalar value, and the actual value is: '{written(found.value)}'"
+            error = f"Strict jsonpath mode requires scalar value, and the actual value is: '{written(result.value)}'"
     if on_error == "ERROR":
         raise TableException(error)
     return None if on_error in (None, "NULL") else _converted(_default(on_error), site.type)
@@ -162,11 +162,11 @@ def _check_returned_array(returning: t.ArrayType, options: Sequence[Any]) -> Non
 
 def _json_query(site: Site, document: str, path: str) -> Any:
     on_empty, on_error, wrapper = (_clause(site.options, i) for i in (1, 2, 3))
-    found = _look_up(document, path)
-    error = found.error
+    result = _look_up(document, path)
+    error = result.error
     if error is None:
-        value = _wrapped(found.value, wrapper)
-        if value is None or (not found.strict and _is_scalar(value)):
+        value = _wrapped(result.value, wrapper)
+        if value is None or (not result.strict and _is_scalar(value)):
             return _of_query(site, on_empty, "Empty result of JSON_QUERY function is not allowed")
         if not _is_scalar(value):
             return _query_result(value, site.type)
@@ -204,12 +204,12 @@ def _query_result(value: Any, kind: t.DataType) -> Any:
 
 
 def _json_exists(site: Site, document: str, path: str) -> bool | None:
-    found = _look_up(document, path)
-    if found.error is None:
-        return found.value is not None
+    result = _look_up(document, path)
+    if result.error is None:
+        return result.value is not None
     clause = _clause(site.options, 2)
     if clause == "ERROR":
-        raise TableException(found.error)
+        raise TableException(result.error)
     return {"TRUE": True, "UNKNOWN": None}.get(clause or "FALSE", False)
 
 
@@ -298,8 +298,8 @@ def _members(site: Site, rows: int, values: Sequence[Value]) -> tuple[int, list[
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
     zone = site.context.time_zone
-    made = [name in MAKERS for name in site.callers] or [False] * len(values)
-    columns = [_values_of(v, k, count, zone, m) for v, k, m in zip(values, site.types, made, strict=True)]
+    result = [name in MAKERS for name in site.callers] or [False] * len(values)
+    columns = [_values_of(v, k, count, zone, m) for v, k, m in zip(values, site.types, result, strict=True)]
     return count, columns
 
 
@@ -329,8 +329,8 @@ def _all_scalars(values: Sequence[Value]) -> bool:
 def _string(site: Site, rows: int, values: Sequence[Value]) -> Value:
     fixed = isinstance(values[0], pa.Scalar)
     is_made = bool(site.callers) and site.callers[0] in MAKERS
-    found = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, is_made)
-    texts = [None if v is None else written(v) for v in found]
+    result = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, is_made)
+    texts = [None if v is None else written(v) for v in result]
     return pa.scalar(texts[0], pa.string()) if fixed else pa.array(texts, pa.string())
 
 

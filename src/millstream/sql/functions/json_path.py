@@ -109,25 +109,25 @@ class Path:
         Raises:
             PathError: the path selects nothing.
         """
-        found = [document]
+        result = [document]
         sure = True
         for step in self.steps:
             if step.kind == "function":
-                return _FUNCTIONS[step.argument](found[0] if sure and found else found)
+                return _FUNCTIONS[step.argument](result[0] if sure and result else result)
             sure = sure and step.definite
             following: list[Any] = []
-            for value in found:
+            for value in result:
                 following += _walk(step, value, sure)
-            found = following
-        return found[0] if sure else found
+            result = following
+        return result[0] if sure else result
 
 
 def _walk(step: Step, value: Any, sure: bool) -> list[Any]:
     """Return the values that a step selects; a definite step without result is an error."""
-    found = _FINDERS[step.kind](value, step.argument)
-    if sure and not found:
+    result = _FINDERS[step.kind](value, step.argument)
+    if sure and not result:
         raise PathError(f"No results for path: {step.argument!r}")
-    return found
+    return result
 
 
 def _members(value: Any, names: tuple[str, ...]) -> list[Any]:
@@ -151,11 +151,11 @@ def _all(value: Any, argument: Any) -> list[Any]:
 
 
 def _deep(value: Any, step: Step) -> list[Any]:
-    found = list(_FINDERS[step.kind](value, step.argument))
+    result = list(_FINDERS[step.kind](value, step.argument))
     for inner in _all(value, None):
         if isinstance(inner, (dict, list)):
-            found += _deep(inner, step)
-    return found
+            result += _deep(inner, step)
+    return result
 
 
 def _filtered(value: Any, test: _Test) -> list[Any]:
@@ -175,10 +175,10 @@ _FINDERS: dict[str, Callable[[Any, Any], list[Any]]] = {
 
 
 def _numbers(value: Any) -> list[float]:
-    found = [float(v) for v in _all(value, None) if isinstance(v, (int, decimal.Decimal)) and not isinstance(v, bool)]
-    if not found:
+    result = [float(v) for v in _all(value, None) if isinstance(v, (int, decimal.Decimal)) and not isinstance(v, bool)]
+    if not result:
         raise PathError("Aggregation function attempted to calculate value using empty array")
-    return found
+    return result
 
 
 def _length(value: Any) -> Any:
@@ -249,27 +249,27 @@ def _read_step(text: str, at: int) -> tuple[Step, int]:
 def _read_name(text: str, at: int) -> tuple[Step, int]:
     if text[at] == "*":
         return Step("all", None, False), at + 1
-    found = _NAME.match(text, at)
-    if found is None:
+    result = _NAME.match(text, at)
+    if result is None:
         raise PathError(f"Illegal character at position {at}")
-    if text.startswith("()", found.end()):
-        if found.group() not in _FUNCTIONS:
-            raise PathError(f"Function with name: {found.group()} does not exist.")
-        return Step("function", found.group()), found.end() + 2
-    return Step("members", (found.group(),)), found.end()
+    if text.startswith("()", result.end()):
+        if result.group() not in _FUNCTIONS:
+            raise PathError(f"Function with name: {result.group()} does not exist.")
+        return Step("function", result.group()), result.end() + 2
+    return Step("members", (result.group(),)), result.end()
 
 
 def _read_bracket(text: str, at: int) -> tuple[Step, int]:
     """Parse the inside of a bracket."""
-    if found := _BRACKET_NAMES.match(text, at):
-        names = tuple(_unescaped(a or b) for a, b in _ONE_NAME.findall(found.group()))
-        return Step("members", names, len(names) == 1), found.end()
-    if found := _INDEXES.match(text, at):
-        indexes = tuple(int(i) for i in found.group()[:-1].split(","))
-        return Step("elements", indexes, len(indexes) == 1), found.end()
-    if found := _SLICE.match(text, at):
-        start, stop = (int(g) if g else None for g in found.groups())
-        return Step("slice", (start, stop), False), found.end()
+    if result := _BRACKET_NAMES.match(text, at):
+        names = tuple(_unescaped(a or b) for a, b in _ONE_NAME.findall(result.group()))
+        return Step("members", names, len(names) == 1), result.end()
+    if result := _INDEXES.match(text, at):
+        indexes = tuple(int(i) for i in result.group()[:-1].split(","))
+        return Step("elements", indexes, len(indexes) == 1), result.end()
+    if result := _SLICE.match(text, at):
+        start, stop = (int(g) if g else None for g in result.groups())
+        return Step("slice", (start, stop), False), result.end()
     if re.match(r"\s*\*\s*\]", text[at:]):
         return Step("all", None, False), text.index("]", at) + 1
     if text.startswith("?", at):
@@ -297,13 +297,13 @@ def _read_filter(text: str, at: int) -> tuple[Step, int]:
         if depth == 0 and tokens and re.match(r"\s*\]", text[at:]):
             at = text.index("]", at) + 1
             break
-        found = _TOKEN.match(text, at)
-        if found is None or found.lastgroup is None:
+        result = _TOKEN.match(text, at)
+        if result is None or result.lastgroup is None:
             raise PathError(f"Failed to parse filter at position {at}")
-        token = found.group(found.lastgroup)
-        depth += {"(": 1, ")": -1}.get(token, 0) if found.lastgroup == "op" else 0
-        tokens.append((found.lastgroup, token))
-        at = found.end()
+        token = result.group(result.lastgroup)
+        depth += {"(": 1, ")": -1}.get(token, 0) if result.lastgroup == "op" else 0
+        tokens.append((result.lastgroup, token))
+        at = result.end()
     return Step("filter", _Filter(tokens).test(), False), at
 
 
@@ -315,10 +315,10 @@ class _Filter:
         self._at = 0
 
     def test(self) -> _Test:
-        found = self._or()
+        result = self._or()
         if self._at != len(self._tokens):
             raise PathError("Failed to parse filter")
-        return found
+        return result
 
     def _take(self, *operators: str) -> str | None:
         if self._at < len(self._tokens) and self._tokens[self._at][1] in operators:
@@ -343,10 +343,10 @@ class _Filter:
             inner = self._one()
             return lambda v: not inner(v)
         if self._take("("):
-            found = self._or()
+            result = self._or()
             if not self._take(")"):
                 raise PathError("Failed to parse filter")
-            return found
+            return result
         left, is_path = self._operand()
         operator = self._take("==", "!=", "<", "<=", ">", ">=", "=~")
         if operator is None:

@@ -17,14 +17,14 @@ def _case_rule(arguments: Arguments) -> Resolved | None:
         return None
     conditions = [boolean(k) for k in arguments.types[:-1:2]]
     values = [*arguments.types[1:-1:2], arguments.types[-1]]
-    found = type_rules.least_restrictive(values)
-    if found is None or None in conditions:
+    result = type_rules.least_restrictive(values)
+    if result is None or None in conditions:
         return None
     cast: list[t.DataType] = []
     for i, kind in enumerate(arguments.types):
         is_condition = i % 2 == 0 and i < count - 1
-        cast.append((BOOLEAN if is_condition else found).with_nullability(kind.is_nullable))
-    return Resolved(found, tuple(cast))
+        cast.append((BOOLEAN if is_condition else result).with_nullability(kind.is_nullable))
+    return Resolved(result, tuple(cast))
 
 
 def _if_rule(arguments: Arguments) -> Resolved | None:
@@ -38,11 +38,11 @@ def _if_rule(arguments: Arguments) -> Resolved | None:
 
 def _of_common(arguments: Arguments, start: int, nullable: Callable[[tuple[t.DataType, ...]], bool]) -> Resolved | None:
     kinds = arguments.types[start:]
-    found = type_rules.common_type(kinds)
-    if found is None:
+    result = type_rules.common_type(kinds)
+    if result is None:
         return None
-    cast = tuple(found.with_nullability(k.is_nullable) for k in kinds)
-    return Resolved(found.with_nullability(nullable(kinds)), (*arguments.types[:start], *cast))
+    cast = tuple(result.with_nullability(k.is_nullable) for k in kinds)
+    return Resolved(result.with_nullability(nullable(kinds)), (*arguments.types[:start], *cast))
 
 
 def _ifnull_rule(arguments: Arguments) -> Resolved | None:

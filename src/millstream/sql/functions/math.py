@@ -48,8 +48,8 @@ class JavaRandom:
 
     def _next(self, bits: int) -> int:
         self._seed = (self._seed * 0x5DEECE66D + 0xB) & _MASK
-        found = self._seed >> (48 - bits)
-        return found - (1 << bits) if found >= 1 << (bits - 1) else found
+        result = self._seed >> (48 - bits)
+        return result - (1 << bits) if result >= 1 << (bits - 1) else result
 
     def next_double(self) -> float:
         """Return a number in [0, 1)."""
@@ -59,13 +59,13 @@ class JavaRandom:
 
     def next_int(self, bound: int) -> int:
         """Return an integer in [0, `bound`)."""
-        found = self._next(31) & 0x7FFFFFFF
+        result = self._next(31) & 0x7FFFFFFF
         if bound & (bound - 1) == 0:
-            return (bound * found) >> 31
-        value = found % bound
-        while found - value + (bound - 1) >= 1 << 31:
-            found = self._next(31) & 0x7FFFFFFF
-            value = found % bound
+            return (bound * result) >> 31
+        value = result % bound
+        while result - value + (bound - 1) >= 1 << 31:
+            result = self._next(31) & 0x7FFFFFFF
+            value = result % bound
         return value
 
 
@@ -76,9 +76,9 @@ def of_doubles(operation: Callable[..., Any]) -> Kernel:
         fixed = all(isinstance(v, pa.Scalar) for v in values)
         columns = [as_array(v, 1 if fixed else rows) for v in values]
         with np.errstate(all="ignore"):
-            found = operation(*(to_numpy(c) for c in columns))
-        made = from_numpy(np.asarray(found, np.float64), pa.float64(), columns)
-        return made[0] if fixed else made
+            result = operation(*(to_numpy(c) for c in columns))
+        created = from_numpy(np.asarray(result, np.float64), pa.float64(), columns)
+        return created[0] if fixed else created
 
     return kernel
 
@@ -111,10 +111,10 @@ def _sized(kind: t.DataType) -> t.DataType | None:
 
 
 def _sign(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    found = pc.sign(values[0])
+    result = pc.sign(values[0])
     if isinstance(site.type, t.DecimalType):
-        return cast_value(found, t.DataTypes.BIGINT(), site.type, site.context)
-    return found
+        return cast_value(result, t.DataTypes.BIGINT(), site.type, site.context)
+    return result
 
 
 def _whole_rule(arguments: Arguments) -> Resolved | None:
@@ -204,12 +204,12 @@ def _round_doubles(column: pa.Array, places: int) -> pa.Array:
     with np.errstate(all="ignore"):
         scaled = np.abs(values) * power if places >= 0 else np.abs(values) / power
         whole = np.floor(scaled + 0.5)
-        found = np.copysign(whole / power if places >= 0 else whole * power, values)
+        result = np.copysign(whole / power if places >= 0 else whole * power, values)
         unsure = (np.abs(scaled - np.floor(scaled) - 0.5) < 1e-4) | (scaled > 1e11)
     kind = t.DataTypes.DOUBLE()
     for row in np.flatnonzero(unsure & np.isfinite(values)).tolist():
-        found[row] = _round_one(kind, float(values[row]), places, decimal.ROUND_HALF_UP)
-    return from_numpy(np.where(np.isfinite(values), found, values), pa.float64(), [column])
+        result[row] = _round_one(kind, float(values[row]), places, decimal.ROUND_HALF_UP)
+    return from_numpy(np.where(np.isfinite(values), result, values), pa.float64(), [column])
 
 
 _EXACT = decimal.Context(prec=400, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
@@ -224,10 +224,10 @@ def _round_one(kind: t.DataType, value: Any, places: int, mode: str) -> Any:
         exact = decimal.Decimal(value)
     if places > 350:
         return value
-    found = exact.quantize(decimal.Decimal(1).scaleb(-places), mode, _EXACT)
+    result = exact.quantize(decimal.Decimal(1).scaleb(-places), mode, _EXACT)
     if isinstance(kind, t.IntegralType):
-        return _wrapped(int(found), kind.bits)
-    return rounded(found, kind) if isinstance(kind, t.DecimalType) else float(found)
+        return _wrapped(int(result), kind.bits)
+    return rounded(result, kind) if isinstance(kind, t.DecimalType) else float(result)
 
 
 def _wrapped(value: int, bits: int) -> int:

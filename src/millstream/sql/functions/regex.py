@@ -60,12 +60,12 @@ def _regexp_replace_kernel(site: Site, rows: int, values: Sequence[Value]) -> Va
 
 def _regexp_extract(value: str, pattern: str, group: int = 0) -> str | None:
     try:
-        found = java_pattern(pattern).python.search(value)
+        result = java_pattern(pattern).python.search(value)
     except BadPattern:
         return None
-    if found is None or not 0 <= group <= found.re.groups:
+    if result is None or not 0 <= group <= result.re.groups:
         return None
-    return found.group(group)
+    return result.group(group)
 
 
 def _regexp_extract_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -85,13 +85,13 @@ def _named_groups(pattern: str) -> tuple[str, int] | None:
     None if RE2 has no equivalent, or if a group is optional: RE2 does not distinguish a missing from an empty group.
     """
     try:
-        found = java_pattern(pattern)
+        result = java_pattern(pattern)
     except BadPattern:
         return None
-    if found.re2 is None or "(?P<" in found.re2 or re.search(r"\)[?*{]", found.re2):
+    if result.re2 is None or "(?P<" in result.re2 or re.search(r"\)[?*{]", result.re2):
         return None
     # Other brackets are escaped or inside a class.
-    pieces = re.split(r"(\\.|\[(?:\\.|[^\]])*\])", found.re2)
+    pieces = re.split(r"(\\.|\[(?:\\.|[^\]])*\])", result.re2)
     if _has_group_in_choice("".join(pieces[::2])):
         return None
     count = 0
@@ -101,7 +101,7 @@ def _named_groups(pattern: str) -> tuple[str, int] | None:
             count += 1
             parts[0] += f"(?P<g{count}>{part}"
         pieces[i] = parts[0]
-    if count != found.python.groups:
+    if count != result.python.groups:
         return None
     return f"(?P<g0>{''.join(pieces)})", count + 1
 
@@ -144,10 +144,10 @@ def _regexp_count(value: str, pattern: str) -> int | None:
 
 def _regexp_instr(value: str, pattern: str) -> int | None:
     try:
-        found = java_pattern(pattern).python.search(value)
+        result = java_pattern(pattern).python.search(value)
     except BadPattern:
         return None
-    return 0 if found is None else found.start() + 1
+    return 0 if result is None else result.start() + 1
 
 
 def _regexp_substr(value: str, pattern: str) -> str | None:
@@ -176,10 +176,10 @@ def similar_regex(pattern: str, escape: str | None) -> str:
             at += 1
             out += re.escape(pattern[at : at + 1])
         elif inside:
-            found = re.match(r"\[:(\w+):\]", pattern[at:])
-            if found:
-                out += _SIMILAR_CLASSES.get(found.group(1).upper(), "")
-                at += found.end() - 1
+            result = re.match(r"\[:(\w+):\]", pattern[at:])
+            if result:
+                out += _SIMILAR_CLASSES.get(result.group(1).upper(), "")
+                at += result.end() - 1
             else:
                 inside = c != "]"
                 out += "\\" + c if c in "\\&~|[" else c

@@ -37,11 +37,11 @@ def call(name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = 
     Raises:
         ValidationException: the function does not exist or does not accept the arguments.
     """
-    found = resolve(name, [a.type for a in arguments], Arguments.of(arguments).constants, options)
+    result = resolve(name, [a.type for a in arguments], Arguments.of(arguments).constants, options)
     function = find(name)
     assert function is not None
-    cast = tuple(implicit_cast(a, kind) for a, kind in zip(arguments, found.arguments, strict=True))
-    return Call(found.type, function.name, cast, options)
+    cast = tuple(implicit_cast(a, kind) for a, kind in zip(arguments, result.arguments, strict=True))
+    return Call(result.type, function.name, cast, options)
 
 
 def implicit_cast(value: Expression, target: DataType) -> Expression:

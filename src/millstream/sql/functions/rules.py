@@ -89,7 +89,7 @@ def either(*parameters: Parameter) -> Parameter:
     """Accept by the first matching parameter rule."""
 
     def parameter(kind: t.DataType) -> t.DataType | None:
-        return next((found for p in parameters if (found := p(kind)) is not None), None)
+        return next((result for p in parameters if (result := p(kind)) is not None), None)
 
     return parameter
 
@@ -123,9 +123,9 @@ def takes(
         count = len(arguments)
         if count < len(parameters) - optional or (count > len(parameters) and rest is None):
             return None
-        wanted = [*parameters[:count], *([rest] if rest is not None else []) * (count - len(parameters))]
-        found = [p(kind) for p, kind in zip(wanted, arguments.types, strict=True)]
-        cast = tuple(f.with_nullability(a.is_nullable) for f, a in zip(found, arguments.types, strict=True) if f)
+        required = [*parameters[:count], *([rest] if rest is not None else []) * (count - len(parameters))]
+        match = [p(kind) for p, kind in zip(required, arguments.types, strict=True)]
+        cast = tuple(f.with_nullability(a.is_nullable) for f, a in zip(match, arguments.types, strict=True) if f)
         if len(cast) != count:
             return None
         given = Arguments(cast, arguments.constants, arguments.options)
@@ -156,12 +156,12 @@ def common(to: Result | None = None, least: int = 1, most: int | None = None, nu
     def rule(arguments: Arguments) -> Resolved | None:
         if len(arguments) < least or (most is not None and len(arguments) > most):
             return None
-        found = type_rules.common_type(arguments.types)
-        if found is None:
+        match = type_rules.common_type(arguments.types)
+        if match is None:
             return None
-        cast = tuple(found.with_nullability(a.is_nullable) for a in arguments.types)
+        cast = tuple(match.with_nullability(a.is_nullable) for a in arguments.types)
         given = Arguments(cast, arguments.constants, arguments.options)
-        result = found if to is None else to if isinstance(to, t.DataType) else to(given)
+        result = match if to is None else to if isinstance(to, t.DataType) else to(given)
         return None if result is None else Resolved(with_nulls(result, given, nulls), cast)
 
     return rule
@@ -171,6 +171,6 @@ def first_of(*rules: Rule) -> Rule:
     """Return a rule that tries several rules in order."""
 
     def rule(arguments: Arguments) -> Resolved | None:
-        return next((found for r in rules if (found := r(arguments)) is not None), None)
+        return next((result for r in rules if (result := r(arguments)) is not None), None)
 
     return rule

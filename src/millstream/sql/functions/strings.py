@@ -71,12 +71,12 @@ def _concat_rule(arguments: Arguments) -> Resolved | None:
     if len(arguments) != 2:
         return None
     left, right = (STRING if isinstance(k, t.NullType) else k for k in arguments.types)
-    found = type_rules.concatenated(left, right)
-    if found is None:
+    result = type_rules.concatenated(left, right)
+    if result is None:
         return None
-    if isinstance(found, t.ArrayType):
-        return Resolved(found, (found.with_nullability(left.is_nullable), found.with_nullability(right.is_nullable)))
-    return Resolved(found, (left, right))
+    if isinstance(result, t.ArrayType):
+        return Resolved(result, (result.with_nullability(left.is_nullable), result.with_nullability(right.is_nullable)))
+    return Resolved(result, (left, right))
 
 
 def _concat_ws(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -230,8 +230,8 @@ def _like_with(value: Value, pattern: str, escape: str | None) -> Value:
         if ends == [0, len(pieces) - 1]:
             return pc.match_substring(value, literal)
     if isinstance(value, pa.Scalar):
-        found = re.fullmatch(like_regex(pattern, escape), value.as_py(), re.DOTALL) if value.is_valid else None
-        return pa.scalar(found is not None if value.is_valid else None, pa.bool_())
+        result = re.fullmatch(like_regex(pattern, escape), value.as_py(), re.DOTALL) if value.is_valid else None
+        return pa.scalar(result is not None if value.is_valid else None, pa.bool_())
     quoted = "".join(".*" if p is None else "." if p == "" else _re2_quoted(p) for p in pieces)
     return pc.match_substring_regex(value, f"(?s)^{quoted}$")
 
@@ -263,8 +263,8 @@ def _edge(operation: Callable[..., Any], test: Callable[[Any, Any], bool]) -> Ke
 
 
 def _both_text_or_binary(arguments: Arguments) -> Resolved | None:
-    found = takes(text, text, to=BOOLEAN)(arguments)
-    return takes(binary, binary, to=BOOLEAN)(arguments) if found is None else found
+    result = takes(text, text, to=BOOLEAN)(arguments)
+    return takes(binary, binary, to=BOOLEAN)(arguments) if result is None else result
 
 
 FUNCTIONS = [

@@ -74,10 +74,10 @@ def resolve(
     function = find(name)
     if function is None:
         raise unknown(name, types)
-    found = function.rule(Arguments(tuple(types), tuple(constants), options))
-    if found is None:
+    result = function.rule(Arguments(tuple(types), tuple(constants), options))
+    if result is None:
         raise refused(function, types)
-    return found
+    return result
 
 
 def signature(name: str, types: Sequence[DataType]) -> str:

@@ -132,8 +132,8 @@ def _instr(value: str, needle: str, start: int = 1, occurrence: int = 1) -> int:
     if occurrence < 1:
         raise TableException("INSTR: nthAppearance must be positive!")
     if start < 0:
-        found = _instr(value[::-1], needle[::-1], -start, occurrence)
-        return len(value) - len(needle) - found + 2 if found else 0
+        result = _instr(value[::-1], needle[::-1], -start, occurrence)
+        return len(value) - len(needle) - result + 2 if result else 0
     if start == 0 or not needle:
         return 1 if start else 0
     at = start - 2
@@ -204,15 +204,15 @@ def _split_preserving(value: str, separator: str) -> list[str]:
 def _str_to_map(value: str, of_list: str = ",", of_pair: str = "=") -> list[tuple[str, str | None]] | None:
     if not value:
         return []
-    found: dict[str, str | None] = {}
+    result: dict[str, str | None] = {}
     try:
         between, within = java_pattern(of_list).python, java_pattern(of_pair).python
     except BadPattern:
         return None
     for part in _java_split(value, between, 0):
         pair = _java_split(part, within, 2)
-        found[pair[0]] = pair[1] if len(pair) > 1 else None
-    return list(found.items())
+        result[pair[0]] = pair[1] if len(pair) > 1 else None
+    return list(result.items())
 
 
 def _java_split(value: str, pattern: re.Pattern[str], limit: int) -> list[str]:

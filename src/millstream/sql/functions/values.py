@@ -30,18 +30,18 @@ def _in(site: Site, rows: int, values: Sequence[Value]) -> Value:
         tests = [compare("=", site.types[0], value, v, rows) for v in among]
         return reduce(pc.or_kleene, tests)
     known = [v for v in among if v.is_valid]
-    found: Value
+    result: Value
     if not known:
-        found = pa.scalar(False)
+        result = pa.scalar(False)
     elif isinstance(value, pa.Scalar):
-        found = pa.scalar(any(stored_scalar(value) == stored_scalar(k) for k in known))
+        result = pa.scalar(any(stored_scalar(value) == stored_scalar(k) for k in known))
     else:
         choices = from_stored([stored_scalar(k) for k in known], value.type)
-        found = pc.is_in(value, value_set=choices)
+        result = pc.is_in(value, value_set=choices)
     if len(known) < len(among):
         # An unknown value might be equal.
-        found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
-    return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
+        result = pc.if_else(result, result, pa.scalar(None, pa.bool_()))
+    return pc.if_else(pc.is_valid(value), result, pa.scalar(None, pa.bool_()))
 
 
 def _in_rule(arguments: Arguments) -> Resolved | None:
@@ -88,11 +88,11 @@ def _extreme(operation: Callable[..., Any]) -> Kernel:
 
 
 def _greatest(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    found = _extreme(pc.max_element_wise)(site, rows, values)
+    result = _extreme(pc.max_element_wise)(site, rows, values)
     if isinstance(site.type, (t.FloatType, t.DoubleType)):
         # Arrow prefers a number, but NaN is the greatest.
-        found = pc.if_else(reduce(pc.or_, map(pc.is_nan, values)), pa.scalar(np.nan, found.type), found)
-    return found
+        result = pc.if_else(reduce(pc.or_, map(pc.is_nan, values)), pa.scalar(np.nan, result.type), result)
+    return result
 
 
 def _typeof_rule(arguments: Arguments) -> Resolved | None:
@@ -133,15 +133,15 @@ def _row(site: Site, rows: int, values: Sequence[Value]) -> Value:
     count = 1 if fixed else rows
     columns = [as_array(v, count) for v in values]
     columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, kind, strict=True)]
-    made = pa.StructArray.from_arrays(columns, fields=list(kind))
-    return made[0] if fixed else made
+    result = pa.StructArray.from_arrays(columns, fields=list(kind))
+    return result[0] if fixed else result
 
 
 def _array_rule(arguments: Arguments) -> Resolved | None:
-    found = type_rules.least_restrictive(arguments.types)
-    if found is None or not len(arguments):
+    result = type_rules.least_restrictive(arguments.types)
+    if result is None or not len(arguments):
         return None
-    return Resolved(t.ArrayType(found, False), (found,) * len(arguments))
+    return Resolved(t.ArrayType(result, False), (result,) * len(arguments))
 
 
 def interleaved(columns: Sequence[pa.Array], rows: int) -> pa.Array:
@@ -158,8 +158,8 @@ def _array(site: Site, rows: int, values: Sequence[Value]) -> Value:
     count = 1 if fixed else rows
     columns = [as_array(v, count).cast(kind.value_type) for v in values]
     offsets = pa.array(np.arange(0, count * len(values) + 1, len(values), dtype=np.int32))
-    made = pa.ListArray.from_arrays(offsets, interleaved(columns, count))
-    return made[0] if fixed else made
+    result = pa.ListArray.from_arrays(offsets, interleaved(columns, count))
+    return result[0] if fixed else result
 
 
 def _map_rule(arguments: Arguments) -> Resolved | None:
@@ -184,18 +184,18 @@ def _map(site: Site, rows: int, values: Sequence[Value]) -> Value:
     if pairs > 1 and (len(constant) < pairs or len({repr(c) for c in constant}) < pairs):
         return _map_of_last(keys, items, pairs, count, kind, fixed)
     offsets = pa.array(np.arange(0, count * pairs + 1, pairs, dtype=np.int32))
-    made = pa.MapArray.from_arrays(offsets, keys, items)
-    return made[0] if fixed else made
+    result = pa.MapArray.from_arrays(offsets, keys, items)
+    return result[0] if fixed else result
 
 
 def _map_of_last(keys: pa.Array, items: pa.Array, pairs: int, rows: int, kind: pa.DataType, fixed: bool) -> Value:
     """Build maps from pairs; of equal keys the last wins."""
     all_keys, all_items = stored(keys), stored(items)
-    made = []
+    result = []
     for row in range(rows):
         at = slice(row * pairs, (row + 1) * pairs)
-        made.append(list(dict(zip(all_keys[at], all_items[at], strict=True)).items()))
-    column = from_stored(made, kind)
+        result.append(list(dict(zip(all_keys[at], all_items[at], strict=True)).items()))
+    column = from_stored(result, kind)
     return column[0] if fixed else column
 
 
@@ -221,8 +221,8 @@ def _item(site: Site, rows: int, values: Sequence[Value]) -> Value:
     count = 1 if fixed else rows
     column = as_array(values[0], count)
     if pa.types.is_map(column.type):
-        found = _looked_up(column, values[1], count)
-        return found[0] if fixed else found
+        result = _looked_up(column, values[1], count)
+        return result[0] if fixed else result
     index = as_array(values[1], count)
     ends = to_numpy(column.offsets)
     places = ends[:-1] + to_numpy(index).astype(np.int64) - 1
@@ -230,8 +230,8 @@ def _item(site: Site, rows: int, values: Sequence[Value]) -> Value:
     for part in (column, index):
         if part.null_count:
             valid &= part.is_valid().to_numpy(zero_copy_only=False)
-    found = column.values.take(pa.array(np.where(valid, places, 0), mask=~valid))
-    return found[0] if fixed else found
+    result = column.values.take(pa.array(np.where(valid, places, 0), mask=~valid))
+    return result[0] if fixed else result
 
 
 def _looked_up(column: pa.Array, key: Value, rows: int) -> pa.Array:
@@ -239,8 +239,8 @@ def _looked_up(column: pa.Array, key: Value, rows: int) -> pa.Array:
         return pc.map_lookup(column, key, "last")
     keys = stored(as_array(key, rows))
     maps = stored(column)
-    found = [None if m is None or k is None else dict(m).get(k) for m, k in zip(maps, keys, strict=True)]
-    return from_stored(found, column.type.item_type)
+    result = [None if m is None or k is None else dict(m).get(k) for m, k in zip(maps, keys, strict=True)]
+    return from_stored(result, column.type.item_type)
 
 
 def _field_rule(arguments: Arguments) -> Resolved | None:
@@ -249,8 +249,8 @@ def _field_rule(arguments: Arguments) -> Resolved | None:
     (kind,) = arguments.types
     if not isinstance(kind, t.RowType) or arguments.options[0] not in kind.names:
         return None
-    found = kind[arguments.options[0]].data_type
-    return Resolved(found.with_nullability(found.is_nullable or kind.is_nullable), arguments.types)
+    result = kind[arguments.options[0]].data_type
+    return Resolved(result.with_nullability(result.is_nullable or kind.is_nullable), arguments.types)
 
 
 def _field(site: Site, rows: int, values: Sequence[Value]) -> Value:

@@ -37,7 +37,7 @@ def nulls(kind: DataType) -> pa.Scalar:
 
 def validity(values: Sequence[Value]) -> pa.Array | pa.Scalar | None:
     """Return a mask of rows without nulls; None if there are no nulls."""
-    found = None
+    result = None
     for value in values:
         if isinstance(value, pa.Scalar):
             if not value.is_valid:
@@ -45,8 +45,8 @@ def validity(values: Sequence[Value]) -> pa.Array | pa.Scalar | None:
             continue
         if value.null_count:
             valid = value.is_valid()
-            found = valid if found is None else pc.and_(found, valid)
-    return found
+            result = valid if result is None else pc.and_(result, valid)
+    return result
 
 
 def where_valid(valid: pa.Array | pa.Scalar | None, result: Value) -> Value:
@@ -173,8 +173,8 @@ def stored_scalar(value: pa.Scalar) -> Any:
 def from_stored(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return the column of values in the format of `stored`."""
     storage = storage_type(kind)
-    made = pa.array(values, storage)
-    return made if storage == kind else made.cast(kind)
+    result = pa.array(values, storage)
+    return result if storage == kind else result.cast(kind)
 
 
 def by_row(function: Callable[..., Any], keep_nulls: bool = False, with_site: bool = False) -> Kernel:

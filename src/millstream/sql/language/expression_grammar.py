@@ -133,8 +133,8 @@ class ExpressionGrammar(Reader):
         word = self.need_one_of(*_MATCHING[:-1])
         if word == "IN":
             return In(left, self._among(), negated, at=left.at)
-        found = self._between(left) if word == "BETWEEN" else self._like(left, word)
-        return Call("NOT", (found,), at=left.at) if negated else found
+        result = self._between(left) if word == "BETWEEN" else self._like(left, word)
+        return Call("NOT", (result,), at=left.at) if negated else result
 
     def _among(self) -> tuple[Expression, ...] | Query:
         self.need("(")
@@ -185,20 +185,20 @@ class ExpressionGrammar(Reader):
             self.refuse("an expression")
         special = _SPECIAL.get(token.upper)
         if special is not None:
-            found = special(self)
-            if found is not None:
-                return found
+            result = special(self)
+            if result is not None:
+                return result
         return self._name_or_call()
 
     def _parenthesized(self) -> Expression:
         at = self.need("(")
         if self.stands_query:
-            found: Expression = Subquery(self.query(), at=at)
+            result: Expression = Subquery(self.query(), at=at)
         else:
             members = self.list_of(self.expression)
-            found = members[0] if len(members) == 1 else Call("ROW", tuple(members), at=at)
+            result = members[0] if len(members) == 1 else Call("ROW", tuple(members), at=at)
         self.need(")")
-        return found
+        return result
 
     def _name_or_call(self) -> Expression:
         at, token = self.at, self.token

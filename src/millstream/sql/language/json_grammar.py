@@ -23,22 +23,22 @@ def read(g: ExpressionGrammar) -> Expression:
     g.need("(")
     name = token.upper
     if name in ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"):
-        found = _looked_up(g, name, token.at)
+        result = _looked_up(g, name, token.at)
     elif name == "JSON_OBJECT":
-        found = _object(g, token.at)
+        result = _object(g, token.at)
     elif name == "JSON_ARRAY":
         values = () if g.one_of(")", "NULL", "ABSENT") and _ends(g) else tuple(g.list_of(g.expression))
-        found = Json(name, values, null=_on_null(g), at=token.at)
+        result = Json(name, values, null=_on_null(g), at=token.at)
     elif name == "JSON_OBJECTAGG":
         g.take("KEY")
-        found = Json(name, _pair(g), null=_on_null(g), at=token.at)
+        result = Json(name, _pair(g), null=_on_null(g), at=token.at)
     else:
-        found = Json(name, (g.expression(),), null=_on_null(g), at=token.at)
+        result = Json(name, (g.expression(),), null=_on_null(g), at=token.at)
     g.need(")")
     if not name.endswith("AGG") or not g.take("FILTER"):
-        return found
+        return result
     condition = g.in_parentheses(lambda: (g.need("WHERE"), g.expression())[1])
-    return Json(name, found.arguments, null=found.null, condition=condition, at=token.at)
+    return Json(name, result.arguments, null=result.null, condition=condition, at=token.at)
 
 
 def _ends(g: ExpressionGrammar) -> bool:
@@ -79,11 +79,11 @@ def _looked_up(g: ExpressionGrammar, name: str, at: int) -> Json:
     returning: DataType | None = read_type(g) if g.take("RETURNING") else None
     wrapper = _wrapper(g) if name == "JSON_QUERY" else None
     behaviours: dict[str, str | Expression] = {}
-    while (found := _behaviour(g)) is not None:
+    while (result := _behaviour(g)) is not None:
         when = g.need_one_of("EMPTY", "ERROR")
         if when in behaviours:
             g.refuse_at(at, f"{name} says twice what is done ON {when}")
-        behaviours[when] = found
+        behaviours[when] = result
     return Json(
         name, (document, path), returning, behaviours.get("EMPTY"), behaviours.get("ERROR"), wrapper=wrapper, at=at
     )
@@ -105,11 +105,11 @@ def _wrapper(g: ExpressionGrammar) -> str | None:
 def _behaviour(g: ExpressionGrammar) -> str | Expression | None:
     """Parse the behaviour of ON EMPTY or ON ERROR, up to the ON."""
     if g.take("DEFAULT"):
-        found: str | Expression = g.expression()
+        result: str | Expression = g.expression()
     else:
         word = g.take_one_of("NULL", "ERROR", "TRUE", "FALSE", "UNKNOWN", "EMPTY")
         if word is None:
             return None
-        found = f"EMPTY {g.need_one_of('ARRAY', 'OBJECT')}" if word == "EMPTY" else word
+        result = f"EMPTY {g.need_one_of('ARRAY', 'OBJECT')}" if word == "EMPTY" else word
     g.need("ON")
-    return found
+    return result

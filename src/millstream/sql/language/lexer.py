@@ -65,9 +65,9 @@ _ESCAPE = re.compile(r"\\\\|\\\+([0-9a-fA-F]{6})|\\([0-9a-fA-F]{4})")
 
 def tokens_of(text: str) -> list[Token]:
     """Return the tokens of a text; the last is the end token."""
-    found = list(_tokens(text))
-    found.append(Token(Kind.END, "", "", len(text), len(text)))
-    return found
+    result = list(_tokens(text))
+    result.append(Token(Kind.END, "", "", len(text), len(text)))
+    return result
 
 
 def _tokens(text: str) -> Iterator[Token]:

@@ -72,8 +72,8 @@ class QueryGrammar(ExpressionGrammar):
         """Parse a query with all its clauses."""
         at = self.at
         tables = self._with() if self.take("WITH") else ()
-        found = self._ordered(self._set_operation())
-        return With(tables, found, at=at) if tables else found
+        result = self._ordered(self._set_operation())
+        return With(tables, result, at=at) if tables else result
 
     def _with(self) -> tuple[tuple[str, tuple[str, ...], Query], ...]:
         if self.stands("RECURSIVE"):
@@ -106,9 +106,9 @@ class QueryGrammar(ExpressionGrammar):
     def _simple(self) -> Query:
         at = self.at
         if self.take("("):
-            found = self.query()
+            result = self.query()
             self.need(")")
-            return found
+            return result
         if self.stands("SELECT"):
             return self._select()
         if self.take("VALUES"):
@@ -199,8 +199,8 @@ class QueryGrammar(ExpressionGrammar):
 
     def _grouping_set(self) -> tuple[Expression, ...] | GroupingSets:
         if self.one_of("GROUPING", "CUBE", "ROLLUP") and self.ahead(1).upper in ("SETS", "("):
-            found = self._grouping_element()
-            return found if isinstance(found, GroupingSets) else (found,)
+            result = self._grouping_element()
+            return result if isinstance(result, GroupingSets) else (result,)
         if self.take("(", ")"):
             return ()
         value = self.expression()
@@ -279,15 +279,15 @@ class QueryGrammar(ExpressionGrammar):
         return Join(kind, left, right, condition, using, natural, at=left.at)
 
     def _relation(self) -> Relation:
-        found = self._base_relation()
+        result = self._base_relation()
         if self.stands("MATCH_RECOGNIZE"):
-            found = read_match(self, found)
+            result = read_match(self, result)
         elif self.take("FOR", "SYSTEM_TIME"):
-            found = self._as_of(found)
+            result = self._as_of(result)
         self._refuse_samples()
-        found = self._aliased(found)
+        result = self._aliased(result)
         self._refuse_samples()
-        return found
+        return result
 
     def _refuse_samples(self) -> None:
         if self.stands("TABLESAMPLE"):
@@ -342,10 +342,10 @@ class QueryGrammar(ExpressionGrammar):
         at = self.at
         if self.stands_query or self._closes_around_query():
             return Derived(self.in_parentheses(self.query), at=at)
-        found = self.in_parentheses(self._relations)
-        if isinstance(found, (TableFunction, Unnest)):
+        result = self.in_parentheses(self._relations)
+        if isinstance(result, (TableFunction, Unnest)):
             self.refuse_at(at, "Expected a query or a join in parentheses")
-        return found
+        return result
 
     def _closes_around_query(self) -> bool:
         depth = 0

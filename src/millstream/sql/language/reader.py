@@ -38,7 +38,7 @@ class Reader:
         return self._tokens[self._next]
 
     def ahead(self, count: int) -> Token:
-        """Return the token `ahead` tokens after the next."""
+        """Return the token `count` tokens after the next."""
         return self._tokens[min(self._next + count, len(self._tokens) - 1)]
 
     @property
@@ -60,7 +60,7 @@ class Reader:
         return True
 
     def _miss(self, count: int, *wanted: str) -> None:
-        """Record an unmet expectation `ahead` tokens after the next."""
+        """Record an unmet expectation `count` tokens after the next."""
         place = self._next + count
         if place > self._farthest:
             self._farthest = place
@@ -99,10 +99,10 @@ class Reader:
 
     def take_one_of(self, *words: str) -> str | None:
         """Read one of these words or symbols if it follows, and return it."""
-        found = self.one_of(*words)
-        if found is not None:
+        result = self.one_of(*words)
+        if result is not None:
             self.skip()
-        return found
+        return result
 
     def need(self, *words: str) -> int:
         """Read these words or symbols or raise; return their offset."""
@@ -114,8 +114,8 @@ class Reader:
 
     def need_one_of(self, *words: str) -> str:
         """Read one of these words or symbols or raise."""
-        found = self.take_one_of(*words)
-        return self.refuse() if found is None else found
+        result = self.take_one_of(*words)
+        return self.refuse() if result is None else result
 
     def need_kind(self, kind: Kind) -> Token:
         """Read a token of a kind or raise."""
@@ -159,17 +159,17 @@ class Reader:
 
     def list_of(self, read: Callable[[], _Found]) -> list[_Found]:
         """Read a comma-separated list."""
-        found = [read()]
+        result = [read()]
         while self.take(","):
-            found.append(read())
-        return found
+            result.append(read())
+        return result
 
     def in_parentheses(self, read: Callable[[], _Found]) -> _Found:
         """Read something in parentheses."""
         self.need("(")
-        found = read()
+        result = read()
         self.need(")")
-        return found
+        return result
 
     def names_in_parentheses(self) -> tuple[str, ...]:
         """Read a comma-separated list of names in parentheses."""
@@ -192,14 +192,14 @@ class Reader:
         elif self._farthest < self._next:
             self._farthest, self._wanted = self._next, []
         token = self._tokens[min(self._farthest, len(self._tokens) - 1)]
-        found = "the end of the statement" if token.kind is Kind.END else repr(self.text[token.at : token.end])
+        result = "the end of the statement" if token.kind is Kind.END else repr(self.text[token.at : token.end])
         expected = f", expected {_or(list(dict.fromkeys(self._wanted)))}" if self._wanted else ""
         is_word = token.kind is Kind.WORD and token.upper in RESERVED
         hint = f" (as a name, it is `{token.text}`)" if is_word and self._wants_a_name() else ""
-        self.refuse_at(token.at, f"Encountered {found}{hint}{expected}")
+        self.refuse_at(token.at, f"Encountered {result}{hint}{expected}")
 
     def _wants_a_name(self) -> bool:
-        return any(wanted.startswith(("a ", "an ", "the ")) for wanted in self._wanted)
+        return any(required.startswith(("a ", "an ", "the ")) for required in self._wanted)
 
     def refuse_at(self, at: int, what: str) -> NoReturn:
         """Raise an error with its own message."""

@@ -52,25 +52,25 @@ _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADV
 def read_statement(text: str) -> Statement:
     """Parse a text with one statement and an optional semicolon."""
     g = StatementGrammar(text)
-    found = g.statement()
+    result = g.statement()
     g.take(";")
     if not g.is_at_end:
         g.refuse()
-    return found
+    return result
 
 
 def read_statements(text: str) -> list[tuple[Statement, str]]:
     """Parse semicolon-terminated statements; return each with its text."""
-    g, found = StatementGrammar(text), []
+    g, result = StatementGrammar(text), []
     while not g.is_at_end:
         if g.take(";"):
             continue
         at = g.at
         statement = g.statement()
-        found.append((statement, text[at : g.before.end]))
+        result.append((statement, text[at : g.before.end]))
         if not g.is_at_end:
             g.need(";")
-    return found
+    return result
 
 
 class StatementGrammar(TableGrammar):

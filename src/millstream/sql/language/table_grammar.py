@@ -41,9 +41,9 @@ class TableGrammar(QueryGrammar):
     def options(self) -> Options:
         """Parse options in parentheses: 'k' = 'v', .."""
         self.need("(")
-        found = () if self.stands(")") else tuple(self.list_of(self._option))
+        result = () if self.stands(")") else tuple(self.list_of(self._option))
         self.need(")")
-        return found
+        return result
 
     def _option(self) -> tuple[str, str]:
         key = self.string()

@@ -70,13 +70,13 @@ def read_type(r: Reader, intervals: bool = False) -> DataType:
     if not intervals and r.stands("INTERVAL"):
         r.refuse_at(at, "An INTERVAL cannot be stored: Encountered 'INTERVAL'")
     try:
-        found = _nullability(r, _bare(r))
+        result = _nullability(r, _bare(r))
     except ValueError as e:
         r.refuse_at(at, str(e).rstrip("."))
     # `INT ARRAY`, the standard's form.
     while (word := r.take_one_of("ARRAY", "MULTISET")) is not None:
-        found = _nullability(r, ArrayType(found) if word == "ARRAY" else MultisetType(found))
-    return found
+        result = _nullability(r, ArrayType(result) if word == "ARRAY" else MultisetType(result))
+    return result
 
 
 def _nullability(r: Reader, found: DataType) -> DataType:
@@ -212,9 +212,9 @@ def _field(r: Reader) -> RowField:
 
 def _between_angles(r: Reader, read: Callable[[Reader], DataType]) -> DataType:
     r.need("<")
-    found = read(r)
+    result = read(r)
     r.need(">")
-    return found
+    return result
 
 
 def _raw(r: Reader) -> DataType:

@@ -211,14 +211,14 @@ def monotonic(node: n.Node, kinds_of: Callable[[n.Node], Kinds]) -> dict[int, Go
         places = {i: e.index for i, e in enumerate(node.expressions) if isinstance(e, Column)}
         return {i: below[p] for i, p in places.items() if p in below}
     if isinstance(node, n.Aggregate) and kinds_of(node.input) == INSERTS:
-        found = dict.fromkeys(range(len(node.keys)), Goes.NOWHERE)
+        result = dict.fromkeys(range(len(node.keys)), Goes.NOWHERE)
         for i, call in enumerate(node.calls, len(node.keys)):
             goes = _CALLS.get(call.function)
             if call.function == "SUM" and _is_never_negative(node.input, call.arguments[0]):
                 goes = Goes.UP
             if goes is not None and call.user is None:
-                found[i] = goes
-        return found
+                result[i] = goes
+        return result
     return {}
 
 
@@ -245,10 +245,10 @@ def _is_at_least_zero(e: Expression) -> bool:
 def is_ordered_by(order: tuple[tuple[int, bool, bool], ...], goes: dict[int, Goes], fields: Fields) -> bool:
     """Return whether updates never worsen a row's position in an order."""
     for column, descending, nulls_first in order:
-        found = goes.get(column)
-        if found is None or found is (Goes.DOWN if descending else Goes.UP):
+        result = goes.get(column)
+        if result is None or result is (Goes.DOWN if descending else Goes.UP):
             return False
-        if found is not Goes.NOWHERE and nulls_first and fields[column].type.is_nullable:
+        if result is not Goes.NOWHERE and nulls_first and fields[column].type.is_nullable:
             # The first value of MIN or MAX replaces a null.
             return False
     return True

@@ -71,8 +71,8 @@ class Costs:
         return f"rowcount = {java_number(rows, False)}, cumulative cost = {cost}"
 
     def _of(self, planned: n.Planned) -> tuple[float, Cost]:
-        found = self._known.get(id(planned))
-        if found is None:
+        result = self._known.get(id(planned))
+        if result is None:
             below = [self._of(p) for p in planned.inputs]
             rows = _rows(planned.node, [r for r, _ in below])
             read = sum(r for r, _ in below)
@@ -86,8 +86,8 @@ class Costs:
             for input_, keys, (given, cost) in zip(planned.inputs, exchanges(planned), below, strict=True):
                 own = own.plus(cost if keys is None else cost.plus(_exchange(input_, given)))
             # Holding the operator keeps its id() unique.
-            found = self._known[id(planned)] = (planned, rows, own)
-        return found[1], found[2]
+            result = self._known[id(planned)] = (planned, rows, own)
+        return result[1], result[2]
 
 
 def _exchange(planned: n.Planned, rows: float) -> Cost:

@@ -61,9 +61,9 @@ class Determinism:
             required = min(self._known(end.input)[1], key=len, default=_NONE)
         else:
             required = _all(end.input)
-        found = self._passed(end, required)
-        assert isinstance(found, n.Single)
-        return found
+        result = self._passed(end, required)
+        assert isinstance(result, n.Single)
+        return result
 
     def _visit(self, node: n.Node, required: Columns) -> n.Node:
         for kinds, visit in self._visits:
@@ -110,9 +110,9 @@ class Determinism:
         if self._has_inserts(node) or not required:
             return self._passed(node, _NONE)
         self._check_condition(node, node.condition)
-        made = required - _all(node.input)
-        if made and not getattr(node.function, "deterministic", True):
-            self._refuse(node, dict.fromkeys(made, node.function.name))
+        result = required - _all(node.input)
+        if result and not getattr(node.function, "deterministic", True):
+            self._refuse(node, dict.fromkeys(result, node.function.name))
         return self._passed(node, required & _all(node.input))
 
     def _lookup_join(self, node: n.LookupJoin, required: Columns) -> n.Node:
@@ -122,13 +122,13 @@ class Determinism:
         self._check_condition(node, node.filter)
         width = len(node.input.fields)
         self._check_columns(node, required, {width + i: e for i, e in enumerate(node.expressions)})
-        found = self._passed(node, required & _all(node.input))
-        assert isinstance(found, n.LookupJoin)
+        result = self._passed(node, required & _all(node.input))
+        assert isinstance(result, n.LookupJoin)
         if all(i < width or _is_looked_up_key(node, node.expressions[i - width]) for i in required):
-            return found
+            return result
         key = min(self._known(node.input)[1], key=lambda one: (len(one), sorted(one)), default=_NONE)
         state_key = tuple(sorted(key or _all(node.input)))
-        return n.MaterializedLookupJoin(**vars(found), state_key=state_key, replaces=bool(key))
+        return n.MaterializedLookupJoin(**vars(result), state_key=state_key, replaces=bool(key))
 
     def _normalize(self, node: n.ChangelogNormalize, required: Columns) -> n.Node:
         self._check_condition(node, node.condition)
@@ -188,8 +188,8 @@ class Determinism:
     # --- unresolvable
 
     def _check_calls(self, node: n.Node, required: Columns, calls: Sequence[AggregateCall], first: int) -> None:
-        made = {first + i: c for i, c in enumerate(calls) if not getattr(c.user, "deterministic", True)}
-        asked = {i: c.user.name for i, c in made.items() if i in required}
+        result = {first + i: c for i, c in enumerate(calls) if not getattr(c.user, "deterministic", True)}
+        asked = {i: c.user.name for i, c in result.items() if i in required}
         if asked:
             self._refuse(node, asked)
 
@@ -205,8 +205,8 @@ class Determinism:
                 )
 
     def _check_columns(self, node: n.Node, required: Columns, made: dict[int, Expression]) -> None:
-        found = {i: non_deterministic(e) for i, e in made.items() if i in required}
-        asked = {i: function for i, function in found.items() if function is not None}
+        result = {i: non_deterministic(e) for i, e in made.items() if i in required}
+        asked = {i: function for i, function in result.items() if function is not None}
         if asked:
             self._refuse(node, asked)
 

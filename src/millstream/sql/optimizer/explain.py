@@ -52,13 +52,13 @@ def advised(roots: Sequence[n.Planned], settings: Mapping[str, str], batch: bool
 
 def _two_phases(settings: Mapping[str, str]) -> list[str]:
     """Return the settings that two-phase aggregates need."""
-    found = []
+    result = []
     if settings.get(_MINI_BATCH, "false").lower() != "true":
-        found.append(f"'{_MINI_BATCH}' to 'true'")
-        found += [f"'{key}' to a positive long value" for key in (_LATENCY, _SIZE) if key not in settings]
+        result.append(f"'{_MINI_BATCH}' to 'true'")
+        result += [f"'{key}' to a positive long value" for key in (_LATENCY, _SIZE) if key not in settings]
     if settings.get(_PHASES, "AUTO").upper() == "ONE_PHASE":
-        found.append(f"'{_PHASES}' to 'AUTO'")
-    return found
+        result.append(f"'{_PHASES}' to 'AUTO'")
+    return result
 
 
 def _all(planned: n.Planned) -> Iterator[n.Planned]:

@@ -142,8 +142,8 @@ def _table_aggregate(node: n.TableAggregate, inputs: Any, style: Style) -> str:
     keys = _columns(node.input.fields, node.keys)
     group = f"groupBy=[{keys}], " if node.keys else ""
     call = aggregate_text(node.call, by_name(node.input.fields.names))
-    made = _join(node.fields.names[len(node.keys) :])
-    return f"GroupTableAggregate({group}select=[{_join([*([keys] if node.keys else []), f'{call} AS ({made})'])}])"
+    result = _join(node.fields.names[len(node.keys) :])
+    return f"GroupTableAggregate({group}select=[{_join([*([keys] if node.keys else []), f'{call} AS ({result})'])}])"
 
 
 def _mini_batch(node: n.MiniBatch, inputs: Any, style: Style) -> str:
@@ -362,15 +362,15 @@ def _conditions(node: n.Join, style: Style) -> str:
 def _renamed(node: n.Join) -> list[str]:
     """Return the right side's column names, numbered where the left side has the same name."""
     taken = set(node.left.fields.names)
-    found = []
+    result = []
     for name in node.right.fields.names:
         number, new = 0, name
         while new in taken:
             new = f"{name}{number}"
             number += 1
         taken.add(new)
-        found.append(new)
-    return found
+        result.append(new)
+    return result
 
 
 def _joined_names(node: n.Join) -> str:
@@ -432,8 +432,8 @@ def _temporal_join(node: n.TemporalJoin, inputs: Any, style: Style) -> str:
 
 
 def _lookup_join(node: n.LookupJoin, inputs: Any, style: Style) -> str:
-    left, found = node.input.fields.names, node.scan.columns
-    pairs = [f"{found[k]}={left[i]}" for k, i in zip(node.lookup_keys, node.left_keys, strict=True)]
+    left, result = node.input.fields.names, node.scan.columns
+    pairs = [f"{result[k]}={left[i]}" for k, i in zip(node.lookup_keys, node.left_keys, strict=True)]
     parts = [
         f"table=[{'.'.join(node.scan.name)}]",
         f"joinType=[{node.kind.value}]",

@@ -181,8 +181,8 @@ class Planner:
     # --- properties of nodes, inputs first
 
     def _known_of(self, node: n.Node) -> tuple[Kinds, Keys]:
-        found = self._known.get(id(node))
-        if found is None:
+        result = self._known.get(id(node))
+        if result is None:
             below = [self._known_of(i) for i in node.inputs]
             kinds = INSERTS if self._batch else gives(node, [k for k, _ in below], self._state_ttl(node) > 0)
             if not self._batch:
@@ -190,9 +190,9 @@ class Planner:
                 _check_versions(node, below)
             keys = keys_of(node, [u for _, u in below])
             # Holding the node keeps its id() unique.
-            found = (node, kinds, keys)
-            self._known[id(node)] = found
-        return found[1], found[2]
+            result = (node, kinds, keys)
+            self._known[id(node)] = result
+        return result[1], result[2]
 
     def _with_strategies(self, node: n.Node) -> n.Node:
         def choose(one: n.Node) -> n.Node:
@@ -253,9 +253,9 @@ class Planner:
             same = known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True))
             if same and _is_same(known.node, node):
                 return known
-        made = n.Planned(node, inputs, traits, name, f"{uid}-{len(alike)}" if alike else uid)
-        alike.append(made)
-        return made
+        result = n.Planned(node, inputs, traits, name, f"{uid}-{len(alike)}" if alike else uid)
+        alike.append(result)
+        return result
 
     def _end(self, end: n.Single, below: n.Planned) -> n.Planned:
         name = name_of(end, [below.traits])

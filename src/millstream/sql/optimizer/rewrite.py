@@ -15,13 +15,13 @@ def bottom_up(node: Node, rule: Rule) -> Node:
     done: dict[int, Node] = {}
 
     def visit(n: Node) -> Node:
-        found = done.get(id(n))
-        if found is None:
+        result = done.get(id(n))
+        if result is None:
             inputs = tuple(visit(i) for i in n.inputs)
             same = all(a is b for a, b in zip(inputs, n.inputs, strict=True))
-            found = rule(n if same else n.with_inputs(inputs))
-            done[id(n)] = found
-        return found
+            result = rule(n if same else n.with_inputs(inputs))
+            done[id(n)] = result
+        return result
 
     return visit(node)
 
@@ -33,10 +33,10 @@ def top_down(node: Node, rule: Rule) -> Node:
 
     def visit(n: Node) -> Node:
         if id(n) not in done:
-            found = rule(n)
-            inputs = tuple(visit(i) for i in found.inputs)
-            same = all(a is b for a, b in zip(inputs, found.inputs, strict=True))
-            done[id(n)] = n, found if same else found.with_inputs(inputs)
+            result = rule(n)
+            inputs = tuple(visit(i) for i in result.inputs)
+            same = all(a is b for a, b in zip(inputs, result.inputs, strict=True))
+            done[id(n)] = n, result if same else result.with_inputs(inputs)
         return done[id(n)][1]
 
     return visit(node)

@@ -39,13 +39,13 @@ class Kept:
 
 def endless_state(plans: Sequence[n.Planned]) -> list[str]:
     """Return a sentence for each operator of streaming plans with unbounded state, with its key."""
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     for planned in (p for root in plans for p in _all(root)):
         kept = kept_by(planned)
         if kept is not None and _is_endless(planned, kept):
             fix = f"Use {kept.smaller[0]}." if isinstance(planned.node, _WITHOUT_TTL) else _FIX
-            found[id(planned)] = f"{planned.name} keeps {kept.what} for ever, since its input does not end. {fix}"
-    return list(found.values())
+            result[id(planned)] = f"{planned.name} keeps {kept.what} for ever, since its input does not end. {fix}"
+    return list(result.values())
 
 
 def _is_endless(planned: n.Planned, kept: Kept) -> bool:

@@ -104,10 +104,10 @@ def _call(e: Call, names: Names, style: Style) -> str:
 
 
 def _flat(e: Call, function: str) -> list[Expression]:
-    found: list[Expression] = []
+    result: list[Expression] = []
     for a in e.arguments:
-        found += _flat(a, function) if isinstance(a, Call) and a.function == function else [a]
-    return found
+        result += _flat(a, function) if isinstance(a, Call) and a.function == function else [a]
+    return result
 
 
 def constant_text(e: Constant, style: Style) -> str:

@@ -59,10 +59,10 @@ def lies_so(node: n.Node, keys: tuple[int, ...]) -> bool:
 
 def exchanges(planned: n.Planned) -> list[tuple[int, ...] | None]:
     """Return for each input the columns of its exchange; None where the distribution already fits."""
-    wanted = distribution(planned.node)
-    if wanted is None:
+    required = distribution(planned.node)
+    if required is None:
         return [None] * len(planned.inputs)
-    return [None if lies_so(below.node, keys) else keys for below, keys in zip(planned.inputs, wanted, strict=True)]
+    return [None if lies_so(below.node, keys) else keys for below, keys in zip(planned.inputs, required, strict=True)]
 
 
 Keys = frozenset[frozenset[int]]
@@ -143,8 +143,8 @@ def _projected(expressions: Sequence[Expression], keys: Keys) -> Keys:
         column = _same_value(e)
         if column is not None:
             places.setdefault(column, []).append(place)
-    found = {frozenset(places[k][0] for k in key) for key in keys if all(k in places for k in key)}
-    return frozenset(found)
+    result = {frozenset(places[k][0] for k in key) for key in keys if all(k in places for k in key)}
+    return frozenset(result)
 
 
 def _same_value(e: Expression) -> int | None:
@@ -167,11 +167,11 @@ def _loses_nothing(cast: Call) -> bool:
 
 def _of_windows(node: n.WindowAggregate) -> Keys:
     first = len(node.keys) + len(node.calls)
-    found = set()
+    result = set()
     for i, part in enumerate(node.properties):
         if part in ("start", "end"):
-            found.add(frozenset([*range(len(node.keys)), first + i]))
-    return frozenset(found)
+            result.add(frozenset([*range(len(node.keys)), first + i]))
+    return frozenset(result)
 
 
 def _of_rank(node: n.Rank, below: Keys) -> Keys:
@@ -206,14 +206,14 @@ def _of_join(node: n.Join, inputs: Sequence[Keys], located: Sequence[Keys]) -> K
     moved = frozenset(frozenset(k + width for k in key) for key in right)
     left_unique = any(key <= frozenset(node.left_keys) for key in inputs[0])
     right_unique = any(key <= frozenset(node.right_keys) for key in inputs[1])
-    found: set[frozenset[int]] = set()
+    result: set[frozenset[int]] = set()
     # If a row has at most one partner, its side's key is a key of the pair.
     if right_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.LEFT):
-        found |= left
+        result |= left
     if left_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.RIGHT):
-        found |= moved
-    if not found:
-        found = {a | b for a in left for b in moved}
+        result |= moved
+    if not result:
+        result = {a | b for a in left for b in moved}
     if not isinstance(node, n.TemporalJoin) or right_unique:
-        return frozenset(found)
+        return frozenset(result)
     return left

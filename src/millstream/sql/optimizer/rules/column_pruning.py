@@ -40,19 +40,19 @@ def pruned(node: n.Node, needed: set[int]) -> Pruned:
     for below in node.inputs:
         inner, places = pruned(below, set(range(len(below.fields))))
         inputs.append(restored(inner, places, below.fields))
-    found = node.with_inputs(inputs) if inputs else node
-    return found, {i: i for i in range(len(node.fields))}
+    result = node.with_inputs(inputs) if inputs else node
+    return result, {i: i for i in range(len(node.fields))}
 
 
 def narrowed(node: n.Node, needed: set[int]) -> Pruned:
     """Return a node with exactly the needed columns, for stateful nodes."""
-    found, places = pruned(node, needed)
+    result, places = pruned(node, needed)
     kept = sorted(needed) or [0]
-    if len(found.fields) == len(kept) or not needed:
-        return found, places
-    columns = tuple(Column(found.fields[places[i]].type, places[i]) for i in kept)
-    fields = Fields(tuple(found.fields[places[i]] for i in kept))
-    return n.Project(fields, found, columns), _places(kept)
+    if len(result.fields) == len(kept) or not needed:
+        return result, places
+    columns = tuple(Column(result.fields[places[i]].type, places[i]) for i in kept)
+    fields = Fields(tuple(result.fields[places[i]] for i in kept))
+    return n.Project(fields, result, columns), _places(kept)
 
 
 def _picked(fields: Fields, kept: list[int]) -> Fields:
@@ -71,13 +71,13 @@ def _scan(node: n.Scan, needed: set[int]) -> Pruned:
     used = needed | _used(node.filters)
     kept = sorted(used) or [0]
     places = _places(kept)
-    found = replace(
+    result = replace(
         node,
         fields=_picked(node.fields, kept),
         columns=tuple(node.columns[i] for i in kept),
         filters=tuple(moved(f, places) for f in node.filters),
     )
-    return found, places
+    return result, places
 
 
 def _values(node: n.Values, needed: set[int]) -> Pruned:
@@ -93,8 +93,8 @@ def _project(node: n.Project, needed: set[int]) -> Pruned:
         kept = [min(range(len(node.expressions)), key=lambda i: len(columns_of(node.expressions[i])))]
     expressions: list[Expression] = [node.expressions[i] for i in kept]
     below, places = pruned(node.input, _used(expressions))
-    made = tuple(moved(e, places) for e in expressions)
-    return n.Project(_picked(node.fields, kept), below, made), _places(kept)
+    result = tuple(moved(e, places) for e in expressions)
+    return n.Project(_picked(node.fields, kept), below, result), _places(kept)
 
 
 def _filter(node: n.Filter, needed: set[int]) -> Pruned:
@@ -110,9 +110,9 @@ def _calc(node: n.Calc, needed: set[int]) -> Pruned:
     expressions = [node.expressions[i] for i in kept]
     condition = [] if node.condition is None else [node.condition]
     below, places = pruned(node.input, _used([*expressions, *condition]))
-    made = tuple(moved(e, places) for e in expressions)
+    result = tuple(moved(e, places) for e in expressions)
     tested = None if node.condition is None else moved(node.condition, places)
-    return n.Calc(_picked(node.fields, kept), below, made, tested), _places(kept)
+    return n.Calc(_picked(node.fields, kept), below, result, tested), _places(kept)
 
 
 def _normalize(node: n.ChangelogNormalize, needed: set[int]) -> Pruned:
@@ -149,17 +149,17 @@ def _aggregate(node: n.Aggregate, needed: set[int]) -> Pruned:
     for c in chosen:
         used |= {*c.arguments, *(p for p, _, _ in c.order)} | ({c.condition} if c.condition is not None else set())
     below, places = pruned(node.input, used)
-    made = tuple(_moved_call(c, places) for c in chosen)
+    result = tuple(_moved_call(c, places) for c in chosen)
     kept = [*range(width), *(width + i for i in calls)]
     keys = tuple(places[k] for k in node.keys)
-    return replace(node, fields=_picked(node.fields, kept), input=below, keys=keys, calls=made), _places(kept)
+    return replace(node, fields=_picked(node.fields, kept), input=below, keys=keys, calls=result), _places(kept)
 
 
 def _table_aggregate(node: n.TableAggregate, needed: set[int]) -> Pruned:
     below, places = narrowed(node.input, {*node.keys, *node.call.arguments})
     keys = tuple(places[k] for k in node.keys)
-    found = replace(node, input=below, keys=keys, call=_moved_call(node.call, places))
-    return found, {i: i for i in range(len(node.fields))}
+    result = replace(node, input=below, keys=keys, call=_moved_call(node.call, places))
+    return result, {i: i for i in range(len(node.fields))}
 
 
 def _moved_call(call: Any, places: Places) -> Any:
@@ -176,7 +176,7 @@ def _window_aggregate(node: n.WindowAggregate, needed: set[int]) -> Pruned:
     for c in node.calls:
         used |= {*c.arguments, *(p for p, _, _ in c.order)} | ({c.condition} if c.condition is not None else set())
     below, places = pruned(node.input, used)
-    found = replace(
+    result = replace(
         node,
         input=below,
         keys=tuple(places[k] for k in node.keys),
@@ -184,7 +184,7 @@ def _window_aggregate(node: n.WindowAggregate, needed: set[int]) -> Pruned:
         window=_moved_window(node.window, places),
         has_window=None if node.has_window is None else (places[node.has_window[0]], places[node.has_window[1]]),
     )
-    return found, {i: i for i in range(len(node.fields))}
+    return result, {i: i for i in range(len(node.fields))}
 
 
 def _moved_window(window: n.WindowSpec, places: Places) -> n.WindowSpec:
@@ -197,8 +197,8 @@ def _window_table(node: n.WindowTable, needed: set[int]) -> Pruned:
     below, places = pruned(node.input, used)
     new = len(below.fields)
     fields = Fields((*below.fields.fields, *node.fields.fields[width:]))
-    found = n.WindowTable(fields, below, _moved_window(node.window, places))
-    return found, {**places, **{width + i: new + i for i in range(3)}}
+    result = n.WindowTable(fields, below, _moved_window(node.window, places))
+    return result, {**places, **{width + i: new + i for i in range(3)}}
 
 
 def _over(node: n.Over, needed: set[int]) -> Pruned:
@@ -233,7 +233,7 @@ def _rank(node: n.Rank, needed: set[int]) -> Pruned:
     more: dict[str, Any] = {}
     if isinstance(node, n.WindowRank):
         more["has_window"] = _moved_pair(node.has_window, places)
-    found = replace(
+    result = replace(
         node,
         fields=Fields((*below.fields.fields, *rank)),
         input=below,
@@ -242,7 +242,7 @@ def _rank(node: n.Rank, needed: set[int]) -> Pruned:
         shows_rank=shows,
         **more,
     )
-    return found, {**places, **({width: new} if shows else {})}
+    return result, {**places, **({width: new} if shows else {})}
 
 
 def _join(node: n.Join, needed: set[int]) -> Pruned:
@@ -276,7 +276,7 @@ def _join(node: n.Join, needed: set[int]) -> Pruned:
             "left_window": _moved_pair(node.left_window, left_places),
             "right_window": _moved_pair(node.right_window, right_places),
         }
-    found = replace(
+    result = replace(
         node,
         fields=fields,
         left=left,
@@ -286,7 +286,7 @@ def _join(node: n.Join, needed: set[int]) -> Pruned:
         condition=None if node.condition is None else moved(node.condition, both),
         **more,
     )
-    return found, left_places if semi else both
+    return result, left_places if semi else both
 
 
 def _correlate(node: n.Correlate, needed: set[int]) -> Pruned:
@@ -295,16 +295,16 @@ def _correlate(node: n.Correlate, needed: set[int]) -> Pruned:
     used = {i for i in needed | condition if i < width} | _used(node.arguments)
     below, places = pruned(node.input, used)
     new = len(below.fields)
-    made = node.fields.fields[width:]
-    both = {**places, **{width + i: new + i for i in range(len(made))}}
-    found = replace(
+    created = node.fields.fields[width:]
+    both = {**places, **{width + i: new + i for i in range(len(created))}}
+    result = replace(
         node,
-        fields=Fields((*below.fields.fields, *made)),
+        fields=Fields((*below.fields.fields, *created)),
         input=below,
         arguments=tuple(moved(a, places) for a in node.arguments),
         condition=None if node.condition is None else moved(node.condition, both),
     )
-    return found, both
+    return result, both
 
 
 def _sort(node: n.Sort, needed: set[int]) -> Pruned:

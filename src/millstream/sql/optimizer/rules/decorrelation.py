@@ -87,8 +87,8 @@ def _filter(node: n.Filter, around: n.Node | None) -> Pulled:
     tests = [moved(t, places) for t in conjuncts(node.condition)]
     kept = [t for t in tests if not looks_out(t)]
     out = [t for t in tests if looks_out(t)]
-    found = n.Filter(below.node.fields, below.node, conjunction(kept)) if kept else below.node
-    return Pulled(found, (*below.conditions, *out), below.places)
+    result = n.Filter(below.node.fields, below.node, conjunction(kept)) if kept else below.node
+    return Pulled(result, (*below.conditions, *out), below.places)
 
 
 def _project(node: n.Project, around: n.Node | None) -> Pulled:
@@ -111,8 +111,8 @@ def _project(node: n.Project, around: n.Node | None) -> Pulled:
             fields.append(field)
         new[column] = same
     conditions = tuple(moved(t, new) for t in below.conditions)
-    found = n.Project(Fields(tuple(fields)), below.node, tuple(expressions))
-    return Pulled(found, conditions, tuple(range(len(node.fields))))
+    result = n.Project(Fields(tuple(fields)), below.node, tuple(expressions))
+    return Pulled(result, conditions, tuple(range(len(node.fields))))
 
 
 def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
@@ -144,12 +144,12 @@ class ByOuter:
 
     def conditions(self, places: dict[int, int]) -> tuple[Expression, ...]:
         """Return the conditions that relate its rows to outer rows, with its keys at given indexes."""
-        found = []
+        result = []
         for key, outer in zip(self.keys, self.outers, strict=True):
             column = Column(self.node.fields[key].type, places[key])
             nullable = self.operator == "=" and (outer.type.is_nullable or column.type.is_nullable)
-            found.append(Call(BooleanType(nullable), self.operator, (outer, column)))
-        return tuple(found)
+            result.append(Call(BooleanType(nullable), self.operator, (outer, column)))
+        return tuple(result)
 
 
 def by_outer(below: Pulled, what: str, around: n.Node | None) -> ByOuter:
@@ -316,16 +316,16 @@ def _correlate(node: n.Correlate, around: n.Node | None) -> Pulled:
         raise ValidationException("A table function in a correlated subquery cannot look at the query around.")
     places = dict(enumerate(below.places))
     width, old = len(below.node.fields), len(node.input.fields)
-    made = node.fields.fields[old:]
-    places |= {old + i: width + i for i in range(len(made))}
-    found = replace(
+    created = node.fields.fields[old:]
+    places |= {old + i: width + i for i in range(len(created))}
+    result = replace(
         node,
-        fields=Fields((*below.node.fields.fields, *made)),
+        fields=Fields((*below.node.fields.fields, *created)),
         input=below.node,
         arguments=tuple(moved(a, places) for a in node.arguments),
         condition=None if node.condition is None else moved(node.condition, places),
     )
-    return Pulled(found, below.conditions, tuple(places[i] for i in range(len(node.fields))))
+    return Pulled(result, below.conditions, tuple(places[i] for i in range(len(node.fields))))
 
 
 _PULL: dict[type[n.Node], Callable[[Any, n.Node | None], Pulled]] = {

@@ -110,10 +110,10 @@ def _with_buckets(node: n.Aggregate, buckets: int) -> tuple[n.Node, dict[int, in
         return node.input, {}
     columns = [Column(f.type, i) for i, f in enumerate(fields)]
     number = Constant(IntType(False), buckets)
-    made = [resolved("MOD", [resolved("$HASH_CODE", [columns[i]]), number]) for i in hashed]
+    result = [resolved("MOD", [resolved("$HASH_CODE", [columns[i]]), number]) for i in hashed]
     first = len(fields)
-    named = [Field(f"$f{first + i}", e.type) for i, e in enumerate(made)]
-    below = n.Project(Fields((*fields, *named)), node.input, (*columns, *made))
+    named = [Field(f"$f{first + i}", e.type) for i, e in enumerate(result)]
+    below = n.Project(Fields((*fields, *named)), node.input, (*columns, *result))
     return below, {place: first + i for i, place in enumerate(hashed)}
 
 
@@ -186,15 +186,15 @@ def _final(node: n.Aggregate, partial: n.Node, sets: _Sets) -> n.Node:
     results: list[Expression] = [Column(f.type, i) for i, f in enumerate(fields)]
     place = len(sets.every)
     for call in node.calls:
-        made = []
+        result = []
         for function, kind in _partial_functions(call, node.input.fields):
             sums = "$SUM0" if function == "COUNT" else function
             kind = kind if sums == "$SUM0" else call.type
             calls.append(AggregateCall(sums, (place,), kind))
-            made.append(Column(kind, len(fields)))
+            result.append(Column(kind, len(fields)))
             fields.append(Field(f"$f{len(fields)}", kind))
             place += 1
-        results.append(made[0] if len(made) == 1 else _mean(made[0], made[1], call.type))
+        results.append(result[0] if len(result) == 1 else _mean(result[0], result[1], call.type))
     final = n.Aggregate(Fields(tuple(fields)), partial, keys, tuple(calls), node.state_ttl, "FINAL")
     return n.Project(node.fields, final, tuple(results))
 

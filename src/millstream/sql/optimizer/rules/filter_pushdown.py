@@ -44,8 +44,8 @@ def _through_project(node: n.Filter, below: n.Node) -> n.Node:
         stable = all(is_stable(below.expressions[c]) for c in columns_of(test))
         (down if stable else up).append(test)
     inner = _filtered(below.input, [inlined(t, below.expressions) for t in down])
-    found = replace(below, input=inner)
-    return n.Filter(node.fields, found, conjunction(up)) if up else found
+    result = replace(below, input=inner)
+    return n.Filter(node.fields, result, conjunction(up)) if up else result
 
 
 def _through_join(node: n.Filter, below: n.Node) -> n.Node:
@@ -69,14 +69,14 @@ def _through_join(node: n.Filter, below: n.Node) -> n.Node:
         else:
             up.append(test)
     condition = [*conjuncts(join.condition), *inside]
-    found: n.Node = replace(
+    result: n.Node = replace(
         join,
         left=_filtered(join.left, left),
         right=_filtered(join.right, right),
         condition=conjunction(condition) if condition else None,
     )
-    found = push_join_condition(found)
-    return n.Filter(node.fields, found, conjunction(up)) if up else found
+    result = push_join_condition(result)
+    return n.Filter(node.fields, result, conjunction(up)) if up else result
 
 
 def _stricter(join: n.Join, tests: list[Expression]) -> n.Join:
@@ -143,8 +143,8 @@ def _by_keys(node: n.Filter, below: n.Single, keys: dict[int, int]) -> n.Node:
     if not down:
         return node
     inner = _filtered(below.input, [moved(t, keys) for t in down])
-    found = replace(below, input=inner)
-    return n.Filter(node.fields, found, conjunction(up)) if up else found
+    result = replace(below, input=inner)
+    return n.Filter(node.fields, result, conjunction(up)) if up else result
 
 
 def _through_aggregate(node: n.Filter, below: n.Node) -> n.Node:

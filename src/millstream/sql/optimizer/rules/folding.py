@@ -98,14 +98,14 @@ def simplified(e: Expression, guarded: bool = False) -> Expression:
     e = nested_json(e)
     guarded_below = guarded or e.function in _GUARDS
     arguments = tuple(a if is_json_in_json(e, a) else simplified(a, guarded_below) for a in e.arguments)
-    found = Call(e.type, e.function, arguments, e.options)
+    result = Call(e.type, e.function, arguments, e.options)
     function = find(e.function)
-    if found.arguments and function is not None and all(isinstance(a, Constant) for a in found.arguments):
-        if not guarded and e.function in ("/", "%", "MOD") and _is_zero(found.arguments[1]):
+    if result.arguments and function is not None and all(isinstance(a, Constant) for a in result.arguments):
+        if not guarded and e.function in ("/", "%", "MOD") and _is_zero(result.arguments[1]):
             raise TableException("Division by zero")
         # JSON stays a call, so that an enclosing JSON function does not treat it as text.
-        return folded(found) if function.deterministic and not makes_json(found) else found
-    return _logic(found)
+        return folded(result) if function.deterministic and not makes_json(result) else result
+    return _logic(result)
 
 
 def _is_zero(e: Expression) -> bool:
@@ -134,9 +134,9 @@ def factor_conditions(node: n.Node) -> n.Node:
     """Factor common operands out of an OR in a filter's or join's condition."""
     if isinstance(node, (n.Filter, n.Join)) and node.condition is not None:
         tests = conjuncts(node.condition)
-        found = [part for test in tests for part in conjuncts(factored(test))]
-        if found != list(tests):
-            return replace(node, condition=conjunction(list(dict.fromkeys(found))))
+        result = [part for test in tests for part in conjuncts(factored(test))]
+        if result != list(tests):
+            return replace(node, condition=conjunction(list(dict.fromkeys(result))))
     return node
 
 

@@ -48,10 +48,10 @@ def cheaper_order(
     if len(tables) < 3 or not pairs:
         return written
     known = [_known(table, span, pairs) for table, span in zip(tables, spans, strict=True)]
-    found = [table for table in known if table is not None]
-    if len(found) < len(tables):
+    result = [table for table in known if table is not None]
+    if len(result) < len(tables):
         return written
-    estimates = _Estimates(found, spans, pairs)
+    estimates = _Estimates(result, spans, pairs)
     greedy = estimates.greedy(written[0])
     return greedy if _GAIN * estimates.cost(greedy) < estimates.cost(written) else written
 
@@ -136,12 +136,12 @@ def order_joins(node: n.Node) -> n.Node:
     def rule(one: n.Node) -> n.Node:
         if id(one) in ordered:
             return one
-        found = _join_connected(one)
-        below = found.input if found is not one and isinstance(found, n.Project) else found
+        result = _join_connected(one)
+        below = result.input if result is not one and isinstance(result, n.Project) else result
         while isinstance(below, n.Join) and _is_plain(below):
             ordered[id(below)] = below
             below = below.left
-        return found
+        return result
 
     return top_down(node, rule)
 
@@ -196,9 +196,9 @@ def _order(spans: list[range], equalities: list[set[int]]) -> list[int]:
     while waiting:
         done = set(order)
         connected = (i for i in waiting if any(i in e and len(e) > 1 and e <= done | {i} for e in equalities))
-        found = next(connected, waiting[0])
-        waiting.remove(found)
-        order.append(found)
+        result = next(connected, waiting[0])
+        waiting.remove(result)
+        order.append(result)
     return order
 
 
@@ -211,13 +211,13 @@ def _joined(
     hints: list[tuple[str, ...]],
 ) -> n.Node:
     places = {column: place for place, column in enumerate(c for i in order for c in spans[i])}
-    found, width, left = tables[order[0]], len(spans[order[0]]), list(tests)
+    result, width, left = tables[order[0]], len(spans[order[0]]), list(tests)
     for i in order[1:]:
         width += len(spans[i])
         now = [t for t in left if all(places[c] < width for c in columns_of(t))]
         left = [t for t in left if t not in now]
         condition = conjunction([moved(t, places) for t in now]) if now else None
-        fields = Fields((*found.fields.fields, *tables[i].fields.fields))
-        found = n.Join(fields, found, tables[i], n.JoinKind.INNER, condition=condition, hints=hints[i])
+        fields = Fields((*result.fields.fields, *tables[i].fields.fields))
+        result = n.Join(fields, result, tables[i], n.JoinKind.INNER, condition=condition, hints=hints[i])
     expressions = tuple(Column(f.type, places[c]) for c, f in enumerate(node.fields.fields))
-    return n.Project(node.fields, found, expressions)
+    return n.Project(node.fields, result, expressions)

@@ -37,7 +37,7 @@ def find_equal_keys(node: Node) -> Node:
         if (a, b, null_safe) not in keys:
             keys.append((a, b, null_safe))
     condition = conjunction(rest) if rest else None
-    found = replace(
+    result = replace(
         node,
         left_keys=tuple(k[0] for k in keys),
         right_keys=tuple(k[1] for k in keys),
@@ -45,8 +45,8 @@ def find_equal_keys(node: Node) -> Node:
         condition=condition,
     )
     if not extra_left and not extra_right:
-        return found
-    return _with_computed_keys(found, extra_left, extra_right)
+        return result
+    return _with_computed_keys(result, extra_left, extra_right)
 
 
 def _sides(test: Expression, width: int) -> tuple[Expression, Expression, bool] | None:
@@ -132,13 +132,13 @@ def find_interval_join(node: n.Node) -> n.Node:
     whole, (node, equal) = node, _without_times(node)
     bounds: list[tuple[Expression | None, _Bound | None]] = [(None, b) for b in equal]
     bounds += [(test, _bound(test, node)) for test in conjuncts(node.condition)]
-    for test, found in bounds:
-        if found is None or (times is not None and found[0] != times):
+    for test, result in bounds:
+        if result is None or (times is not None and result[0] != times):
             assert test is not None
             rest.append(test)
             continue
-        times = found[0]
-        least, most = found[1], found[2]
+        times = result[0]
+        least, most = result[1], result[2]
         if least is not None:
             lower = least if lower is None else max(lower, least)
         if most is not None:
@@ -169,13 +169,13 @@ def _without_times(node: n.Join) -> tuple[n.Join, list[_Bound]]:
         if time is None or node.right.fields[right].time is not time:
             continue
         kept = [k for k in range(len(node.left_keys)) if k != i]
-        found = replace(
+        result = replace(
             node,
             left_keys=tuple(node.left_keys[k] for k in kept),
             right_keys=tuple(node.right_keys[k] for k in kept),
             null_safe=tuple(node.null_safe[k] for k in kept),
         )
-        return found, [((left, right), 0, 0)]
+        return result, [((left, right), 0, 0)]
     return node, []
 
 

@@ -29,9 +29,9 @@ def find_lookup_join(node: n.Node, settings: Mapping[str, str]) -> n.Node:
     tests: list[Expression] = [] if node.condition is None else [node.condition]
     width = len(node.left.fields)
     for left, right, null_safe in zip(node.left_keys, node.right_keys, node.null_safe, strict=True):
-        made = expressions[right]
-        if isinstance(made, Column) and not null_safe and scan.columns[made.index] in _physical(scan):
-            pairs.append((left, made.index))
+        result = expressions[right]
+        if isinstance(result, Column) and not null_safe and scan.columns[result.index] in _physical(scan):
+            pairs.append((left, result.index))
         else:
             tests.append(_equal(node, left, width + right, null_safe))
     if not pairs:
@@ -91,7 +91,7 @@ def _narrowed(
     used |= set() if condition is None else columns_of(condition)
     kept = sorted(used)
     places = {old: new for new, old in enumerate(kept)}
-    found = replace(
+    result = replace(
         scan,
         fields=Fields(tuple(scan.fields[i] for i in kept)),
         columns=tuple(scan.columns[i] for i in kept),
@@ -99,7 +99,7 @@ def _narrowed(
         limit=None,
     )
     tested = None if condition is None else moved(condition, places)
-    return found, tuple(moved(e, places) for e in expressions), tested, tuple(places[k] for k in keys)
+    return result, tuple(moved(e, places) for e in expressions), tested, tuple(places[k] for k in keys)
 
 
 def _at_once(hint: Mapping[str, str], settings: Mapping[str, str]) -> int:

@@ -31,13 +31,13 @@ def find_rank(node: n.Node, batch: bool = False) -> n.Node:
     shows = first != last
     below = node.input.input
     fields = node.input.fields if shows else Fields(below.fields.fields)
-    found: n.Node = n.Rank(fields, below, over.partition, over.order, function, first, last, shows)
+    result: n.Node = n.Rank(fields, below, over.partition, over.order, function, first, last, shows)
     expressions, condition = list(node.expressions), rest
     if not shows:
         number = Constant(node.input.fields[place].type.not_null(), first)
         expressions = [_with_constant(e, place, number) for e in expressions]
         condition = [_with_constant(e, place, number) for e in condition]
-    return n.Calc(node.fields, found, tuple(expressions), conjunction(condition) if condition else None)
+    return n.Calc(node.fields, result, tuple(expressions), conjunction(condition) if condition else None)
 
 
 def _with_constant(e: Expression, place: int, constant: Constant) -> Expression:
@@ -48,11 +48,11 @@ def _bounds(tests: list[Expression], place: int) -> tuple[int, int | None, list[
     first, last = 1, None
     rest: list[Expression] = []
     for test in tests:
-        found = _compared(test, place)
-        if found is None:
+        result = _compared(test, place)
+        if result is None:
             rest.append(test)
             continue
-        operator, number = found
+        operator, number = result
         if operator in (">", ">=", "="):
             first = max(first, number + 1 if operator == ">" else number)
         if operator in ("<", "<=", "="):

@@ -89,8 +89,8 @@ def filter_in_normalize(plans: Sequence[n.Node]) -> list[n.Node]:
         if by_key:
             columns = tuple(Column(f.type, i) for i, f in enumerate(source.fields.fields))
             source = n.Calc(source.fields, source, columns, conjunction(by_key))
-        made = replace(below, input=source, condition=conjunction(others) if others else None)
-        return replace(node, input=made, condition=None)
+        result = replace(below, input=source, condition=conjunction(others) if others else None)
+        return replace(node, input=result, condition=None)
 
     return [bottom_up(plan, pushed) for plan in plans]
 
@@ -127,24 +127,24 @@ def _limited(node: n.Node, limit: int) -> n.Node | None:
 
 def share_scans(plans: Sequence[n.Node]) -> list[n.Node]:
     """Read a table once per job, with the union of the columns that its readers need."""
-    wanted: dict[int, tuple[n.Scan, set[str]]] = {}
-    found: list[n.Scan] = []
+    required: dict[int, tuple[n.Scan, set[str]]] = {}
+    result: list[n.Scan] = []
     for plan in plans:
-        found += [s for s in _scans(plan) if not s.filters and s.limit is None]
-    for scan in found:
-        same = next((k for k, (other, _) in wanted.items() if _is_same_table(scan, other)), None)
+        result += [s for s in _scans(plan) if not s.filters and s.limit is None]
+    for scan in result:
+        same = next((k for k, (other, _) in required.items() if _is_same_table(scan, other)), None)
         if same is None:
-            wanted[id(scan)] = (scan, set(scan.columns))
+            required[id(scan)] = (scan, set(scan.columns))
         else:
-            wanted[same][1].update(scan.columns)
+            required[same][1].update(scan.columns)
 
     def widened(node: n.Node) -> n.Node:
         if not isinstance(node, n.Scan) or node.filters or node.limit is not None:
             return node
-        columns = next(c for other, c in wanted.values() if _is_same_table(node, other))
+        columns = next(c for other, c in required.values() if _is_same_table(node, other))
         if columns == set(node.columns):
             return node
-        return _with_columns(node, [s for s in found if _is_same_table(node, s)], columns)
+        return _with_columns(node, [s for s in result if _is_same_table(node, s)], columns)
 
     return [bottom_up(plan, widened) for plan in plans]
 

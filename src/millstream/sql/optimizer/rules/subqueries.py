@@ -66,17 +66,17 @@ def _filter(node: n.Filter) -> n.Node:
     tests = conjuncts(node.condition)
     if not _has_subquery(tests):
         return node
-    found = node.input
+    result = node.input
     rest: list[Expression] = []
     for test in tests:
-        one = _as_semi_join(found, test)
+        one = _as_semi_join(result, test)
         if one is None:
             rest.append(test)
         else:
-            found = one
+            result = one
     if not _has_subquery(rest):
-        return n.Filter(found.fields, found, conjunction(rest)) if rest else found
-    below, rest = _replaced_by_columns(found, rest)
+        return n.Filter(result.fields, result, conjunction(rest)) if rest else result
+    below, rest = _replaced_by_columns(result, rest)
     kept = n.Filter(below.fields, below, conjunction(rest))
     columns = tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields))
     return n.Project(node.fields, kept, columns)
@@ -93,16 +93,16 @@ def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
         node = _only_whether(node)
         if _has_always_a_row(node):
             return left if not negated else n.Values(left.fields, ())
-    found, late = _with_late(node, left)
+    result, late = _with_late(node, left)
     width = len(left.fields)
-    tests = [turned_in(t, width) for t in found.conditions]
+    tests = [turned_in(t, width) for t in result.conditions]
     for place, value in enumerate(inner.values):
-        right = _value(found, late, place, width)
+        right = _value(result, late, place, width)
         equal = Call(BooleanType(value.type.is_nullable or right.type.is_nullable), "=", (value, right))
         # A null among the rows makes membership unknown: NOT IN is then not true.
         tests.append(Call(_BOOLEAN, "IS NOT FALSE", (equal,)) if negated and equal.type.is_nullable else equal)
     condition = conjunction(tests) if tests else None
-    return n.Join(left.fields, left, found.node, kind, condition=condition)
+    return n.Join(left.fields, left, result.node, kind, condition=condition)
 
 
 def _only_whether(node: n.Node) -> n.Node:
@@ -175,10 +175,10 @@ def _left_join(left: n.Node, right: n.Node, tests: list[Expression]) -> n.Join:
 def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     node = _inside(subquery)
     otherwise = _of_no_rows(node)
-    found, late = _with_late(node, left)
-    right = found.node
-    if not _is_single(found):
-        right, found = _single(found, left)
+    result, late = _with_late(node, left)
+    right = result.node
+    if not _is_single(result):
+        right, result = _single(result, left)
         if late is not None:
             raise ValidationException(
                 "A scalar subquery that computes with columns of the query around must be of one row: use an aggregate."
@@ -192,8 +192,8 @@ def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
         columns = relation_builder.columns(right.fields)
         right = relation_builder.project(right, [*columns, _TRUE], [*right.fields.names, "$there"])
         marker = width + len(columns)
-    joined = _left_join(left, right, [turned_in(t, width) for t in found.conditions])
-    value = _value(found, late, 0, width)
+    joined = _left_join(left, right, [turned_in(t, width) for t in result.conditions])
+    value = _value(result, late, 0, width)
     value = replaced(
         value, lambda c: Column(c.type.nullable(), c.index) if isinstance(c, Column) and c.index >= width else None
     )
@@ -252,10 +252,10 @@ def _single(found: Pulled, around: n.Node) -> tuple[n.Node, Pulled]:
 
 def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple[n.Node, Expression]:
     """Return the left rows with a column that indicates a match, and the condition on it."""
-    found = pulled(node, left)
-    rows_of = by_outer(found, "EXISTS or IN that is not a condition of its own", left)
-    wanted = [found.places[i] + rows_of.shift for i in range(len(values))]
-    distinct = tuple(dict.fromkeys([*rows_of.keys, *wanted]))
+    result = pulled(node, left)
+    rows_of = by_outer(result, "EXISTS or IN that is not a condition of its own", left)
+    required = [result.places[i] + rows_of.shift for i in range(len(values))]
+    distinct = tuple(dict.fromkeys([*rows_of.keys, *required]))
     width = len(left.fields)
     if not distinct:
         count = n.Aggregate(
@@ -270,7 +270,7 @@ def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple
     columns = relation_builder.columns(rows.fields)
     right = relation_builder.project(rows, [*columns, _TRUE], [*rows.fields.names, "$there"])
     tests = [turned_in(t, width) for t in rows_of.conditions({k: i for i, k in enumerate(distinct)})]
-    tests += [_equal(v, rows, distinct.index(w), width) for v, w in zip(values, wanted, strict=True)]
+    tests += [_equal(v, rows, distinct.index(w), width) for v, w in zip(values, required, strict=True)]
     joined = _left_join(left, right, tests)
     there = Column(_BOOLEAN.nullable(), width + len(columns))
     return joined, Call(_BOOLEAN, "IS NOT NULL", (there,))
@@ -284,9 +284,9 @@ def _equal(value: Expression, right: n.Node, place: int, width: int) -> Expressi
 def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     """Return IN as a value: null when there is no match, but the value or one of the rows is null."""
     node = _inside(subquery)
-    found = pulled(node, left)
-    if found.conditions:
-        return _three_valued_around(left, found, subquery)
+    result = pulled(node, left)
+    if result.conditions:
+        return _three_valued_around(left, result, subquery)
     width = len(left.fields)
     big = BigIntType(False)
     arguments = tuple(range(len(subquery.values)))
@@ -339,15 +339,15 @@ def _more_than_none(count: Expression) -> Expression:
 
 
 def _apply(node: n.Apply) -> n.Node:
-    found, late = _with_late(node.right, node.left)
+    result, late = _with_late(node.right, node.left)
     if late is not None and node.kind is not n.JoinKind.INNER:
         raise ValidationException(
             "A LATERAL query at the right of a LEFT JOIN cannot compute with columns of the left side in its SELECT."
         )
     width = len(node.left.fields)
-    tests = [turned_in(t, width) for t in found.conditions]
-    fields = joined_fields(node.kind, node.left.fields, found.node.fields)
-    values = [_value(found, late, i, width) for i in range(len(node.right.fields))]
+    tests = [turned_in(t, width) for t in result.conditions]
+    fields = joined_fields(node.kind, node.left.fields, result.node.fields)
+    values = [_value(result, late, i, width) for i in range(len(node.right.fields))]
     if node.condition is not None:
         own = dict(enumerate(values))
         tests.append(
@@ -356,7 +356,7 @@ def _apply(node: n.Apply) -> n.Node:
                 lambda c: own[c.index - width] if isinstance(c, Column) and c.index >= width else None,
             )
         )
-    joined = n.Join(fields, node.left, found.node, node.kind, condition=conjunction(tests) if tests else None)
+    joined = n.Join(fields, node.left, result.node, node.kind, condition=conjunction(tests) if tests else None)
     kept = [*relation_builder.columns(node.left.fields), *values]
     return n.Project(node.fields, joined, tuple(kept))
 

@@ -140,15 +140,15 @@ def assign_mini_batches(node: n.Node, settings: Mapping[str, str]) -> n.Node:
 
     def visit(one: n.Node, by_event_time: bool) -> n.Node:
         by_event_time = by_event_time or _follows_event_time(one)
-        found = done.get((id(one), by_event_time))
-        if found is None:
+        result = done.get((id(one), by_event_time))
+        if result is None:
             if isinstance(one, (n.Watermark, n.Scan, n.StreamScan)):
-                found = n.MiniBatch(one.fields, one, interval, by_event_time and isinstance(one, n.Watermark))
+                result = n.MiniBatch(one.fields, one, interval, by_event_time and isinstance(one, n.Watermark))
             else:
                 inputs = [visit(i, by_event_time) for i in one.inputs]
-                found = one.with_inputs(inputs) if inputs else one
-            done[id(one), by_event_time] = found
-        return found
+                result = one.with_inputs(inputs) if inputs else one
+            done[id(one), by_event_time] = result
+        return result
 
     return visit(node, False)
 

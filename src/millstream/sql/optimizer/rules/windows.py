@@ -112,17 +112,17 @@ def find_window_aggregate(node: n.Node) -> n.Node:
     fields += [_property_field(node, special, p) for p in properties]
     if fused is not None:
         below, moved_keys, calls, spec = fused
-        found = n.WindowAggregate(
+        result = n.WindowAggregate(
             Fields(tuple(fields)), below, spec, moved_keys, calls, tuple(properties), of_function=True
         )
     else:
         spec = replace(window.spec, time=window.time if window.time is not None else window.end, partition=())
         has = (window.start, window.end)
-        found = n.WindowAggregate(
+        result = n.WindowAggregate(
             Fields(tuple(fields)), node.input, spec, tuple(keys), node.calls, tuple(properties), has_window=has
         )
-        found = replace(found, of_function=True)
-    return _reordered(node, found, keys, special, properties)
+        result = replace(result, of_function=True)
+    return _reordered(node, result, keys, special, properties)
 
 
 def _property_field(node: n.Aggregate, special: dict[int, str], part: str) -> Field:
@@ -248,17 +248,17 @@ def _delay(settings: Mapping[str, str], option: str, is_on: bool) -> int:
 
 
 def _lateness(settings: Mapping[str, str], delay: int) -> int:
-    found = parse_duration_ms(str(settings.get(_LATENESS, settings.get("table.exec.state.ttl", "0 ms"))))
-    if not found:
+    result = parse_duration_ms(str(settings.get(_LATENESS, settings.get("table.exec.state.ttl", "0 ms"))))
+    if not result:
         raise TableException(
             f"The 'AFTER WATERMARK' emit strategy requires set '{_LATENESS}' or 'table.exec.state.ttl' in table config."
         )
-    if delay > found:
+    if delay > result:
         raise TableException(
-            f"Allow-lateness [{found}ms] should not be smaller than Late-fire delay [{delay}ms] when enable late-fire "
+            f"Allow-lateness [{result}ms] should not be smaller than Late-fire delay [{delay}ms] when enable late-fire "
             "emit strategy."
         )
-    return found
+    return result
 
 
 def find_window_rank(node: n.Node) -> n.Node:
