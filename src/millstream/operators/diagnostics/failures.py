@@ -212,10 +212,14 @@ def _is_of_users_code(error: BaseException) -> bool:
     return error.__cause__ is not None and _is_of_users_code(error.__cause__)
 
 
+# Packages whose frames a user's traceback leaves out.
+_OUR_PACKAGES = ("operators", "cep", "sql", "table", "connectors", "formats")
+
+
 def is_ours(tb: TracebackType) -> bool:
-    """Tell whether a frame of a traceback is ours."""
+    """Return whether a traceback's frame is code of this package."""
     name = tb.tb_frame.f_code.co_filename
     if name.startswith("<millstream "):
         return True
     path = name.replace("\\", "/")
-    return any(f"/millstream/{package}/" in path for package in ("operators", "cep", "sql", "table"))
+    return any(f"/millstream/{package}/" in path for package in _OUR_PACKAGES)

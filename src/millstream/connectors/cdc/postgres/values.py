@@ -179,6 +179,6 @@ def _unescaped(field: bytes) -> bytes:
         if part:
             found.append(_ESCAPES.get(part[:1], part[:1]) + part[1:])
         else:
-            # A doubled quote is one quote.
+            # A doubled backslash is one backslash.
             found.append(b"\\" + next(parts, b""))
     return b"".join(found)
