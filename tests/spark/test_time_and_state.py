@@ -548,7 +548,7 @@ def test_requests_in_flight_survive_a_slot_that_is_killed_and_another_parallelis
     wait_until(lambda: len(first.results()) > before + 20)
     saved = job.stop_with_savepoint(False, str(tmp_path)).result(20)
     snapshot = open_checkpoint(saved).manifest.snapshot
-    assert any(has_requests(s.carried) for v in snapshot.vertices.values() for s in v.subtasks)
+    assert any(has_requests(s.runtime_snapshot) for v in snapshot.vertices.values() for s in v.subtasks)
     # More than can have been in flight.
     count = len(first.results()) + 1000
     job, second = start(3, 2000, count, saved)

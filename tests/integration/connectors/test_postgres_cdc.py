@@ -250,7 +250,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(shop: PostgresShop) -> None:
     refused(shop.source().publication("p", create=False), "Publication 'p' does not have table public.orders: run")
     other = shop.source().startup_options(StartupOptions.committed_offset())
     refused(other, "There is no replication slot")
-    with pytest.raises(InvalidProgramError, match=r"say slot_name\(\.\.\.\)"):
+    with pytest.raises(InvalidProgramError, match=r"call slot_name\(\.\.\.\)"):
         PostgresSource.builder().database("d").username("u").table_list("t").build()
 
 

@@ -172,7 +172,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         "event time",
         [
             "has no event time",
-            "No timestamps and watermarks are assigned to what Source: numbers reads (made at test_why.py:",
+            "No timestamps and watermarks are assigned to what Source: numbers reads (made at test_window_diagnosis.py:",
             "Behind it 1 timer waits, the first for 1970-01-01 00:00:07.000.",
         ],
     ),
@@ -192,7 +192,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         ),
         "late records",
         [
-            "records came when their windows were over already, and were dropped (made at test_why.py:",
+            "records came when their windows were over already, and were dropped (made at test_window_diagnosis.py:",
             "The last ones: (0, ",
             ") of 0, when time had come to 10",
         ],

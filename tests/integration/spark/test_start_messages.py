@@ -76,7 +76,9 @@ def test_input_that_is_not_there_is_noticed_before_spark_starts(tmp_path: Path, 
     if continuously:
         builder = builder.monitor_continuously(Duration.of_seconds(1))
     env.from_source(builder.build(), source_name="lines").print()
-    missing = r"Source 'Source: lines' \(made at test_starting.py:\d+\): FileSource: there is no file or directory"
+    missing = (
+        r"Source 'Source: lines' \(made at test_start_messages.py:\d+\): FileSource: there is no file or directory"
+    )
     from pyspark import SparkContext
 
     # Other tests may have one.

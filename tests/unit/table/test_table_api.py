@@ -94,7 +94,7 @@ def test_a_subquery_of_one_row_is_a_value(batch: bool) -> None:
         for gone in (tuple(r) for r in changes if r.get_row_kind() is RowKind.DELETE):
             left.remove(gone)
         assert sorted(left) == expected
-    with pytest.raises(MillstreamError, match=r"SingleValueAggFunction received more than one element: .* Choose one"):
+    with pytest.raises(MillstreamError, match=r"SingleValueAggFunction received more than one element: .* Select one"):
         list(_with_a_value([(1,), (2,)], batch).execute_sql(query).collect())
 
 

@@ -24,7 +24,7 @@ class DataType:
     """An immutable SQL data type.
 
     Example:
-        >>> str(DataTypes.INT().not_null())
+        >>> str(IntType().not_null())
         'INT NOT NULL'
     """
 

@@ -125,8 +125,9 @@ class RowType(DataType):
     """Row with named fields.
 
     Example:
-        >>> str(RowType().add("a", DataTypes.INT()).add("b", DataTypes.STRING()))
-        'ROW<`a` INT, `b` STRING>'
+        >>> from millstream.sql.types.atomic import IntType, VarCharType
+        >>> str(RowType().add("a", IntType()).add("b", VarCharType(5)))
+        'ROW<`a` INT, `b` VARCHAR(5)>'
     """
 
     root = "ROW"
