@@ -172,7 +172,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         "event time",
         [
             "has no event time",
-            "No timestamps and watermarks are assigned to what Source: numbers reads (made at test_window_diagnosis.py:",
+            "are assigned to what Source: numbers reads (made at test_window_diagnosis.py:",
             "Behind it 1 timer waits, the first for 1970-01-01 00:00:07.000.",
         ],
     ),
