@@ -91,7 +91,7 @@ def can_start(location: str, env: Callable[[], Env]) -> bool:
 
 
 @pytest.mark.parametrize("save", [save_savepoint, save_checkpoint])
-def test_the_same_program_fits(save: Any, tmp_path: Path) -> None:
+def test_savepoint_check_accepts_the_same_program(save: Any, tmp_path: Path) -> None:
     report = check(saved(build()[0], tmp_path, save), build()[0])
     assert report.fits()
     assert not (report.new or report.lost or report.changed or report.unknown)
@@ -102,7 +102,7 @@ def test_the_same_program_fits(save: Any, tmp_path: Path) -> None:
     assert restored["rules"] == ["rules (broadcast, 2 rows)"]
 
 
-def test_another_parallelism_is_told(tmp_path: Path) -> None:
+def test_savepoint_check_reports_changed_parallelism(tmp_path: Path) -> None:
     env = build(3)[0].set_max_parallelism(64)
     report = check(saved(build()[0], tmp_path), env)
     assert report.fits()
@@ -112,7 +112,7 @@ def test_another_parallelism_is_told(tmp_path: Path) -> None:
     assert found["numbers"].parallelism == (1, 1)
 
 
-def test_state_without_an_operator_is_lost_and_the_other_is_new(tmp_path: Path) -> None:
+def test_savepoint_check_reports_lost_and_new_operators(tmp_path: Path) -> None:
     location = saved(holding(Holding(INT)), tmp_path)
     report = check(location, holding(Holding(INT), uid="held elsewhere"))
     assert not report.fits()
@@ -124,7 +124,7 @@ def test_state_without_an_operator_is_lost_and_the_other_is_new(tmp_path: Path) 
     assert not can_start(location, lambda: holding(Holding(INT), uid="held elsewhere"))
 
 
-def test_state_that_was_found_by_its_place_is_told_to_be_so(tmp_path: Path) -> None:
+def test_savepoint_check_warns_about_generated_ids(tmp_path: Path) -> None:
     location = saved(holding(Holding(INT), uid=None), tmp_path)
     assert [f.text for f in check(location, holding(Holding(INT), uid=None)).warnings] == [
         "has state but no uid: it is found again only by its place in the program. Give it .uid(...)"
@@ -148,30 +148,30 @@ EXPIRING.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
         (EXPIRING, "did not expire and does now, which is stored differently"),
     ],
 )
-def test_a_state_that_is_something_else_now_is_told(now: StateDescriptor, text: str, tmp_path: Path) -> None:
+def test_savepoint_check_reports_changed_state_kind_or_type(now: StateDescriptor, text: str, tmp_path: Path) -> None:
     report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(now)))
     assert not report.fits(allow_lost=True)
     assert texts(report.changed) == [("KEYED PROCESS", "held", text)]
 
 
-def test_a_state_that_expired_and_does_not_any_more_is_told(tmp_path: Path) -> None:
+def test_savepoint_check_reports_removed_ttl(tmp_path: Path) -> None:
     report = check(saved(holding(Holding(EXPIRING)), tmp_path), holding(Holding(INT)))
     assert [f.text for f in report.changed] == ["expired and does not now, which is stored differently"]
 
 
-def test_the_types_of_map_state_are_compared_by_keys_and_values(tmp_path: Path) -> None:
+def test_map_state_type_text_has_key_and_value_types(tmp_path: Path) -> None:
     assert MapStateDescriptor("m", Types.STRING(), Types.INT()).type_text() == "String -> Integer"
     assert MapStateDescriptor("m", None, Types.INT()).type_text() == "? -> Integer"
     assert MapStateDescriptor("m").type_text() == ""
 
 
-def test_a_type_that_was_not_declared_before_or_is_not_now_fits(tmp_path: Path) -> None:
+def test_savepoint_check_accepts_undeclared_types(tmp_path: Path) -> None:
     untyped = ValueStateDescriptor("held")
     assert check(saved(holding(Holding(untyped)), tmp_path / "1"), holding(Holding(INT))).fits()
     assert check(saved(holding(Holding(INT)), tmp_path / "2"), holding(Holding(untyped))).fits()
 
 
-def test_states_of_a_pattern_that_are_gone_are_named(tmp_path: Path) -> None:
+def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
     def program(pattern: Pattern) -> Env:
         env = Env.get_execution_environment().set_parallelism(1)
         marks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e)
@@ -193,7 +193,7 @@ def test_states_of_a_pattern_that_are_gone_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_new_states_start_empty_and_those_that_nobody_asks_for_stay(tmp_path: Path) -> None:
+def test_savepoint_check_reports_new_and_unused_states(tmp_path: Path) -> None:
     other = ValueStateDescriptor("other")
     report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(other)))
     assert report.fits()
@@ -203,7 +203,7 @@ def test_new_states_start_empty_and_those_that_nobody_asks_for_stay(tmp_path: Pa
     ]
 
 
-def test_a_kind_that_changed_without_rows_fits(tmp_path: Path) -> None:
+def test_savepoint_check_accepts_a_changed_kind_without_rows(tmp_path: Path) -> None:
     other = ValueStateDescriptor("other")
     location = saved(holding(Holding(INT, other)), tmp_path / "before")
     emptied = Savepoint.load(location).update("hold", "held", lambda row: None).write(tmp_path / "after")
@@ -214,7 +214,7 @@ def test_a_kind_that_changed_without_rows_fits(tmp_path: Path) -> None:
     assert can_start(emptied, lambda: holding(Holding(lists, other)))
 
 
-def test_functions_that_cannot_be_opened_are_told_and_the_rest_is_compared(tmp_path: Path) -> None:
+def test_savepoint_check_reports_functions_that_fail_to_open(tmp_path: Path) -> None:
     location = saved(holding(Holding(INT)), tmp_path)
     broken = Holding(INT, problem=ConnectionError("no database\nat this address"))
     report = check(location, holding(broken))
@@ -227,7 +227,7 @@ def test_functions_that_cannot_be_opened_are_told_and_the_rest_is_compared(tmp_p
     assert [f.text for f in check(location, holding(wrong)).changed] == ["was value state and is list state now"]
 
 
-def test_nothing_that_cannot_have_state_is_opened() -> None:
+def test_savepoint_check_opens_only_operators_with_state() -> None:
     class Explodes(MapFunction):
         def open(self, runtime_context: Any) -> None:
             raise AssertionError("opened")
@@ -241,7 +241,7 @@ def test_nothing_that_cannot_have_state_is_opened() -> None:
     assert {i: d.problem for i, d in declared_states(LocalJob(env).plan).items()} == {operator_id_of("sum"): ""}
 
 
-def test_a_new_source_begins_at_its_beginning_and_a_lost_one_is_lost(tmp_path: Path) -> None:
+def test_savepoint_check_reports_new_and_lost_sources(tmp_path: Path) -> None:
     def program(uid: str) -> Env:
         env = Env.get_execution_environment().set_parallelism(1)
         env.from_collection([1, 2, 3] * 10).uid(uid).key_by(lambda x: x).sum(0).uid("sum").sink_to(CollectSink())
@@ -299,7 +299,7 @@ FITS = [{"panes", "lateness"}, {"sessions", "late sessions"}]
 
 @pytest.mark.parametrize("before", WINDOWS)
 @pytest.mark.parametrize("now", WINDOWS)
-def test_windows_of_another_kind_fit_where_they_can_be_taken_over(before: str, now: str, tmp_path: Path) -> None:
+def test_savepoint_check_matches_restore_for_other_window_types(before: str, now: str, tmp_path: Path) -> None:
     location = saved(windows(WINDOWS[before]), tmp_path)
     report = check(location, windows(WINDOWS[now]))
     fits = before == now or any({before, now} <= group for group in FITS)
@@ -314,7 +314,7 @@ def test_windows_of_another_kind_fit_where_they_can_be_taken_over(before: str, n
 # --- what is refused when it is tried
 
 
-def test_staged_output_of_a_sink_that_is_gone_is_lost(tmp_path: Path) -> None:
+def test_savepoint_check_reports_staged_output_of_a_removed_sink(tmp_path: Path) -> None:
     location = saved(holding(Holding(INT)), tmp_path)
     inspection = Inspection.open(location)
     sink = inspection.operator("out")

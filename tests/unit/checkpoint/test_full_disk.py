@@ -22,7 +22,7 @@ def full(path: Path) -> str:
     return path.name
 
 
-def test_storage_names_directory_and_choices_when_the_disk_is_full(tmp_path: Path) -> None:
+def test_storage_names_directory_and_options_when_the_disk_is_full(tmp_path: Path) -> None:
     storage = DirectoryStorage(str(tmp_path))
     with pytest.raises(MillstreamError) as raised:
         storage.write(full(tmp_path / "state"), [b"x" * 100_000])
@@ -30,7 +30,7 @@ def test_storage_names_directory_and_choices_when_the_disk_is_full(tmp_path: Pat
     assert user_traceback(raised.value) == str(raised.value)
 
 
-def test_job_names_directory_and_choices_when_the_checkpoint_disk_is_full(
+def test_job_names_directory_and_options_when_the_checkpoint_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def on_full_disk(descriptor: int, *arguments: str) -> object:

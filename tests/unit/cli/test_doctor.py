@@ -10,13 +10,13 @@ from millstream.spark.cluster_probe import Machine
 DRIVER = Machine("driver", "3.11.7", {"pyspark": "4.3.0", "cloudpickle": "3.1", "numpy": "2.4"}, "1.0", 2**30, 2**30)
 
 
-def test_a_machine_like_the_driver_is_well() -> None:
+def test_doctor_accepts_a_machine_like_the_driver() -> None:
     # A patch of Python, and a package that not every job uses, make no difference.
     like = replace(DRIVER, name="a", python="3.11.2", packages={**DRIVER.packages, "numpy": None}, clock_ahead=-0.4)
     assert problems_of(DRIVER, like, "/there") == []
 
 
-def test_each_difference_is_a_sentence() -> None:
+def test_doctor_reports_each_difference_as_a_sentence() -> None:
     other = replace(
         DRIVER,
         name="a",

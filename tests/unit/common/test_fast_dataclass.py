@@ -29,7 +29,7 @@ class TownAsDataclass:
     people: tuple[int, ...] = ()
 
 
-def test_a_record_is_what_a_dataclass_is() -> None:
+def test_fast_dataclass_behaves_like_a_dataclass() -> None:
     here, there = Town("Ulm", (1, 2), at=3), Town("Ulm", (1, 2), at=9)
 
     assert here == there and hash(here) == hash(there)

@@ -31,7 +31,7 @@ def ours(options: str) -> str:
         return f"error: {e}"
 
 
-def test_memory_is_divided_as_flink_does() -> None:
+def test_memory_model_matches_flink() -> None:
     different = []
     lines = gzip.decompress(RECORDED.read_bytes()).decode().splitlines()
     for line in lines:
@@ -46,18 +46,18 @@ def test_memory_is_divided_as_flink_does() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5g", "12 parsecs", "9999999999999g"])
-def test_sizes_that_are_none(text: str) -> None:
+def test_parse_size_rejects_invalid_text(text: str) -> None:
     with pytest.raises(InvalidProgramError, match=r"key is .*: it must be a size such as 512 mb or 2g\."):
         parse_size(text, "key")
 
 
-def test_what_contradicts_itself_is_told() -> None:
+def test_memory_model_rejects_contradictory_sizes() -> None:
     both = {"taskmanager.memory.flink.size": "512m", "taskmanager.memory.managed.size": "600m"}
     with pytest.raises(InvalidProgramError, match=r"Managed Memory \(600.000mb .*exceed configured Total Flink Memory"):
         task_manager_memory(Configuration.from_dict(both))
 
 
-def test_the_model_is_printed() -> None:
+def test_info_memory_prints_the_model() -> None:
     run = CliRunner().invoke(
         cli,
         ["info", "--memory", "-D", "taskmanager.memory.process.size=4g", "-D", "taskmanager.numberOfTaskSlots=2"],
@@ -73,12 +73,12 @@ def test_the_model_is_printed() -> None:
     assert total in (4095, 4096)
 
 
-def test_slots_too_small_are_refused() -> None:
+def test_executor_memory_rejects_slots_that_are_too_small() -> None:
     small = {"taskmanager.memory.process.size": "1g", "taskmanager.numberOfTaskSlots": "4"}
     with pytest.raises(InvalidProgramError, match=r"for each of 4 slots; a slot needs 96.000mb .*Raise taskmanager"):
         executor_memory(Configuration.from_dict(small))
 
 
-def test_nothing_is_told_where_nothing_is_set() -> None:
+def test_executor_memory_is_unset_without_options() -> None:
     assert executor_memory(Configuration()) is None
     assert spark_settings(Configuration()) == {}

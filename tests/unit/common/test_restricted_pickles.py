@@ -50,7 +50,7 @@ class Attack:
     ],
     ids=" ".join,
 )
-def test_state_commands_run_nothing_of_foreign_state(
+def test_state_commands_execute_no_code_of_untrusted_state(
     tmp_path: Path, save: Any, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark = tmp_path / "attacked"
@@ -117,7 +117,7 @@ class _Keeping(KeyedProcessFunction):
     ],
     ids=lambda v: type(v).__name__,
 )
-def test_restricted_pickle_reads_plain_data_as_it_was(value: Any) -> None:
+def test_restricted_pickle_reads_plain_values_unchanged(value: Any) -> None:
     for data in (dump(value), pickle.dumps(value, 5)):
         read = load_restricted(data)
         assert type(read) is type(value) and repr(read) == repr(value)
@@ -141,6 +141,6 @@ def test_restricted_pickle_imports_nothing_and_follows_no_attributes(
     assert not mark.exists()
 
 
-def test_restricted_pickle_reports_what_it_cannot_read() -> None:
+def test_restricted_pickle_suggests_trust_for_unreadable_data() -> None:
     with pytest.raises(DamagedStateError, match="--trust"):
         load_restricted(b"I1\n(tR.")

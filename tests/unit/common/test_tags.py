@@ -36,18 +36,18 @@ def named(data: bytes) -> set[str]:
     return found
 
 
-def test_tags_every_registered_one_has_a_golden_pickle() -> None:
+def test_tags_all_have_a_golden_pickle() -> None:
     assert sorted(GOLDEN) == registered(), "python -m tests.golden.tags writes the pickles of new tags"
     assert {name.partition(":")[0] for name in GOLDEN} == set(MODULES)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_tag_writes_what_it_wrote_first(name: str) -> None:
+def test_tag_writes_the_golden_bytes(name: str) -> None:
     assert dump(SAMPLES[name]).hex() == base64.b64decode(GOLDEN[name]).hex()
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_tag_reads_what_it_wrote_first(name: str) -> None:
+def test_tag_reads_the_golden_bytes(name: str) -> None:
     written = base64.b64decode(GOLDEN[name])
     assert dump(pickle.loads(written)) == written
     # Without trust, functions of the user's are stand-ins.
@@ -56,18 +56,18 @@ def test_tag_reads_what_it_wrote_first(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_tag_pickles_name_no_other_module_of_millstream(name: str) -> None:
+def test_tag_pickle_names_no_other_millstream_module(name: str) -> None:
     modules = {m for m in named(dump(SAMPLES[name])) if m.startswith("millstream")}
     assert modules == {NAMESPACE}
 
 
-def test_tag_full_pickling_writes_tags_too() -> None:
+def test_tag_is_written_by_plain_pickle_too() -> None:
     data = pickle.dumps([TimeWindow(1, 2)], 5)
     assert "time-window:1" in {argument for _, argument, _ in pickletools.genops(data)}
     assert pickle.loads(data) == [TimeWindow(1, 2)]
 
 
-def test_tag_object_of_a_subclass_stays_one() -> None:
+def test_tag_preserves_a_subclass() -> None:
     read = pickle.loads(dump(_Named(1, 2)))
     assert type(read) is _Named and read == TimeWindow(1, 2)
 
@@ -76,17 +76,17 @@ class _Named(TimeWindow):
     pass
 
 
-def test_tag_object_can_be_copied() -> None:
+def test_tag_object_can_be_deep_copied() -> None:
     assert copy.deepcopy(SAMPLES["cep-runs:1"]).count == SAMPLES["cep-runs:1"].count
 
 
-def test_tag_of_a_newer_version_is_refused() -> None:
+def test_tag_of_a_newer_version_is_rejected() -> None:
     data = dump(TimeWindow(1, 2)).replace(b"time-window:1", b"time-window:2")
     with pytest.raises(DamagedStateError, match="State holds a 'time-window' of version 2, which this millstream does"):
         pickle.loads(data)
 
 
-def test_tag_that_no_table_has_is_refused_when_it_is_registered() -> None:
+def test_tag_registration_rejects_unknown_and_duplicate_names() -> None:
     with pytest.raises(ValueError, match="'other:1' is not in MODULES"):
         tagged("other")(int)
     with pytest.raises(ValueError, match="'row:1' is not in MODULES, or it is registered twice"):

@@ -13,7 +13,7 @@ from millstream.common.private_files import SCRATCH_VARIABLE, socket_directory
 
 
 @pytest.mark.parametrize("variable", ["TMPDIR", SCRATCH_VARIABLE])
-def test_sockets_of_a_deep_directory_are_elsewhere(
+def test_temp_dir_puts_sockets_elsewhere_when_the_path_is_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)

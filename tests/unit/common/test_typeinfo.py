@@ -51,7 +51,7 @@ def fit(type_info: TypeInformation, value: Any) -> Any:
         (Types.PICKLED_BYTE_ARRAY(), {1, 2}, {1, 2}),
     ],
 )
-def test_values_are_made_to_fit(type_info: TypeInformation, value: Any, expected: Any) -> None:
+def test_typeinfo_coerces_values(type_info: TypeInformation, value: Any, expected: Any) -> None:
     result = fit(type_info, value)
     assert result == expected
     assert type(result) is type(expected)
@@ -81,7 +81,7 @@ def test_values_are_made_to_fit(type_info: TypeInformation, value: Any, expected
         (Types.SQL_TIMESTAMP(), "2024-01-01"),
     ],
 )
-def test_values_that_do_not_fit_are_refused(type_info: TypeInformation, value: Any) -> None:
+def test_typeinfo_rejects_values_that_cannot_be_coerced(type_info: TypeInformation, value: Any) -> None:
     with pytest.raises(TypeMismatchError, match="fit|field"):
         fit(type_info, value)
 
@@ -97,7 +97,7 @@ def test_values_that_do_not_fit_are_refused(type_info: TypeInformation, value: A
         (Types.LIST(Types.INT()), [1, 2], "[1, 2]"),
     ],
 )
-def test_typed_values_print_as_in_flink(type_info: TypeInformation, value: Any, text: str) -> None:
+def test_typeinfo_formats_values_as_flink_does(type_info: TypeInformation, value: Any, text: str) -> None:
     assert type_info.format(value) == text
 
 
@@ -116,17 +116,17 @@ XY = Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])
         (Types.TUPLE([Types.INT(), XY]), (5, Row(y=2, x=1)), (5, Row(x=1, y=2))),
     ],
 )
-def test_named_rows_go_by_name(type_info: TypeInformation, value: Any, expected: Any) -> None:
+def test_row_type_coerces_named_rows_by_field_name(type_info: TypeInformation, value: Any, expected: Any) -> None:
     assert str(fit(type_info, value)) == str(expected)
 
 
 @pytest.mark.parametrize("row", [Row(a=1, b=2), Row(x=1, b=2), Row(x=1), Row(x=1, y=2, z=3)])
-def test_rows_of_other_names_are_refused(row: Row) -> None:
+def test_row_type_rejects_rows_with_other_field_names(row: Row) -> None:
     with pytest.raises(TypeMismatchError, match="does not fit the type RowTypeInfo"):
         fit(XY, row)
 
 
-def test_scalars_of_numpy_are_taken_where_the_python_value_is() -> None:
+def test_typeinfo_accepts_numpy_scalars() -> None:
     np = pytest.importorskip("numpy")
     taken = [
         (Types.BOOLEAN(), np.bool_(True), True),
@@ -151,7 +151,7 @@ def test_scalars_of_numpy_are_taken_where_the_python_value_is() -> None:
             fit(type_info, value)
 
 
-def test_a_type_of_rows_says_the_names_it_was_given_and_a_streams_those_of_all_fields() -> None:
+def test_row_type_text_shows_explicit_names_and_stream_type_shows_all() -> None:
     row = Types.ROW([Types.INT(), Types.LIST(Types.ROW([Types.STRING()]))])
     assert str(row) == "RowTypeInfo(Integer, ListTypeInfo<RowTypeInfo(String)>)"
     said = "RowTypeInfo(f0: Integer, f1: ListTypeInfo<RowTypeInfo(f0: String)>)"
@@ -161,7 +161,7 @@ def test_a_type_of_rows_says_the_names_it_was_given_and_a_streams_those_of_all_f
     assert MapStateDescriptor("s", Types.INT(), row).type_text() == f"Integer -> {said}"
 
 
-def test_what_is_no_type_is_refused_where_it_is_given() -> None:
+def test_type_arguments_reject_what_is_not_a_type() -> None:
     numbers = LocalEnvironment().from_collection([1])
     given: list[Callable[[Any], object]] = [
         lambda t: LocalEnvironment().from_collection([1], t),
@@ -181,7 +181,7 @@ def test_what_is_no_type_is_refused_where_it_is_given() -> None:
             give(int)
 
 
-def test_types_are_values() -> None:
+def test_typeinfo_equality_hash_and_text() -> None:
     assert Types.ROW([Types.INT()]) == Types.ROW_NAMED(["f0"], [Types.INT()])
     assert Types.INT() != Types.LONG()
     assert len({Types.TUPLE([Types.INT()]), Types.TUPLE([Types.INT()])}) == 1
@@ -190,20 +190,20 @@ def test_types_are_values() -> None:
 
 
 class TestRow:
-    def test_fields_by_index_name_and_attribute(self) -> None:
+    def test_row_fields_by_index_name_and_attribute(self) -> None:
         row = Row(name="a", n=1)
         assert (row[0], row["name"], row.name, list(row), len(row)) == ("a", "a", "a", ["a", 1], 2)
         row["n"] = 2
         row.name = "b"
         assert row.as_dict() == {"name": "b", "n": 2}
 
-    def test_unknown_fields_say_which_there_are(self) -> None:
+    def test_row_unknown_field_error_lists_the_fields(self) -> None:
         with pytest.raises(ValueError, match="no field 'x'.*name, n"):
             Row(name="a", n=1)["x"]
         with pytest.raises(AttributeError, match="no field 'x'"):
             _ = Row(name="a").x
 
-    def test_equality_hash_and_pickle(self) -> None:
+    def test_row_equality_hash_and_pickle(self) -> None:
         row = Row(a=1, b=[2])
         row.set_row_kind(RowKind.DELETE)
         again = pickle.loads(pickle.dumps(row))
@@ -212,11 +212,11 @@ class TestRow:
         assert hash(Row("a", 1)) == hash(Row("a", 1))
         assert Row(1) != Row(2)
 
-    def test_text(self) -> None:
+    def test_row_text(self) -> None:
         assert str(Row(f0=1)) == "Row(f0=1)"
         assert str(Row("a", 2)) == "<Row('a', 2)>"
 
-    def test_names_and_positions_do_not_mix(self) -> None:
+    def test_row_rejects_mixed_names_and_positions(self) -> None:
         with pytest.raises(ValueError, match="not both"):
             Row(1, a=2)
 

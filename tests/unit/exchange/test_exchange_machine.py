@@ -36,7 +36,7 @@ def fails(instructions: list[p.Instruction], trouble: p.FailureKind) -> None:
     assert fail.cause.trouble is trouble
 
 
-def test_slots_call_then_meet_then_run_the_epoch_that_waited() -> None:
+def test_exchange_machine_registers_connects_then_sends_the_pending_epoch() -> None:
     machine = p.ExchangeMachine(2, 1)
     assert machine.handle(p.EpochRequested(1, b"e")) == []
     assert machine.handle(p.SlotRegistered(1, "/b")) == []
@@ -48,19 +48,19 @@ def test_slots_call_then_meet_then_run_the_epoch_that_waited() -> None:
     assert machine.handle(p.EpochRequested(2, b"e")) == [p.SendEpoch(2, b"e")]
 
 
-def test_reports_are_in_the_order_of_slots() -> None:
+def test_exchange_machine_orders_reports_by_slot() -> None:
     machine = in_epoch()
     assert machine.handle(p.SlotReported(1, 7, b"one")) == []
     assert machine.handle(p.SlotReported(0, 7, b"zero")) == [p.FinishEpoch([b"zero", b"one"])]
 
 
-def test_a_report_that_comes_twice_is_noticed() -> None:
+def test_exchange_machine_rejects_a_duplicate_report() -> None:
     machine = in_epoch()
     machine.handle(p.SlotReported(1, 7, b"r"))
     fails(machine.handle(p.SlotReported(1, 7, b"r")), p.FailureKind.CONFUSED)
 
 
-def test_a_second_report_after_the_epoch_fails_the_next() -> None:
+def test_exchange_machine_fails_the_next_epoch_after_a_duplicate_report() -> None:
     machine = in_epoch()
     for slot in (0, 1):
         machine.handle(p.SlotReported(slot, 7, b"r"))
@@ -70,17 +70,17 @@ def test_a_second_report_after_the_epoch_fails_the_next() -> None:
     assert "reported epoch 7" in failed.cause.text
 
 
-def test_a_report_of_an_older_epoch_is_noticed() -> None:
+def test_exchange_machine_rejects_a_report_of_an_older_epoch() -> None:
     fails(in_epoch().handle(p.SlotReported(0, 6, b"r")), p.FailureKind.CONFUSED)
 
 
-def test_a_report_of_a_slot_that_has_none_to_give_is_noticed() -> None:
+def test_exchange_machine_rejects_a_report_of_a_non_reporting_slot() -> None:
     machine = started(slots=2, reporters=1)
     machine.handle(p.EpochRequested(1, b""))
     fails(machine.handle(p.SlotReported(1, 1, b"r")), p.FailureKind.CONFUSED)
 
 
-def test_a_slot_that_answers_after_the_end_does_no_harm() -> None:
+def test_exchange_machine_ignores_slots_after_the_end() -> None:
     machine = in_epoch()
     fails(machine.handle(p.SlotFailed(0, "Boom")), p.FailureKind.RAISED)
     for late in (
@@ -105,7 +105,7 @@ def test_a_slot_that_answers_after_the_end_does_no_harm() -> None:
         (p.CancelRequested(), p.FailureKind.CANCELLED),
     ],
 )
-def test_what_breaks_fails_the_epoch_in_every_phase(event: p.Event, trouble: p.FailureKind) -> None:
+def test_exchange_machine_fails_the_epoch_on_errors_in_every_phase(event: p.Event, trouble: p.FailureKind) -> None:
     starting = p.ExchangeMachine(2, 2)
     meeting = p.ExchangeMachine(2, 2)
     for slot in (0, 1):
@@ -122,7 +122,7 @@ def test_what_breaks_fails_the_epoch_in_every_phase(event: p.Event, trouble: p.F
     assert failed.cause.trouble is trouble
 
 
-def test_slots_that_do_not_come_are_named() -> None:
+def test_exchange_machine_names_missing_slots_on_start_timeout() -> None:
     machine = p.ExchangeMachine(3, 3)
     machine.handle(p.EpochRequested(1, b""))
     machine.handle(p.SlotRegistered(0, "/s"))
@@ -132,7 +132,7 @@ def test_slots_that_do_not_come_are_named() -> None:
     assert in_epoch().handle(p.StartTimedOut()) == []
 
 
-def test_a_slot_that_calls_twice_or_in_nobodys_name_is_noticed() -> None:
+def test_exchange_machine_rejects_duplicate_and_unknown_registrations() -> None:
     for slot in (0, 5):
         machine = p.ExchangeMachine(2, 2)
         machine.handle(p.EpochRequested(1, b""))
@@ -140,7 +140,7 @@ def test_a_slot_that_calls_twice_or_in_nobodys_name_is_noticed() -> None:
         fails(machine.handle(p.SlotRegistered(slot, "/s")), p.FailureKind.CONFUSED)
 
 
-def test_who_waits_is_asked_to_stop_and_who_works_is_made_to() -> None:
+def test_exchange_machine_release_stops_idle_slots_and_disconnects_busy_ones() -> None:
     assert started().handle(p.ReleaseRequested()) == [p.SendStop()]
     assert in_epoch().handle(p.ReleaseRequested()) == [p.CloseConnections()]
     assert p.ExchangeMachine(1, 1).handle(p.ReleaseRequested()) == [p.CloseConnections()]
@@ -150,11 +150,11 @@ def test_who_waits_is_asked_to_stop_and_who_works_is_made_to() -> None:
     assert machine.handle(p.ReleaseRequested()) == [p.CloseConnections()]
 
 
-def test_one_epoch_at_a_time() -> None:
+def test_exchange_machine_rejects_a_second_epoch() -> None:
     fails(in_epoch().handle(p.EpochRequested(8, b"")), p.FailureKind.CONFUSED)
 
 
-def test_no_order_of_events_leaves_an_epoch_without_an_answer() -> None:
+def test_exchange_machine_answers_every_epoch_in_any_event_order() -> None:
     """Whatever comes in whatever order: once something broke, an epoch that was asked for has failed, once."""
     for seed in range(500):
         rng = random.Random(seed)
@@ -179,7 +179,7 @@ def data(epoch: int, level: int, payload: bytes = b"x") -> Frame:
     return Frame(Kind.DATA, epoch, level, payload)
 
 
-def test_a_level_is_complete_with_the_last_end() -> None:
+def test_receive_buffer_level_completes_with_the_last_end() -> None:
     arrivals = ReceiveBuffer(0, [2, 2])
     arrivals.take(0, data(1, 1, b"a"))
     arrivals.take(1, data(1, 1, b"b"))
@@ -194,7 +194,7 @@ def test_a_level_is_complete_with_the_last_end() -> None:
     assert arrivals.take_waiting(0) == (0, 0)
 
 
-def test_a_sender_may_be_an_epoch_ahead() -> None:
+def test_receive_buffer_accepts_a_sender_one_epoch_ahead() -> None:
     arrivals = ReceiveBuffer(0, [2, 2, 2])
     for epoch in (3, 4):
         for level in (1, 2):
@@ -205,7 +205,7 @@ def test_a_sender_may_be_an_epoch_ahead() -> None:
     assert not arrivals.is_complete(4, 1)
 
 
-def test_an_end_that_is_lost_is_noticed_with_the_next_frame() -> None:
+def test_receive_buffer_detects_a_lost_end_with_the_next_frame() -> None:
     for following in (data(1, 2), end_of(1, 2, 0), data(2, 1), end_of(2, 1, 0)):
         arrivals = ReceiveBuffer(0, [2, 2, 2])
         arrivals.take(1, data(1, 1))
@@ -213,14 +213,14 @@ def test_an_end_that_is_lost_is_noticed_with_the_next_frame() -> None:
             arrivals.take(1, following)
 
 
-def test_an_end_that_is_lost_at_the_end_of_an_epoch_is_noticed_in_the_next() -> None:
+def test_receive_buffer_detects_a_lost_last_end_in_the_next_epoch() -> None:
     arrivals = ReceiveBuffer(0, [2, 2, 2])
     arrivals.take(1, end_of(1, 1, 0))
     with pytest.raises(ProtocolError, match="before the end of level 2 of epoch 1"):
         arrivals.take(1, end_of(2, 1, 0))
 
 
-def test_a_block_that_is_lost_or_doubled_is_noticed() -> None:
+def test_receive_buffer_detects_lost_and_duplicate_blocks() -> None:
     for sent, came in ((2, 1), (1, 2)):
         arrivals = ReceiveBuffer(0, [2, 2])
         for _ in range(came):
@@ -229,7 +229,7 @@ def test_a_block_that_is_lost_or_doubled_is_noticed() -> None:
             arrivals.take(1, end_of(1, 1, sent))
 
 
-def test_what_is_left_of_an_older_epoch_is_noticed() -> None:
+def test_receive_buffer_rejects_frames_of_a_finished_epoch() -> None:
     for old in (data(1, 1), end_of(1, 1, 0), data(2, 1), end_of(2, 1, 0)):
         arrivals = ReceiveBuffer(0, [2, 2])
         arrivals.take(1, end_of(1, 1, 0))
@@ -238,7 +238,7 @@ def test_what_is_left_of_an_older_epoch_is_noticed() -> None:
             arrivals.take(1, old)
 
 
-def test_a_slot_that_has_nothing_to_send_here_is_noticed() -> None:
+def test_receive_buffer_rejects_frames_of_a_non_sender() -> None:
     # Level 0 has one slot only, so slot 1 sends nothing to level 1.
     with pytest.raises(ProtocolError):
         ReceiveBuffer(0, [1, 2]).take(1, data(1, 1))
@@ -246,7 +246,7 @@ def test_a_slot_that_has_nothing_to_send_here_is_noticed() -> None:
         ReceiveBuffer(0, [2, 2]).take(1, Frame(Kind.EPOCH, 1))
 
 
-def test_levels_of_different_widths() -> None:
+def test_receive_buffer_handles_levels_of_different_widths() -> None:
     arrivals = ReceiveBuffer(0, [1, 3, 1])
     arrivals.take(0, end_of(1, 1, 0))
     assert arrivals.is_complete(1, 1)

@@ -37,7 +37,7 @@ def names(env: Env) -> list[str]:
     return [v.name for v in vertices(env)]
 
 
-def test_a_straight_program_is_one_chain(env: Env) -> None:
+def test_chaining_joins_a_linear_program(env: Env) -> None:
     numbers(env).map(lambda x: x).filter(lambda x: True).print()
     assert names(env) == ["Source: Sequence Source -> Map -> Filter -> Print to Std. Out"]
 
@@ -53,13 +53,13 @@ BREAKS: dict[str, Callable[[DataStream], DataStream]] = {
 
 
 @pytest.mark.parametrize("how", BREAKS)
-def test_what_breaks_a_chain(env: Env, how: str) -> None:
+def test_chaining_breaks_on_repartitioning_or_parallelism(env: Env, how: str) -> None:
     BREAKS[how](numbers(env)).print()
     heads = [n for n in names(env) if n.startswith("Map")]
     assert len(heads) == 1, names(env)
 
 
-def test_disable_chaining_keeps_an_operator_alone(env: Env) -> None:
+def test_disable_chaining_isolates_an_operator(env: Env) -> None:
     numbers(env).map(lambda x: x).disable_chaining().print()
     assert names(env) == ["Source: Sequence Source", "Map", "Print to Std. Out"]
 
@@ -69,20 +69,20 @@ def test_start_new_chain_lets_the_next_operator_join(env: Env) -> None:
     assert names(env) == ["Source: Sequence Source", "Map -> Print to Std. Out"]
 
 
-def test_chaining_can_be_switched_off(env: Env) -> None:
+def test_chaining_can_be_disabled_for_the_job(env: Env) -> None:
     env.disable_operator_chaining()
     numbers(env).map(lambda x: x).print()
     assert len(names(env)) == 3
 
 
-def test_a_fork_stays_in_one_chain(env: Env) -> None:
+def test_chaining_keeps_a_fork_in_one_chain(env: Env) -> None:
     mapped = numbers(env).map(lambda x: x)
     mapped.print()
     mapped.filter(lambda x: True).print()
     assert names(env) == ["Source: Sequence Source -> Map -> (Print to Std. Out, Filter -> Print to Std. Out)"]
 
 
-def test_in_batch_a_chain_runs_right_before_what_reads_it(env: Env) -> None:
+def test_batch_levels_place_a_chain_right_before_its_reader(env: Env) -> None:
     """What is read early for late would pass all levels between."""
     first, second, third = (numbers(env).name(name) for name in ("first", "second", "third"))
     grouped = first.union(second).key_by(lambda x: x).map(lambda x: x).name("grouped")
@@ -100,7 +100,7 @@ def test_in_batch_a_chain_runs_right_before_what_reads_it(env: Env) -> None:
     assert levels(True) == {"first": 0, "second": 0, "third": 1, "grouped": 1, "end": 2, "aside": 1}
 
 
-def test_levels_follow_the_longest_way(env: Env) -> None:
+def test_levels_follow_the_longest_path(env: Env) -> None:
     a = numbers(env)
     b = a.key_by(lambda x: x).sum().key_by(lambda x: x).sum()
     a.rebalance().connect(b.rebalance()).map(_Both()).print()
@@ -119,14 +119,14 @@ class _Both:
         return value
 
 
-def test_slot_groups_have_slots_of_their_own(env: Env) -> None:
+def test_slot_sharing_groups_have_separate_slots(env: Env) -> None:
     numbers(env).map(lambda x: x).set_parallelism(3).slot_sharing_group("other").print()
     offsets = {v.name.split(" ->")[0]: v.slot_offset for v in vertices(env)}
     assert offsets["Source: Sequence Source"] == 0
     assert offsets["Map"] == 2
 
 
-def test_operator_ids_are_the_same_in_every_run(env: Env, config: object) -> None:
+def test_operator_ids_are_stable_across_runs(env: Env, config: object) -> None:
     def ids(env: Env) -> list[str]:
         numbers(env).map(lambda x: x).uid("m").key_by(lambda x: x).sum().print()
         return [n.operator_id for n in graph(env).nodes]
@@ -137,7 +137,7 @@ def test_operator_ids_are_the_same_in_every_run(env: Env, config: object) -> Non
     assert len(set(first)) == len(first)
 
 
-def test_a_uid_gives_the_same_id_anywhere(env: Env) -> None:
+def test_operator_id_depends_only_on_the_uid(env: Env) -> None:
     numbers(env).map(lambda x: x).uid("m").print()
     other = Env(env.get_configuration())
     numbers(other).filter(lambda x: True).map(lambda x: x).uid("m").print()
@@ -148,7 +148,7 @@ def test_a_uid_gives_the_same_id_anywhere(env: Env) -> None:
     assert find(env) == find(other)
 
 
-def test_the_plan_has_flinks_shape(env: Env) -> None:
+def test_execution_plan_has_the_structure_of_flink(env: Env) -> None:
     numbers(env).key_by(lambda x: x).sum().set_parallelism(1).print()
     nodes = json.loads(env.get_execution_plan())["nodes"]
     assert [(n["id"], n["type"], n["pact"], n["parallelism"]) for n in nodes] == [
@@ -160,7 +160,7 @@ def test_the_plan_has_flinks_shape(env: Env) -> None:
     assert nodes[1]["predecessors"][0]["id"] == 1
 
 
-def test_the_picture_shows_every_operator(env: Env) -> None:
+def test_svg_shows_every_operator(env: Env) -> None:
     numbers(env).map(lambda x: x).name("double <it>").key_by(lambda x: x).sum().print()
     svg = draw(build_job_graph(graph(env)))
     assert svg.startswith("<svg")
@@ -171,7 +171,7 @@ def test_the_picture_shows_every_operator(env: Env) -> None:
 # --- programs that cannot run
 
 
-def test_a_notebook_shows_a_stream_and_what_execute_would_run(env: Env) -> None:
+def test_notebook_shows_a_stream_and_the_pending_job(env: Env) -> None:
     assert env._repr_svg_() is None
     doubled = numbers(env).map(lambda x: 2 * x).name("doubled")
     assert env._repr_svg_() is None
@@ -185,7 +185,7 @@ def test_a_notebook_shows_a_stream_and_what_execute_would_run(env: Env) -> None:
     assert shown is not None and "Reduce" in shown and "Print to Std. Out" in shown
 
 
-def test_execution_plan_leaves_the_max_parallelism_to_what_is_set_later(env: Env) -> None:
+def test_execution_plan_does_not_fix_the_max_parallelism(env: Env) -> None:
     env.set_max_parallelism(16)
     numbers(env).print()
     env.get_execution_plan()
@@ -193,13 +193,13 @@ def test_execution_plan_leaves_the_max_parallelism_to_what_is_set_later(env: Env
     assert {n.max_parallelism for n in graph(env).nodes} == {64}
 
 
-def test_no_sink(env: Env) -> None:
+def test_execute_rejects_a_program_without_a_sink(env: Env) -> None:
     numbers(env)
     with pytest.raises(InvalidProgramError, match=r"no sink.*print"):
         env.execute()
 
 
-def test_a_cycle(env: Env) -> None:
+def test_graph_rejects_a_cycle(env: Env) -> None:
     first = numbers(env).map(lambda x: x).name("first")
     second = first.map(lambda x: x).name("second")
     first._transformation.inputs.append(UpstreamEdge(second._transformation))
@@ -208,7 +208,7 @@ def test_a_cycle(env: Env) -> None:
         graph(env)
 
 
-def test_two_operators_with_one_uid(env: Env) -> None:
+def test_graph_rejects_duplicate_uids(env: Env) -> None:
     numbers(env).map(lambda x: x).name("a").uid("same").filter(lambda x: True).name("b").uid("same").print()
     with pytest.raises(
         InvalidProgramError, match=r"'a' \(made at .*\) and 'b' \(made at .*\) have the same uid 'same'"
@@ -217,14 +217,14 @@ def test_two_operators_with_one_uid(env: Env) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [0, -1, 1.5, "2", True, 32_769])
-def test_parallelism_out_of_bounds(env: Env, parallelism: object) -> None:
+def test_parallelism_rejects_values_out_of_bounds(env: Env, parallelism: object) -> None:
     with pytest.raises(InvalidProgramError, match="must be an int from 1 to 32768"):
         env.set_parallelism(parallelism)  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match="operator 'Map' .*must be an int from 1 to 32768"):
         numbers(env).map(lambda x: x).set_parallelism(parallelism)  # type: ignore[arg-type]
 
 
-def test_parallelism_above_the_maximum(env: Env) -> None:
+def test_parallelism_rejects_values_above_the_max_parallelism(env: Env) -> None:
     numbers(env).map(lambda x: x).set_max_parallelism(2).set_parallelism(3).print()
     with pytest.raises(
         InvalidProgramError, match=r"parallelism 3 of operator 'Map' \(made at .*\) is above its max parallelism 2"
@@ -232,32 +232,32 @@ def test_parallelism_above_the_maximum(env: Env) -> None:
         graph(env)
 
 
-def test_a_collection_cannot_be_read_in_parallel(env: Env) -> None:
+def test_from_collection_rejects_parallelism_above_one(env: Env) -> None:
     with pytest.raises(InvalidProgramError, match="cannot run in parallel"):
         env.from_collection([1]).set_parallelism(2)
 
 
-def test_forward_between_different_parallelisms(env: Env) -> None:
+def test_forward_rejects_different_parallelisms(env: Env) -> None:
     numbers(env).forward().map(lambda x: x).set_parallelism(3).print()
     with pytest.raises(InvalidProgramError, match=r"forward\(\).*rebalance\(\)"):
         graph(env)
 
 
-def test_keyed_streams_are_not_repartitioned(env: Env) -> None:
+def test_keyed_stream_rejects_repartitioning(env: Env) -> None:
     keyed = numbers(env).key_by(lambda x: x)
     for call in (keyed.rebalance, keyed.shuffle, keyed.broadcast, keyed.forward, keyed.global_, keyed.rescale):
         with pytest.raises(InvalidProgramError, match="Cannot override partitioning for KeyedStream"):
             call()
 
 
-def test_a_union_is_of_one_type_and_not_keyed(env: Env) -> None:
+def test_union_drops_the_key_and_rejects_mixed_types(env: Env) -> None:
     numbers(env).union(numbers(env).key_by(lambda x: x)).print()
     assert {e.partitioner.name for v in vertices(env) for e in v.in_edges} == {"FORWARD"}
     with pytest.raises(InvalidProgramError, match="Cannot union streams of different types"):
         env.from_collection([1], Types.INT()).union(env.from_collection(["a"], Types.STRING()))
 
 
-def test_wrong_functions_are_refused_at_once(env: Env) -> None:
+def test_stream_methods_reject_wrong_functions_when_called(env: Env) -> None:
     stream = numbers(env)
     with pytest.raises(InvalidProgramError, match=r"map\(\) takes a callable.*not 3"):
         stream.map(3)
@@ -279,14 +279,14 @@ class Noop(ProcessFunction):  # type: ignore[type-arg]
         return [value]
 
 
-def test_a_class_that_is_no_function_class_is_a_plain_callable(env1: Env) -> None:
+def test_map_accepts_a_class_as_a_plain_callable(env1: Env) -> None:
     sink = CollectSink()
     env1.from_collection([1, 2]).map(str).filter(bool).key_by(str).sink_to(sink)
     run_locally(env1)
     assert sink.results() == ["1", "2"]
 
 
-def test_unknown_fields_of_a_typed_stream(env: Env) -> None:
+def test_typed_stream_rejects_unknown_fields(env: Env) -> None:
     from millstream.common import Types
 
     stream = env.from_collection([(1, 2)], Types.TUPLE([Types.INT(), Types.INT()]))
@@ -294,7 +294,7 @@ def test_unknown_fields_of_a_typed_stream(env: Env) -> None:
         stream.project(0, 5)
 
 
-def test_job_states_follow_the_diagram() -> None:
+def test_job_status_transitions_follow_the_diagram() -> None:
     assert JobStatus.RUNNING.may_become(JobStatus.FINISHED)
     assert JobStatus.FAILING.may_become(JobStatus.RESTARTING)
     assert not JobStatus.FINISHED.may_become(JobStatus.RUNNING)

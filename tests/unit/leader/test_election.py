@@ -41,14 +41,14 @@ def lead(election: Election, now: float = 0.0) -> None:
     assert election.handle(LeaseWritten(1), now) == [Lead(1)]
 
 
-def test_the_first_candidate_leads_in_term_one() -> None:
+def test_election_first_candidate_leads_in_term_one() -> None:
     election = candidate()
     lead(election)
     assert election.is_leader(5.9) and not election.is_leader(6.0)
     assert election.deadline == 2.0
 
 
-def test_a_leader_renews_what_it_has_and_counts_from_when_it_sent() -> None:
+def test_election_leader_renews_and_counts_from_the_send_time() -> None:
     election = candidate()
     lead(election)
     (write,) = election.handle(Ticked(), 2.0)
@@ -58,7 +58,7 @@ def test_a_leader_renews_what_it_has_and_counts_from_when_it_sent() -> None:
     assert election.valid_until == 8.0
 
 
-def test_a_leader_that_gets_no_answer_steps_down_before_the_lease_is_over() -> None:
+def test_election_leader_without_answer_steps_down_before_expiry() -> None:
     election = candidate()
     lead(election)
     election.handle(Ticked(), 2.0)
@@ -71,7 +71,7 @@ def test_a_leader_that_gets_no_answer_steps_down_before_the_lease_is_over() -> N
     assert election.role is Role.CANDIDATE and not election.is_leader(6.0)
 
 
-def test_a_leader_that_was_frozen_steps_down_whatever_it_hears_first() -> None:
+def test_election_frozen_leader_steps_down_on_any_event() -> None:
     for late in (Ticked(), LeaseWritten(2), LeaseRefused(), LeaseRead(None, 0)):
         election = candidate()
         lead(election)
@@ -80,7 +80,7 @@ def test_a_leader_that_was_frozen_steps_down_whatever_it_hears_first() -> None:
         assert isinstance(down, StepDown), late
 
 
-def test_a_candidate_waits_for_the_whole_lease_by_its_own_clock_and_takes_the_next_term() -> None:
+def test_election_candidate_waits_a_full_lease_and_takes_the_next_term() -> None:
     election = candidate("b")
     held = Lease("a", 7, "http://a", 10.0)
     # Its clock has nothing to do with that of the leader.
@@ -98,7 +98,7 @@ def test_a_candidate_waits_for_the_whole_lease_by_its_own_clock_and_takes_the_ne
     assert election.handle(LeaseWritten(42), now) == [Lead(8)]
 
 
-def test_a_renewal_that_is_seen_begins_the_wait_anew() -> None:
+def test_election_observed_renewal_restarts_the_wait() -> None:
     election = candidate("b")
     for n in range(20):
         now = election.deadline if n else 0.0
@@ -106,14 +106,14 @@ def test_a_renewal_that_is_seen_begins_the_wait_anew() -> None:
         assert election.handle(LeaseRead(Lease("a", 1, "", 10.0, renewals=n), n + 1), now) == []
 
 
-def test_a_lease_that_was_given_up_is_taken_at_once() -> None:
+def test_election_released_lease_is_taken_at_once() -> None:
     election = candidate("b")
     election.handle(Ticked(), 0.0)
     (write,) = election.handle(LeaseRead(Lease("a", 3, "", 10.0, is_released=True), 9), 0.0)
     assert isinstance(write, WriteLease) and write.lease.term == 4
 
 
-def test_who_comes_second_looks_again() -> None:
+def test_election_candidate_reads_again_after_a_refused_write() -> None:
     election = candidate("b")
     election.handle(Ticked(), 0.0)
     election.handle(LeaseRead(None, 0), 0.0)
@@ -122,7 +122,7 @@ def test_who_comes_second_looks_again() -> None:
     assert election.role is Role.CANDIDATE
 
 
-def test_a_leader_that_is_refused_looks_whether_it_was_its_own_write() -> None:
+def test_election_refused_leader_checks_for_its_own_write() -> None:
     election = candidate()
     lead(election)
     election.handle(Ticked(), 2.0)
@@ -136,7 +136,7 @@ def test_a_leader_that_is_refused_looks_whether_it_was_its_own_write() -> None:
     assert election.is_leader(11.1)
 
 
-def test_a_leader_that_was_overtaken_steps_down() -> None:
+def test_election_superseded_leader_steps_down() -> None:
     election = candidate()
     lead(election)
     election.handle(Ticked(), 2.0)
@@ -145,7 +145,7 @@ def test_a_leader_that_was_overtaken_steps_down() -> None:
     assert isinstance(down, StepDown) and "term 2" in down.reason
 
 
-def test_a_candidate_whose_write_was_answered_too_late_does_not_lead() -> None:
+def test_election_candidate_with_a_late_write_answer_does_not_lead() -> None:
     election = candidate()
     election.handle(Ticked(), 0.0)
     election.handle(LeaseRead(None, 0), 0.0)
@@ -159,7 +159,7 @@ def test_a_candidate_whose_write_was_answered_too_late_does_not_lead() -> None:
     assert isinstance(write, WriteLease) and write.lease.term == 2
 
 
-def test_a_renewal_that_is_answered_after_stepping_down_makes_no_leader() -> None:
+def test_election_late_renewal_answer_after_step_down_is_ignored() -> None:
     election = candidate()
     lead(election)
     election.handle(Ticked(), 2.0)
@@ -174,14 +174,14 @@ def test_a_renewal_that_is_answered_after_stepping_down_makes_no_leader() -> Non
     assert election.handle(LeaseWritten(4), 8.2) == []
 
 
-def test_a_lost_session_ends_leading_at_once_and_means_nothing_to_a_candidate() -> None:
+def test_election_lost_session_demotes_only_a_leader() -> None:
     election = candidate()
     assert election.handle(SessionLost("expired"), 0.0) == []
     lead(election)
     assert election.handle(SessionLost("expired"), 1.0) == [StepDown("expired")]
 
 
-def test_who_resigns_gives_the_lease_up_after_it_has_stepped_down() -> None:
+def test_election_resign_releases_the_lease_after_step_down() -> None:
     election = candidate()
     lead(election)
     down, write = election.handle(Resigned(), 1.0)
@@ -192,7 +192,7 @@ def test_who_resigns_gives_the_lease_up_after_it_has_stepped_down() -> None:
 
 
 @pytest.mark.parametrize("times", [(10.0, 10.0, 2.0), (10.0, 6.0, 6.0), (10.0, 6.0, 0.0)])
-def test_times_that_cannot_work_are_refused(times: tuple[float, float, float]) -> None:
+def test_election_rejects_inconsistent_timing(times: tuple[float, float, float]) -> None:
     with pytest.raises(InvalidProgramError, match="cannot work"):
         Election("a", "", Timing(*times))
 
@@ -233,7 +233,7 @@ class Cell:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_two_that_are_awake_lead_at_once_and_no_term_is_used_twice(seed: int) -> None:
+def test_election_never_has_two_leaders_or_reuses_a_term(seed: int) -> None:
     """Three candidates with clocks apart, by offset and rate; slow answers, lost ones, freezes and cuts."""
     chance = random.Random(seed)
     cell = Cell()

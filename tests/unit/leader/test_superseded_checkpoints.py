@@ -44,7 +44,7 @@ def start(directory: Path, job_id: str) -> str | None:
     return None if origin is None else origin.location.removeprefix(f"{directory}/")
 
 
-def test_checkpoint_that_comes_after_another_driver_has_started_does_not_count(tmp_path: Path) -> None:
+def test_superseded_checkpoint_written_after_a_new_driver_is_ignored(tmp_path: Path) -> None:
     first = driver(tmp_path, "a")
     write(first, 1, 10)
     assert start(tmp_path, "b") == "a/chk-1"
@@ -52,14 +52,14 @@ def test_checkpoint_that_comes_after_another_driver_has_started_does_not_count(t
     assert start(tmp_path, "c") == "a/chk-1"
 
 
-def test_late_checkpoint_of_any_former_driver_does_not_count(tmp_path: Path) -> None:
+def test_superseded_checkpoint_of_any_former_driver_is_ignored(tmp_path: Path) -> None:
     first = driver(tmp_path, "a")
     assert start(tmp_path, "b") is None
     write(first, 1, 10)
     assert start(tmp_path, "c") is None
 
 
-def test_other_jobs_are_left_alone(tmp_path: Path) -> None:
+def test_superseded_checkpoints_of_other_jobs_are_untouched(tmp_path: Path) -> None:
     other = CheckpointStore(open_storage(str(tmp_path / "o")), {**DEAD, "job": "other"})
     other.take(lambda owner: False)
     assert start(tmp_path, "a") is None
@@ -68,14 +68,14 @@ def test_other_jobs_are_left_alone(tmp_path: Path) -> None:
     assert [f.location for f in latest_checkpoints(str(tmp_path), "other")[0]] == [f"{tmp_path}/o/chk-1"]
 
 
-def test_new_driver_under_the_same_id_counts(tmp_path: Path) -> None:
+def test_new_driver_with_the_same_id_is_not_superseded(tmp_path: Path) -> None:
     write(driver(tmp_path, "a"), 1, 10)
     assert start(tmp_path, "b") == "a/chk-1"
     write(driver(tmp_path, "a"), 2, 20)
     assert start(tmp_path, "c") == "a/chk-2"
 
 
-def test_latest_is_found_in_a_directory_of_jobs_and_in_a_job_s_own(tmp_path: Path) -> None:
+def test_latest_checkpoints_reads_parent_and_job_directories(tmp_path: Path) -> None:
     store = driver(tmp_path, "a")
     write(store, 3, 10)
     write(store, 4, 20)
@@ -85,14 +85,14 @@ def test_latest_is_found_in_a_directory_of_jobs_and_in_a_job_s_own(tmp_path: Pat
         assert ([f.manifest.id for f in found], problems) == ([4, 3], [])
 
 
-def test_released_directory_can_be_taken(tmp_path: Path) -> None:
+def test_checkpoint_directory_can_be_taken_after_release(tmp_path: Path) -> None:
     store = driver(tmp_path, "a")
     store.release()
     CheckpointStore(open_storage(str(tmp_path / "a")), DEAD).take(lambda owner: "released" not in owner)
 
 
 @pytest.mark.parametrize("damage", [b"soon", b"", b"1.5", b"\xff\xfe", None])
-def test_a_damaged_note_is_told_and_others_are_taken(tmp_path: Path, damage: bytes | None) -> None:
+def test_damaged_superseded_note_is_reported_and_other_drivers_are_used(tmp_path: Path, damage: bytes | None) -> None:
     write(driver(tmp_path, "a"), 1, 10)
     note = tmp_path / "a" / "_superseded"
     if damage is None:
@@ -110,7 +110,7 @@ def test_a_damaged_note_is_told_and_others_are_taken(tmp_path: Path, damage: byt
 @pytest.mark.parametrize(
     "damage", [b"[]", b"5", b'"me"', b"{", b"{}", b'{"host": "HERE"}', b'{"host": "HERE", "pid": "x"}', None]
 )
-def test_a_damaged_owner_is_nobody(tmp_path: Path, damage: bytes | None) -> None:
+def test_damaged_owner_file_counts_as_no_owner(tmp_path: Path, damage: bytes | None) -> None:
     write(driver(tmp_path, "a"), 1, 10)
     owner = tmp_path / "a" / "_owner"
     owner.unlink()
@@ -126,7 +126,7 @@ def test_a_damaged_owner_is_nobody(tmp_path: Path, damage: bytes | None) -> None
         assert start(tmp_path, "b") == "a/chk-1"
 
 
-def test_a_manifest_that_is_a_directory_is_told(tmp_path: Path) -> None:
+def test_manifest_that_is_a_directory_is_reported(tmp_path: Path) -> None:
     write(driver(tmp_path, "a"), 1, 10)
     manifest = tmp_path / "a" / "chk-1" / "_metadata"
     manifest.unlink()

@@ -29,25 +29,25 @@ def outcome(folder: Path, *tests: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_one_that_passes_by_itself_is_named(tmp_path: Path) -> None:
+def test_again_reports_a_test_that_passes_on_rerun(tmp_path: Path) -> None:
     code, said = outcome(tmp_path, ONCE.format(1), "def test_good():\n    pass")
     assert code == 0
     assert said.rstrip().endswith("UNSTABLE test_sample.py::test_1: failed beside others, passed by itself")
 
 
-def test_one_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
+def test_again_fails_when_a_test_fails_twice(tmp_path: Path) -> None:
     code, said = outcome(tmp_path, ONCE.format(1), "def test_bad():\n    assert False")
     assert code == 1
     assert "UNSTABLE" not in said
 
 
-def test_many_fail_the_run_at_once(tmp_path: Path) -> None:
+def test_again_fails_without_rerun_when_many_fail(tmp_path: Path) -> None:
     code, said = outcome(tmp_path, *(ONCE.format(n) for n in range(4)))
     assert code == 1
     assert "Once more" not in said
 
 
-def test_tests_that_cannot_be_collected_fail_the_run(tmp_path: Path) -> None:
+def test_again_fails_without_rerun_on_collection_errors(tmp_path: Path) -> None:
     code, said = outcome(tmp_path, "import nothing_of_that_name")
     assert code == 2
     assert "Once more" not in said

@@ -55,12 +55,12 @@ def _foreign(path: Path) -> list[str]:
     return found
 
 
-def test_no_private_attribute_of_another_modules_class() -> None:
+def test_no_private_attribute_access_across_modules() -> None:
     packages = ("jobmaster", "checkpoint", "operators", "spark")
     assert [f for package in packages for path in (SOURCE / package).rglob("*.py") for f in _foreign(path)] == []
 
 
-def test_no_attribute_is_asked_of_an_error_that_it_may_not_have() -> None:
+def test_no_optional_attribute_access_on_errors() -> None:
     found = []
     for package in ("jobmaster", "checkpoint", "spark"):
         for path in (SOURCE / package).rglob("*.py"):

@@ -29,14 +29,14 @@ def use(entry: parity.Entry) -> Any:
 
 
 @pytest.mark.parametrize("module", LISTED["modules"])
-def test_what_is_marked_as_working_is_there(module: str) -> None:
+def test_parity_entries_marked_working_resolve(module: str) -> None:
     for entry in ENTRIES:
         if entry.module == module and entry.status in ("done", "differs"):
             assert not is_missing(parity.resolve(entry.name)), f"{entry.name} is marked {entry.status!r}"
 
 
 @pytest.mark.parametrize("module", LISTED["modules"])
-def test_what_is_marked_as_missing_can_be_imported_and_says_why_it_does_not_work(module: str) -> None:
+def test_parity_entries_marked_missing_raise_their_reason(module: str) -> None:
     for entry in ENTRIES:
         if entry.module != module or entry.status in ("done", "differs"):
             continue
@@ -58,24 +58,24 @@ def exists(name: str) -> bool:
     return True
 
 
-def test_every_entry_that_is_not_done_says_why() -> None:
+def test_parity_entries_not_done_have_a_reason() -> None:
     assert [e.name for e in ENTRIES if e.status != "done" and not e.why] == []
     assert [e.name for e in ENTRIES if e.status not in parity.STATUSES] == []
 
 
-def test_what_millstream_adds_is_there() -> None:
+def test_parity_additions_resolve() -> None:
     for name in LISTED["adds"]:
         parity.resolve(name)
 
 
-def test_no_name_of_apache_flink_is_forgotten() -> None:
+def test_parity_lists_every_name_of_apache_flink() -> None:
     python = flink_python()
     if python is None:
         pytest.skip(WHY_NOT)
     assert parity.missing(LISTED, python) == set()
 
 
-def test_calls_take_the_arguments_of_pyflink() -> None:
+def test_parity_signatures_accept_the_arguments_of_pyflink() -> None:
     theirs = parity.recorded_signatures()
     wrong = {
         e.name: problems
@@ -86,12 +86,12 @@ def test_calls_take_the_arguments_of_pyflink() -> None:
     assert wrong == {}
 
 
-def test_the_signatures_are_those_of_apache_flink() -> None:
+def test_recorded_signatures_equal_apache_flink() -> None:
     python = flink_python()
     if python is None:
         pytest.skip(WHY_NOT)
     assert parity.recorded_signatures() == parity.flinks_signatures(python)
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_parity_page_is_up_to_date() -> None:
     assert parity.PAGE.read_text() == parity.page(LISTED), "run `make parity`"

@@ -37,7 +37,7 @@ def silent(cls: type) -> Iterator[str]:
                 yield f"{cls.__qualname__}.{name}"
 
 
-def test_every_public_method_has_a_docstring() -> None:
+def test_public_methods_have_docstrings() -> None:
     modules = documented()
     assert len(modules) > 20
     found: set[str] = set()

@@ -16,7 +16,7 @@ from millstream.datastream.connectors import FileSink, PulsarSource
 from millstream.datastream.window import TimeWindow, TimeWindowSerializer, TumblingEventTimeWindows
 
 
-def test_lengths_of_time_are_numbers() -> None:
+def test_time_and_duration_convert_to_milliseconds() -> None:
     assert Time.seconds(0.5).to_milliseconds() == Duration.of_seconds(0.5).to_millis() == 500
     for make in (Duration.of_seconds, Duration.of_nanos, Time.days, Time.milliseconds):
         with pytest.raises(TypeError, match=rf"{make.__qualname__}\(\) takes a number, not '5' \(str\)"):
@@ -36,13 +36,13 @@ def test_lengths_of_time_are_numbers() -> None:
         (Types.TUPLE([Types.SQL_DATE(), Types.INT()]), (datetime.date(1970, 1, 2), 7), (1, 7)),
     ],
 )
-def test_plain_forms_and_back(type_info: TypeInformation, value: object, plain: object) -> None:
+def test_typeinfo_internal_type_round_trips(type_info: TypeInformation, value: object, plain: object) -> None:
     internal = type_info.to_internal_type(value)
     assert plain is None or internal == plain
     assert type_info.from_internal_type(internal) == value
 
 
-def test_memory_sizes_and_resources() -> None:
+def test_memory_size_and_slot_sharing_resources() -> None:
     group = (
         SlotSharingGroup.builder("g")
         .set_cpu_cores(1.0)
@@ -57,7 +57,7 @@ def test_memory_sizes_and_resources() -> None:
         SlotSharingGroup.builder("g").set_managed_memory("2 bytes")
 
 
-def test_options_and_serializers() -> None:
+def test_config_options_and_serializers() -> None:
     assert ConfigOptions.key("k").int_type().default_value(3).default == 3
     out = BytesIO()
     TimeWindowSerializer().serialize(TimeWindow(1, 2), out)
@@ -67,20 +67,20 @@ def test_options_and_serializers() -> None:
     assert out.read() == b"\0"
 
 
-def test_jars_are_accepted_with_one_warning() -> None:
+def test_add_jars_warns_once() -> None:
     with pytest.warns(UserWarning, match="add_jars.*has no effect") as seen:
         StreamExecutionEnvironment().add_jars("file:///a.jar", "file:///b.jar")
     assert len(seen) == 1
 
 
-def test_flat_imports_and_placeholders() -> None:
+def test_flat_imports_resolve_and_placeholders_raise() -> None:
     assert FileSink.__name__ == "FileSink"
     for use in (lambda: PulsarSource(), lambda: PulsarSource.builder(), lambda: type("Mine", (PulsarSource,), {})()):
         with pytest.raises(NotSupportedError, match="the Pulsar connector is not built yet"):
             use()
 
 
-def test_the_default_local_parallelism_yields_to_a_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_local_parallelism_yields_to_an_explicit_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from millstream.datastream import execution_settings as module
 
     monkeypatch.setattr(module, "_defaults", {})

@@ -101,7 +101,7 @@ def _in(file: Path) -> dict[str, str]:
     return found
 
 
-def test_every_example_can_be_put_together() -> None:
+def test_pyflink_docstring_examples_build() -> None:
     found = examples()
     assert len(found) > 50
     failed: dict[str, str] = {}

@@ -10,18 +10,18 @@ BOUND = Bound(share=0.1, least=5)
 DICE = random.Random(4)
 
 
-def test_what_goes_up_and_down_is_flat() -> None:
+def test_soak_trend_of_an_oscillating_series_is_flat() -> None:
     saw = [(float(t), 100 + t % 17 + DICE.random()) for t in range(300)]
     found = trend("saw", saw, BOUND)
     assert found.is_flat and 100 < found.level < 120
 
 
-def test_a_start_is_not_growth() -> None:
+def test_soak_trend_ignores_the_warm_up() -> None:
     started = [(float(t), min(t, 90) * 2.0) for t in range(300)]
     assert trend("start", started, BOUND).is_flat
 
 
-def test_a_leak_is_found_among_samples_that_miss_a_process() -> None:
+def test_soak_trend_detects_a_leak_despite_missing_samples() -> None:
     leaking = [(float(t), 0.0 if t % 10 == 0 else 100 + t * 0.2 + DICE.random()) for t in range(300)]
     found = trend("leak", leaking, BOUND)
     assert not found.is_flat
@@ -29,5 +29,5 @@ def test_a_leak_is_found_among_samples_that_miss_a_process() -> None:
     assert 600 < found.slope < 840
 
 
-def test_little_may_grow_by_as_much_as_is_allowed_at_least() -> None:
+def test_soak_trend_allows_growth_below_the_minimum() -> None:
     assert trend("few", [(float(t), t / 100) for t in range(300)], BOUND).is_flat

@@ -10,7 +10,7 @@ from millstream.common.errors import IncurableError
 from millstream.spark import control
 
 
-def test_one_that_was_deleted_is_told_and_nobody_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_check_reports_a_deleted_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "_directories", [])
     control.check()
     directory = control.make_directory()

@@ -46,7 +46,7 @@ def keyed(env: Env) -> KeyedStream:
 
 
 @EVERY_SPELLING
-def test_every_spelling_of_a_backend(settings: dict[str, str], backend: Backend) -> None:
+def test_backend_option_accepts_every_spelling(settings: dict[str, str], backend: Backend) -> None:
     env = Env.get_execution_environment(Configuration.from_dict(settings))
     assert backend_of(env.get_configuration()) is backend
     with pytest.warns(DeprecationWarning):
@@ -56,7 +56,7 @@ def test_every_spelling_of_a_backend(settings: dict[str, str], backend: Backend)
 
 
 @EVERY_SPELLING
-def test_operators_and_slots_are_those_of_the_backend(settings: dict[str, str], backend: Backend) -> None:
+def test_backend_selects_operators_and_state_storage(settings: dict[str, str], backend: Backend) -> None:
     env, sink = Env.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(1), CollectSink()
     for stream in windows(env):
         stream.sink_to(sink)
@@ -70,7 +70,7 @@ def test_operators_and_slots_are_those_of_the_backend(settings: dict[str, str], 
 
 
 @EVERY_SPELLING
-def test_a_program_looks_the_same_whatever_its_backend(settings: dict[str, str], backend: Backend) -> None:
+def test_backend_does_not_change_the_execution_plan(settings: dict[str, str], backend: Backend) -> None:
     def shown(env: Env) -> Any:
         for stream in windows(env):
             stream.print()
@@ -83,7 +83,7 @@ def test_a_program_looks_the_same_whatever_its_backend(settings: dict[str, str],
     assert shown(env) == shown(plain)
 
 
-def test_ids_without_a_uid_are_what_they_were() -> None:
+def test_generated_window_ids_are_stable() -> None:
     """State of windows in savepoints of before is found by these."""
     env = Env.get_execution_environment().set_parallelism(1)
     for stream in windows(env):
@@ -93,7 +93,7 @@ def test_ids_without_a_uid_are_what_they_were() -> None:
     assert ids == ["873af315", "058ada22", "935b4162", "8b648c6a"]
 
 
-def test_a_backend_counts_that_is_set_after_the_windows() -> None:
+def test_backend_set_after_the_windows_takes_effect() -> None:
     env, sink = Env.get_execution_environment().set_parallelism(1), CollectSink()
     for stream in windows(env):
         stream.sink_to(sink)
@@ -102,7 +102,7 @@ def test_a_backend_counts_that_is_set_after_the_windows() -> None:
     assert set(sink.results()) == running(Backend.LMDB)
 
 
-def test_a_setting_that_has_the_last_word_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backend_from_the_command_line_overrides_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(launch_context._last_word, "state.backend.type", "RocksDB")
     env, sink = Env.get_execution_environment().set_parallelism(1), CollectSink()
     env.get_configuration().set_string("state.backend.type", "hashmap")
@@ -113,7 +113,7 @@ def test_a_setting_that_has_the_last_word_counts(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("settings", WRONG, ids=str)
-def test_a_wrong_name_is_refused(settings: dict[str, str]) -> None:
+def test_backend_rejects_an_unknown_name(settings: dict[str, str]) -> None:
     config = Configuration.from_dict(settings)
     sentence = SENTENCE.format(*settings.values())
     env = Env.get_execution_environment(config).set_parallelism(1)

@@ -31,7 +31,7 @@ HEADER = FileHeader("op", 0, 1, True, [])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_kind_is_one_object(name: str) -> None:
+def test_state_kind_is_a_singleton(name: str) -> None:
     kind = kind_named(name, "")
     assert kind is getattr(kinds, name.upper())
     assert kind is pickle.loads(pickle.dumps(kind)) is copy.deepcopy(kind)
@@ -67,7 +67,9 @@ def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Base]:
 
 
 @pytest.mark.parametrize(("kind", "before", "change", "after"), CHANGES)
-def test_a_change_is_read_as_it_is_applied(base: Base, kind: StateKind, before: Any, change: Any, after: Any) -> None:
+def test_state_table_reads_a_change_before_it_is_applied(
+    base: Base, kind: StateKind, before: Any, change: Any, after: Any
+) -> None:
     if before is not None:
         base["row"] = before
     base["other"] = before = kind.nothing() or True
@@ -95,7 +97,7 @@ def test_a_change_is_read_as_it_is_applied(base: Base, kind: StateKind, before: 
         (kinds.MAP, {"a": (1, 4)}, None, None),
     ],
 )
-def test_what_is_left_when_some_has_expired(kind: StateKind, content: Any, rest: Any, shown: Any) -> None:
+def test_state_kind_living_drops_expired_entries(kind: StateKind, content: Any, rest: Any, shown: Any) -> None:
     left = kind.living(content, lambda stamp: stamp < 5)
     assert left == rest
     if left is not None:
@@ -106,7 +108,7 @@ def test_what_is_left_when_some_has_expired(kind: StateKind, content: Any, rest:
 # --- show
 
 
-def test_what_is_put_in_must_fit() -> None:
+def test_state_kind_stored_checks_the_value() -> None:
     assert [k.stored(v) for k, v in ((kinds.VALUE, 0), (kinds.LIST, []), (kinds.MAP, {}))] == [0, None, None]
     assert kinds.TIMERS.stored("anything") is True
     for kind, wanted in ((kinds.LIST, "list"), (kinds.MAP, "dict")):
@@ -114,7 +116,7 @@ def test_what_is_put_in_must_fit() -> None:
             kind.stored("no")
 
 
-def test_sessions_are_windows_and_others_are_not() -> None:
+def test_state_kind_windows_exist_only_for_sessions() -> None:
     one, two = [0, 5, "a"], [9, 12, "b"]
     for held, windows in ((one, [one]), ((one, two), [one, two])):
         assert kinds.SESSIONS.windows(held) == windows
@@ -130,7 +132,7 @@ def test_sessions_are_windows_and_others_are_not() -> None:
 TAGS = {Extra: "appended-elements:1", Patch: "changed-entries:1", type(REMOVED): "removed-entry:1"}
 
 
-def test_files_hold_the_names_and_the_changes_where_they_always_were() -> None:
+def test_state_files_keep_kind_names_and_change_tags() -> None:
     data = b"".join(encode(HEADER, [Section(n, kind_named(n, ""), BY_KEY, {1: 1}) for n in NAMES]))
     length, _, _ = struct.unpack(">II4s", data[-12:])
     footer = json.loads(data[-12 - length : -12])
@@ -141,7 +143,7 @@ def test_files_hold_the_names_and_the_changes_where_they_always_were() -> None:
         assert named == ["millstream.tags " + TAGS[type(change)]]
 
 
-def test_a_kind_of_a_later_version_is_told_by_name() -> None:
+def test_state_file_with_an_unknown_kind_is_rejected_by_name() -> None:
     known, unknown = (Section(n, StateKind(n), BY_KEY, {1: 1}) for n in ("value", "graph"))
     file = decode("op-0.base", b"".join(encode(HEADER, [known, unknown])))
     part = b"".join(encode_part([known, unknown], 128))
@@ -158,7 +160,7 @@ def test_a_kind_of_a_later_version_is_told_by_name() -> None:
             list(read())
 
 
-def test_a_manifest_with_a_kind_of_a_later_version(tmp_path: Path) -> None:
+def test_manifest_with_an_unknown_state_kind_is_rejected_by_name(tmp_path: Path) -> None:
     job = LocalJob(build(1)[0], epoch_sizes=lambda: 10)
     job.run_epoch()
     manifest = tmp_path / "saved" / NAME

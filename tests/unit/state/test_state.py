@@ -59,7 +59,7 @@ epochs = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(epochs)
-def test_any_process_may_run_any_epoch_and_any_number_of_times(plan: list[Any]) -> None:
+def test_keyed_state_epochs_run_in_any_process_any_number_of_times(plan: list[Any]) -> None:
     storage = MemoryStorage()
     replicas = [Replica(storage) for _ in range(3)]
     expected: dict[int, int] = {}
@@ -77,7 +77,7 @@ def test_any_process_may_run_any_epoch_and_any_number_of_times(plan: list[Any]) 
         assert replica.content(version) == expected
 
 
-def test_long_chains_are_folded_into_a_base(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changelog_compacts_long_chains_into_a_base(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changelog, "MAX_CHAIN", 5)
     storage = MemoryStorage()
     replica = Replica(storage)
@@ -88,7 +88,7 @@ def test_long_chains_are_folded_into_a_base(monkeypatch: pytest.MonkeyPatch) -> 
     assert Replica(storage).content(version) == {19: 19}
 
 
-def test_an_epoch_without_changes_writes_nothing() -> None:
+def test_changelog_writes_nothing_for_an_epoch_without_changes() -> None:
     storage = MemoryStorage()
     replica = Replica(storage)
     version = replica.epoch(None, 1, "a", [(1, 1)])
@@ -96,7 +96,7 @@ def test_an_epoch_without_changes_writes_nothing() -> None:
     assert len(storage.files) == 1
 
 
-def test_a_damaged_file_is_named() -> None:
+def test_changelog_names_a_damaged_file() -> None:
     storage = MemoryStorage()
     version = Replica(storage).epoch(None, 1, "a", [(1, 1)])
     assert version is not None
@@ -107,7 +107,7 @@ def test_a_damaged_file_is_named() -> None:
             Replica(storage).content(version)
 
 
-def test_a_name_has_one_kind() -> None:
+def test_keyed_state_rejects_a_second_kind_for_a_name() -> None:
     state = KeyedState("op", 0, MemoryStorage(), lambda: 0)
     state.handle(ValueStateDescriptor("x"))
     with pytest.raises(InvalidProgramError, match="'x' was registered as value"):
@@ -128,7 +128,7 @@ def test_a_name_has_one_kind() -> None:
         max_size=25,
     )
 )
-def test_files_have_what_was_held_before_them(plan: list[Any]) -> None:
+def test_changelog_files_restore_the_state_at_their_epoch(plan: list[Any]) -> None:
     """Whatever is written when: who starts anew from the last file finds what was there when it was written."""
     storage = MemoryStorage()
     replica = Replica(storage)
@@ -153,7 +153,7 @@ def test_files_have_what_was_held_before_them(plan: list[Any]) -> None:
     assert Replica(storage).content(version) == saved
 
 
-def test_who_does_not_hold_the_state_says_so() -> None:
+def test_keyed_state_prepare_raises_without_the_held_epoch() -> None:
     storage = MemoryStorage()
     replica = Replica(storage)
     version = replica.epoch(None, 1, "a", [(1, 1)])
@@ -166,7 +166,7 @@ def test_who_does_not_hold_the_state_says_so() -> None:
     replica.state.prepare(version, 2)
 
 
-def test_changes_that_nobody_holds_any_more_do_not_count() -> None:
+def test_keyed_state_drops_held_changes_when_preparing_an_earlier_epoch() -> None:
     storage = MemoryStorage()
     replica = Replica(storage)
     version = replica.epoch(None, 1, "a", [(1, 1)])
@@ -178,7 +178,7 @@ def test_changes_that_nobody_holds_any_more_do_not_count() -> None:
     assert replica.content(version) == {1: 1}
 
 
-def test_a_state_on_disk_holds_only_so_much_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lmdb_state_bounds_held_rows_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyed, "HELD_ROWS", 100)
     storage = MemoryStorage()
     state = KeyedState("op", 0, storage, lambda: 0, Backend.LMDB)
@@ -202,7 +202,7 @@ def test_a_state_on_disk_holds_only_so_much_in_memory(monkeypatch: pytest.Monkey
     assert not state.can_hold
 
 
-def test_a_state_in_memory_holds_no_more_than_its_keys() -> None:
+def test_memory_state_overlay_is_bounded_by_its_keys() -> None:
     storage = MemoryStorage()
     replica = Replica(storage)
     version = replica.epoch(None, 1, "a", [(key, 0) for key in range(50)])
@@ -222,7 +222,7 @@ def test_a_state_in_memory_holds_no_more_than_its_keys() -> None:
 
 
 @pytest.mark.parametrize("backend", Backend)
-def test_what_expires_goes_though_no_file_is_written(backend: Backend) -> None:
+def test_state_ttl_expires_rows_while_no_file_is_written(backend: Backend) -> None:
     now = [0]
     state = KeyedState("op", 0, MemoryStorage(), lambda: now[0], backend)
     descriptor = ValueStateDescriptor("v")
@@ -257,7 +257,7 @@ def _expiring(storage: MemoryStorage, ttl: int, clock: Callable[[], int]) -> tup
 
 
 @pytest.mark.parametrize("writes", [True, False])
-def test_lmdb_file_stops_growing_when_keys_expire_as_fast_as_they_come(tmp_path: Path, writes: bool) -> None:
+def test_lmdb_file_stops_growing_when_keys_expire_as_fast_as_they_arrive(tmp_path: Path, writes: bool) -> None:
     now, rows, ttl, epochs = [0], 100, 10, 160
     state, value = _expiring(NamedScratch(tmp_path), ttl, lambda: now[0])
     version, held, sizes = None, None, []
@@ -277,7 +277,7 @@ def test_lmdb_file_stops_growing_when_keys_expire_as_fast_as_they_come(tmp_path:
     assert max(sizes) <= 1.2 * max(sizes[: epochs // 2])
 
 
-def test_lmdb_state_with_ttl_is_written_whole_without_being_in_memory(
+def test_lmdb_state_with_ttl_is_written_without_loading_it_into_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changelog, "SECTION_ROWS", 100)
@@ -301,7 +301,7 @@ def test_lmdb_state_with_ttl_is_written_whole_without_being_in_memory(
     assert peak < rows * size // 5
 
 
-def test_checksums_are_those_of_zlib() -> None:
+def test_crc32_equals_zlib() -> None:
     data = bytes(range(256)) * 40
     assert crc32(data) == zlib.crc32(data)
     assert crc32(memoryview(data)[100:], crc32(data[:100])) == zlib.crc32(data)

@@ -62,9 +62,7 @@ STATES: list[tuple[Callable[[Any], Any], Write, Callable[[Any], Any]]] = [
 
 @pytest.mark.parametrize("ttl", [False, True])
 @pytest.mark.parametrize(("describe", "write", "read"), STATES)
-def test_what_does_not_fit_is_refused_with_the_name_of_the_state(
-    describe: Any, write: Write, read: Any, ttl: bool
-) -> None:
+def test_state_rejects_a_value_of_another_type_by_state_name(describe: Any, write: Write, read: Any, ttl: bool) -> None:
     for type_info, value in [(Types.INT(), "text"), (Types.INT(), 2**31), (Types.STRING(), 1), (XY, Row(x=1, z=2))]:
         state = handle(describe(type_info), ttl)
         with pytest.raises(TypeMismatchError, match=r"tate 's': the value .* does not fit the type"):
@@ -73,7 +71,7 @@ def test_what_does_not_fit_is_refused_with_the_name_of_the_state(
 
 @pytest.mark.parametrize("ttl", [False, True])
 @pytest.mark.parametrize(("describe", "write", "read"), STATES)
-def test_what_fits_is_stored_as_the_type_has_it(describe: Any, write: Write, read: Any, ttl: bool) -> None:
+def test_state_stores_the_coerced_value(describe: Any, write: Write, read: Any, ttl: bool) -> None:
     for type_info, value, stored in [
         (Types.INT(), 7, 7),
         (Types.INT(), True, 1),
@@ -90,7 +88,7 @@ def test_what_fits_is_stored_as_the_type_has_it(describe: Any, write: Write, rea
         assert state.get_internal_state() is state
 
 
-def test_the_types_of_descriptors() -> None:
+def test_state_descriptor_types() -> None:
     assert ValueStateDescriptor("s", Types.INT()).type_info == Types.INT()
     assert ListStateDescriptor("s", Types.INT()).type_info == Types.LIST(Types.INT())
     assert MapStateDescriptor("s", Types.INT(), XY).type_info == Types.MAP(Types.INT(), XY)
@@ -102,7 +100,7 @@ def test_the_types_of_descriptors() -> None:
 
 
 @pytest.mark.parametrize("ttl", [False, True])
-def test_an_entry_of_none_is_listed_and_not_contained(ttl: bool) -> None:
+def test_map_state_none_value_is_listed_but_not_contained(ttl: bool) -> None:
     state = handle(MapStateDescriptor("s", Types.STRING(), Types.STRING()), ttl)
     state.put("a", None)
     state.put("b", "x")
