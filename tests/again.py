@@ -1,11 +1,10 @@
-"""Run a folder of tests, and once more the few that failed.
+"""Run a folder of tests and retry up to three failures once.
 
     python -m tests.again tests/unit
 
-Thousands of tests with real servers and killed processes share two noisy cores: now and then one of them fails for
-want of time. Up to three that failed are run again by themselves. Those that pass then are named at the end, as
-unstable: each is a mistake, of the test or of what it tests, and wants to be found. More than three, or one that
-fails twice, fail the run.
+Some tests kill real processes and start real servers on two noisy cores. A test that passes on the retry is reported as
+UNSTABLE: that is a bug in the test or in the code; `make flaky` helps to find it. More than three failures, or a test
+that fails twice, fail the run.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-MOST = 3
+MAX_RETRIED = 3
 SLOWEST = ("--durations=20", "--durations-min=5")
 SOME_FAILED = 1
 
@@ -35,15 +34,13 @@ def main(folder: str) -> int:
     with tempfile.TemporaryDirectory() as directory:
         cache = Path(directory)
         code = run(cache, folder)
-        suspects = failed(cache)
-        if code != SOME_FAILED or not 0 < len(suspects) <= MOST:
+        failures = failed(cache)
+        if code != SOME_FAILED or not 0 < len(failures) <= MAX_RETRIED:
             return code
-        print(f"Once more, by themselves: {' '.join(suspects)}", flush=True)
-        code = run(cache, *suspects)
+        print(f"Retrying: {' '.join(failures)}", flush=True)
+        code = run(cache, *failures)
         if code == 0:
-            print(
-                "\n".join(f"UNSTABLE {name}: failed beside others, passed by itself" for name in suspects), flush=True
-            )
+            print("\n".join(f"UNSTABLE {name}: failed, then passed on retry" for name in failures), flush=True)
         return code
 
 
