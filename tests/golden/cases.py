@@ -108,7 +108,7 @@ def make(case: Case, into: Path) -> None:
     with placed() as place:
         before = _save(case, place / case.name, into)
     with placed(into / "place"):
-        after = gone_on(case, into / "saved")
+        after = resume(case, into / "saved")
     if not case.loses:
         _check(case, whole, before, after)
     expected = {**after, "carried": carried(into / "saved")}
@@ -226,7 +226,7 @@ def location(saved: Path) -> str:
     return str(next(saved.rglob(NAME)).parent)
 
 
-def gone_on(case: Case, saved: Path, parallelism: int | None = None, settings: dict[str, str] | None = None) -> Any:
+def resume(case: Case, saved: Path, parallelism: int | None = None, settings: dict[str, str] | None = None) -> Any:
     """Go on from what is saved to the end, in this process; return what comes out.
 
     Args:
@@ -246,7 +246,7 @@ def gone_on(case: Case, saved: Path, parallelism: int | None = None, settings: d
     return output(sink.results())
 
 
-def gone_on_as_a_job(case: Case, saved: Path, home: Path) -> Any:
+def resume_as_job(case: Case, saved: Path, home: Path) -> Any:
     """The same, under the job master."""
     found = open_checkpoint(location(saved))
     parallelism = max(v.parallelism for v in found.manifest.snapshot.vertices.values())

@@ -1,4 +1,4 @@
-"""Files of checkpoints: damage of any kind is told by name, and the checkpoint before is used where there is one."""
+"""Checkpoint files: damage is reported by file name, and restore falls back to the previous checkpoint."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def check(location: str) -> None:
     verify(open_checkpoint(location), {})
 
 
-def test_what_was_written_can_be_read(written: Written) -> None:
+def test_checkpoint_files_are_readable_after_write(written: Written) -> None:
     for number in (1, 2, 3):
         check(written.location(number))
 
 
-def test_every_kind_of_damage_is_found_in_every_file(written: Written) -> None:
+def test_checkpoint_check_detects_damage_in_every_file(written: Written) -> None:
     dice = random.Random(4)
     for path in written.files(3):
         whole = path.read_bytes()
@@ -89,8 +89,8 @@ def test_every_kind_of_damage_is_found_in_every_file(written: Written) -> None:
     check(written.location(3))
 
 
-def test_valid_state_file_in_the_place_of_another_is_found(written: Written) -> None:
-    """A file of another subtask or epoch, and the same file with other rows: each is whole, and none is right."""
+def test_checkpoint_check_detects_swapped_state_files(written: Written) -> None:
+    """Each replacement (another subtask, another epoch, other rows) is a valid file, but not the right one."""
     *files, _ = written.files(3)
     for path in files:
         whole = path.read_bytes()
@@ -108,7 +108,7 @@ def test_valid_state_file_in_the_place_of_another_is_found(written: Written) -> 
     check(written.location(3))
 
 
-def test_a_manifest_of_a_newer_version(written: Written) -> None:
+def test_manifest_of_newer_version_is_rejected(written: Written) -> None:
     path = Path(written.location(3), NAME)
     head, _, body = path.read_bytes().partition(b"\n")
     path.write_bytes(json.dumps({**json.loads(head), "version": 99}).encode() + b"\n" + body)
@@ -122,7 +122,7 @@ def latest(directory: Path) -> Configuration:
     return config.set_string("pipeline.name", name)
 
 
-def test_the_latest_that_can_be_read_is_used(
+def test_find_origin_falls_back_to_latest_readable_checkpoint(
     written: Written, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config, name = latest(tmp_path), "Flink Streaming Job"
@@ -139,14 +139,14 @@ def test_the_latest_that_can_be_read_is_used(
         find_origin(config, name)
 
 
-def test_one_that_was_named_is_not_replaced_by_another(written: Written) -> None:
+def test_find_origin_rejects_damaged_checkpoint_given_by_path(written: Written) -> None:
     Path(written.location(2), NAME).write_bytes(b"{")
     config = Configuration.from_dict({PATH.key: written.location(2)})
     with pytest.raises(DamagedStateError, match="chk-2/_metadata"):
         find_origin(config, "any")
 
 
-def test_there_is_no_latest_yet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_find_origin_returns_none_without_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert find_origin(latest(tmp_path), "new") is None
     assert "it starts from the beginning" in caplog.text
@@ -154,7 +154,7 @@ def test_there_is_no_latest_yet(tmp_path: Path, caplog: pytest.LogCaptureFixture
         find_origin(Configuration.from_dict({PATH.key: LATEST}), "new")
 
 
-def test_a_checkpoint_whose_driver_died_while_it_wrote_it_does_not_count(written: Written, tmp_path: Path) -> None:
+def test_find_origin_ignores_checkpoint_without_manifest(written: Written, tmp_path: Path) -> None:
     (written.home / "chk-9").mkdir()
     origin = find_origin(latest(tmp_path), "Flink Streaming Job")
     assert origin is not None and origin.location == written.location(3)
@@ -163,19 +163,19 @@ def test_a_checkpoint_whose_driver_died_while_it_wrote_it_does_not_count(written
     assert find_origin(latest(tmp_path), "Flink Streaming Job") is None
 
 
-def test_other_jobs_in_the_directory_do_not_count(written: Written, tmp_path: Path) -> None:
+def test_find_origin_ignores_checkpoints_of_other_jobs(written: Written, tmp_path: Path) -> None:
     found, problems = latest_checkpoints(str(tmp_path), "another job")
     assert found == [] and problems == []
     assert find_origin(latest(tmp_path), "another job") is None
 
 
-def test_the_latest_of_a_job_that_still_runs(written: Written, tmp_path: Path) -> None:
+def test_find_origin_rejects_checkpoint_of_running_job(written: Written, tmp_path: Path) -> None:
     (written.home / "_owner").write_text(json.dumps(this_process("x")))
     with pytest.raises(InvalidProgramError, match=r"chk-3 still runs \(process \d+"):
         find_origin(latest(tmp_path), "Flink Streaming Job")
 
 
-def test_a_claimed_checkpoint_is_deleted_with_its_job(written: Written, tmp_path: Path) -> None:
+def test_claimed_checkpoint_is_deleted_with_its_job_directory(written: Written, tmp_path: Path) -> None:
     for left in (2, 1, 0):
         origin = find_origin(latest(tmp_path), "Flink Streaming Job")
         assert origin is not None
@@ -183,19 +183,19 @@ def test_a_claimed_checkpoint_is_deleted_with_its_job(written: Written, tmp_path
         assert written.home.exists() == (left > 0)
 
 
-def test_what_is_no_checkpoint(tmp_path: Path) -> None:
+def test_open_checkpoint_rejects_directory_without_metadata(tmp_path: Path) -> None:
     with pytest.raises(DamagedStateError, match="is not a checkpoint or savepoint: there is no file _metadata"):
         open_checkpoint(str(tmp_path))
 
 
-def test_a_directory_that_is_gone(written: Written) -> None:
+def test_checkpoint_write_raises_deposed_after_directory_was_deleted(written: Written) -> None:
     written.store.take(lambda owner: False)
     shutil.rmtree(written.home)
     with pytest.raises(DeposedError, match=f"The job's directory .*{written.home} is gone, or what was in it"):
         written.store.write(Manifest("checkpoint", 9, 9, Snapshot("j", "n", 1), f"../{SHARED}"))
 
 
-def test_a_directory_that_another_job_has_taken(written: Written) -> None:
+def test_checkpoint_write_fails_after_another_job_took_directory(written: Written) -> None:
     manifest = Manifest("checkpoint", 9, 9, Snapshot("j", "n", 1), f"../{SHARED}")
     written.store.take(lambda owner: False)
     written.store.write(manifest)
@@ -207,23 +207,23 @@ def test_a_directory_that_another_job_has_taken(written: Written) -> None:
         written.store.write(manifest)
 
 
-def test_owners_live_and_die() -> None:
+def test_is_alive_distinguishes_live_and_dead_owners() -> None:
     me = this_process("x")
     assert is_alive(me)
     assert not is_alive({**me, "started": "1"})
     assert not is_alive({**me, "pid": 1 << 22})
     ended = subprocess.Popen([sys.executable, "-c", "pass"])
     os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-    # It is still in the list of processes.
+    # A zombie is still in the process list.
     with open(f"/proc/{ended.pid}/stat") as stat:
         started = stat.read().rpartition(")")[2].split()[19]
     assert not is_alive({**me, "pid": ended.pid, "started": started})
     ended.wait()
-    # Nobody here can know.
+    # The liveness of a process on another host is unknown here.
     assert is_alive({**me, "host": "far away", "pid": 1 << 22})
 
 
-def test_files_go_when_nobody_needs_them(written: Written) -> None:
+def test_checkpoint_store_deletes_unreferenced_shared_files(written: Written) -> None:
     shared = written.home / SHARED
     everything = {p.name for p in shared.iterdir()}
     needed = open_checkpoint(written.location(1)).manifest.snapshot.files()
@@ -236,7 +236,7 @@ def test_files_go_when_nobody_needs_them(written: Written) -> None:
     check(written.location(1))
 
 
-def test_a_manifest_keeps_everything() -> None:
+def test_manifest_round_trips_all_fields() -> None:
     env = environment(2)
     process(env).sink_to(CollectSink())
     job = LocalJob(env, epoch_sizes=lambda: 20)
@@ -247,7 +247,7 @@ def test_a_manifest_keeps_everything() -> None:
     assert decode_manifest("m", encode_manifest(manifest)) == manifest
 
 
-def test_storage_that_is_reached_by_url(tmp_path: Path) -> None:
+def test_fsspec_storage_lists_writes_and_deletes(tmp_path: Path) -> None:
     # Through fsspec, with renames, as on HDFS.
     storage = open_storage(f"local://{tmp_path}/there", cache=str(tmp_path / "copies"))
     assert storage.list("") == []
@@ -264,7 +264,7 @@ def test_storage_that_is_reached_by_url(tmp_path: Path) -> None:
 
 
 def _in_memory(path: Path) -> bool:
-    """Tell whether the system has a file's first page in memory."""
+    """Return whether the page cache holds the first page of a file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT) == 1
@@ -275,7 +275,7 @@ def _in_memory(path: Path) -> bool:
 
 
 def _can_leave_memory(directory: Path) -> bool:
-    """Tell whether files there are anywhere but in memory, and whether the system tells."""
+    """Return whether files of this directory are on a disk and the system reports cached pages."""
     path = directory / "tried"
     with path.open("wb") as file:
         file.write(b"x" * 100_000)
@@ -286,7 +286,7 @@ def _can_leave_memory(directory: Path) -> bool:
     return was_there and not _in_memory(path)
 
 
-def test_files_of_state_leave_memory_when_they_are_on_disk(tmp_path: Path) -> None:
+def test_directory_storage_drops_durable_state_files_from_page_cache(tmp_path: Path) -> None:
     if not _can_leave_memory(tmp_path):
         pytest.skip("this file system has its files in memory")
     storage = DirectoryStorage(str(tmp_path))
@@ -317,7 +317,7 @@ class _Counts(KeyedProcessFunction):
         yield value, count
 
 
-def test_running_job_fails_when_no_checkpoint_can_be_read(tmp_path: Path) -> None:
+def test_job_fails_when_no_retained_checkpoint_is_readable(tmp_path: Path) -> None:
     settings = {"execution.checkpointing.dir": str(tmp_path / "cp"), "execution.checkpointing.interval": "20 ms"}
     settings |= {"millstream.engine": "local", "restart-strategy.fixed-delay.delay": "10 ms"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
@@ -327,5 +327,5 @@ def test_running_job_fails_when_no_checkpoint_can_be_read(tmp_path: Path) -> Non
     numbers.key_by(lambda v: v % 7).process(_Counts(tmp_path / "cp")).uid("counts").sink_to(sink)
     with pytest.raises(MillstreamError, match=r"(?s)cannot be read and no earlier one is retained.*is missing"):
         env.execute("counts")
-    # What it had written counts, and nothing came again.
+    # Committed output stays, without duplicates.
     assert len(sink.results()) == len(set(sink.results()))

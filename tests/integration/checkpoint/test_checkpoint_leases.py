@@ -1,4 +1,4 @@
-"""Leases: a checkpoint that somebody reads is not deleted, however often the job takes another one."""
+"""Leases: a checkpoint that is being read is not deleted, however often the job takes another one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Served:
         registry.add(self.job, config.to_dict())
         options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto", "millstream.rest.token": "secret"}))
         assert options is not None
-        # Answers are kept for a second, as by default.
+        # Responses are cached for a second, as by default.
         self.server = PublicServer(make_app(service_of(registry, {}, options.token, 1000, 1.0)), options)
         self.server.start()
         self.rest = ServiceClient(self.server.url, "secret")
@@ -50,7 +50,7 @@ class Served:
         self.until(5)
 
     def until(self, checkpoint: int) -> int:
-        """Wait for a checkpoint of a number; return the number of the last one."""
+        """Wait until checkpoint `number` is complete; return the id of the last one."""
         end = time.monotonic() + 20
         while (latest := self.job.view.checkpoints.latest) is None or latest.id < checkpoint:
             assert time.monotonic() < end, self.job.view
@@ -80,7 +80,7 @@ def checkpoint(number: int) -> CheckpointView:
     )
 
 
-def test_lease_expires_unless_renewed() -> None:
+def test_checkpoint_lease_expires_unless_renewed() -> None:
     now = [0.0]
     leases = CheckpointLeases(lambda: now[0])
     assert leases.take(lambda: None) is None
@@ -110,7 +110,7 @@ def test_leased_checkpoint_is_read_whole_and_deleted_after_release(served: Serve
     assert not Path(location).exists()
 
 
-def test_lease_is_refused_without_checkpoint_and_when_expired(served: Served) -> None:
+def test_checkpoint_lease_is_rejected_without_checkpoint_and_when_expired(served: Served) -> None:
     with pytest.raises(ServiceError, match=f"There is no lease {'0' * 32}"):
         served.rest.ask(f"{served.path}/state-leases/{'0' * 32}", "PUT", {})
     with pytest.raises(ServiceError, match="a lease id has 32 hexadecimal digits"):
@@ -118,19 +118,19 @@ def test_lease_is_refused_without_checkpoint_and_when_expired(served: Served) ->
 
 
 @pytest.mark.parametrize("command", [["ls"], ["show", "-n", "3"]], ids=["ls", "show"])
-def test_state_commands_do_not_fail_beside_checkpoints(served: Served, command: list[str]) -> None:
+def test_state_commands_succeed_while_checkpoints_are_subsumed(served: Served, command: list[str]) -> None:
     for _ in range(15):
         told = CliRunner().invoke(cli, ["state", command[0], "served", *command[1:]])
         assert told.exit_code == 0 and "Last" in told.output, (told.output, told.exception)
     assert served.job.leases.held() == frozenset()
 
 
-def test_state_over_rest_does_not_fail_beside_checkpoints(served: Served) -> None:
+def test_state_rest_api_succeeds_while_checkpoints_are_subsumed(served: Served) -> None:
     seen: set[int] = set()
     number, end = 0, time.monotonic() + 20
     while len(seen) < 8:
         assert time.monotonic() < end, seen
-        # Another question each time, since answers are kept.
+        # A different query each time, because responses are cached.
         number += 1
         found: dict[str, Any] = served.rest.ask(f"{served.path}/state?{number}")
         (operator,) = found["operators"]

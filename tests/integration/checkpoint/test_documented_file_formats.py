@@ -1,4 +1,4 @@
-"""The files of checkpoints and savepoints are what docs/savepoints.md says, read here by nothing but that page."""
+"""Reads the files of checkpoints and savepoints with nothing but what docs/savepoints.md documents."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def text_group(key: str, groups: int) -> int:
     return (zlib.crc32(key.encode()) * 0x9E3779B1 & 0xFFFFFFFF) * groups >> 32
 
 
-def test_a_savepoint(tmp_path: Path) -> None:
+def test_savepoint_files_match_documented_format(tmp_path: Path) -> None:
     location = save_savepoint(running(), tmp_path)
     read = manifest(location)
     vertex = vertex_of(read, "keep")
@@ -73,11 +73,11 @@ def test_a_savepoint(tmp_path: Path) -> None:
     assert pickle.loads(unpacked(read["sources"][operator_id("numbers")])) == {0: (21, 60)}
 
 
-def test_what_subtasks_carry(tmp_path: Path) -> None:
+def test_runtime_snapshot_matches_documented_format(tmp_path: Path) -> None:
     read = manifest(save_savepoint(running(), tmp_path))
     for found in vertex_of(read, "keep")["subtasks"]:
         data = unpacked(found["runtime_snapshot"])
-        # Version 3, no requests in flight, and no input that is pending.
+        # Version 3, no requests in flight, no pending input.
         assert struct.unpack(">BBH", data[:4]) == (3, 0, 0)
         watermark, idle, ended, channels, operators, watermarks, ended_edges, *pending = pickle.loads(data[4:])
         assert pending == [[], [], []]
@@ -110,7 +110,7 @@ def sections(path: Path) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     return footer, found
 
 
-def test_a_checkpoint(tmp_path: Path) -> None:
+def test_checkpoint_files_match_documented_format(tmp_path: Path) -> None:
     location = save_checkpoint(running(), tmp_path, 5)
     read = manifest(location)
     assert (read["id"], read["state"], Path(location).name) == (5, "../shared", "chk-5")
@@ -126,8 +126,8 @@ def test_a_checkpoint(tmp_path: Path) -> None:
     assert {k: totals[k] for k in ROWS} == ROWS
 
 
-def test_reading_a_part_starts_no_threads(tmp_path: Path) -> None:
-    """Arrow's may still be starting when a command ends, which aborts it."""
+def test_savepoint_read_starts_no_arrow_threads(tmp_path: Path) -> None:
+    """A thread of Arrow that still starts when a command exits aborts the process."""
     location = save_savepoint(running(), tmp_path)
     counted = (
         "import os, sys\n"

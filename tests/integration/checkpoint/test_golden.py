@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints that earlier versions have written are gone on from: by every way there is."""
+"""Restores the recorded checkpoints and savepoints of every format version, in every supported way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from golden import ids, programs
-from golden.cases import CASES, HERE, Case, carried, gone_on, gone_on_as_a_job, location, make, timeless
+from golden.cases import CASES, HERE, Case, carried, location, make, resume, resume_as_job, timeless
 from golden.place import placed
 
 from millstream.checkpoint.manifest import NAME, VERSION
@@ -35,9 +35,9 @@ class Golden:
         self.expected = json.loads((source / "expected.json").read_text())
         self.carried = self.expected.pop("carried")
 
-    def gone_on(self, **how: Any) -> Any:
+    def resume(self, **how: Any) -> Any:
         with placed(self.source / "place"):
-            return gone_on(self.case, self.saved, **how)
+            return resume(self.case, self.saved, **how)
 
 
 def _named(param: tuple[int, Case]) -> str:
@@ -56,39 +56,39 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
     return Golden(case, HERE / f"v{version}" / case.name, tmp_path / "copy")
 
 
-def test_a_job_goes_on_from_it(golden: Golden) -> None:
-    assert golden.gone_on() == golden.expected
+def test_golden_checkpoint_restores_same_parallelism(golden: Golden) -> None:
+    assert golden.resume() == golden.expected
 
 
-def test_subtasks_carry_what_they_carried(golden: Golden) -> None:
+def test_golden_runtime_snapshot_is_unchanged(golden: Golden) -> None:
     assert carried(golden.saved) == golden.carried
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("golden", RESCALING, ids=_named, indirect=True)
-def test_with_another_parallelism(golden: Golden, parallelism: int) -> None:
-    assert timeless(golden.gone_on(parallelism=parallelism)) == timeless(golden.expected)
+def test_golden_checkpoint_restores_other_parallelism(golden: Golden, parallelism: int) -> None:
+    assert timeless(golden.resume(parallelism=parallelism)) == timeless(golden.expected)
 
 
-def test_with_the_other_backend(golden: Golden) -> None:
-    assert golden.gone_on(settings={"state.backend.type": "lmdb"}) == golden.expected
+def test_golden_checkpoint_restores_lmdb_backend(golden: Golden) -> None:
+    assert golden.resume(settings={"state.backend.type": "lmdb"}) == golden.expected
 
 
 @pytest.mark.parametrize("golden", RECOVERING, ids=_named, indirect=True)
-def test_under_the_job_master(golden: Golden, tmp_path: Path) -> None:
+def test_golden_checkpoint_restores_under_job_master(golden: Golden, tmp_path: Path) -> None:
     with placed(golden.source / "place"):
-        assert gone_on_as_a_job(golden.case, golden.saved, tmp_path / "job") == golden.expected
+        assert resume_as_job(golden.case, golden.saved, tmp_path / "job") == golden.expected
 
 
-def test_written_anew_by_the_state_processor(golden: Golden, tmp_path: Path) -> None:
+def test_golden_savepoint_restores_after_state_processor_rewrite(golden: Golden, tmp_path: Path) -> None:
     Savepoint.load(location(golden.saved)).write(tmp_path / "anew")
     golden.saved = tmp_path / "anew"
     assert carried(golden.saved) == golden.carried
-    assert golden.gone_on() == golden.expected
+    assert golden.resume() == golden.expected
 
 
-def test_with_operators_renamed_and_back(golden: Golden, tmp_path: Path) -> None:
-    """What subtasks carry, positions and staged output go with the operators they are of."""
+def test_golden_savepoint_restores_after_renaming_uids_and_back(golden: Golden, tmp_path: Path) -> None:
+    """Runtime snapshots, source positions and staged output follow the renamed operators."""
     renamed = Savepoint.load(location(golden.saved))
     uids = [o.uid for o in renamed.operators() if o.uid is not None]
     assert uids
@@ -99,10 +99,10 @@ def test_with_operators_renamed_and_back(golden: Golden, tmp_path: Path) -> None
         back.rename(f"{uid} 2", uid)
     golden.saved = Path(back.write(tmp_path / "back"))
     assert carried(golden.saved) == golden.carried
-    assert golden.gone_on() == golden.expected
+    assert golden.resume() == golden.expected
 
 
-def test_it_is_of_the_version_that_its_directory_says() -> None:
+def test_golden_files_have_version_of_their_directory() -> None:
     for version in VERSIONS:
         directory = HERE / f"v{version}"
         assert {p.name for p in directory.iterdir()} == {*(c.name for c in CASES), *OTHER_FILES}
@@ -112,22 +112,20 @@ def test_it_is_of_the_version_that_its_directory_says() -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.recovers], ids=lambda c: c.name)
-def test_what_is_made_today_is_what_was_made_then(case: Case, tmp_path: Path) -> None:
+def test_golden_files_match_files_written_today(case: Case, tmp_path: Path) -> None:
     make(case, tmp_path / case.name)
     kept = HERE / f"v{VERSION}" / case.name
     made = tmp_path / case.name
     assert {p.name for p in made.iterdir()} == {p.name for p in kept.iterdir()}
     then, now = (json.loads((d / "expected.json").read_text()) for d in (kept, made))
-    # What is carried also tells how often the clock was looked at.
+    # The runtime snapshot also records how often the clock was read.
     assert now["files"] == then["files"]
     assert now["results"] == then["results"]
     then, now = (open_checkpoint(location(d / "saved")).manifest for d in (kept, made))
     assert (now.kind, now.snapshot.vertices.keys()) == (then.kind, then.snapshot.vertices.keys())
 
 
-def test_what_is_carried_is_copied_without_the_programs_classes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runtime_snapshot_is_copied_without_classes_of_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (case,) = [c for c in CASES if c.name == "time"]
     for version in VERSIONS:
         golden = Golden(case, HERE / f"v{version}" / case.name, tmp_path / f"v{version}")
@@ -137,14 +135,14 @@ def test_what_is_carried_is_copied_without_the_programs_classes(
             golden.saved = Path(savepoint.write(tmp_path / f"written-{version}"))
             with pytest.raises(MissingClassError, match="What a subtask carries besides state cannot be read because"):
                 savepoint.rename("uneven", "even").write(tmp_path / f"renamed-{version}")
-        assert golden.gone_on() == golden.expected
+        assert golden.resume() == golden.expected
 
 
-def test_operators_without_uid_have_the_ids_they_had_first() -> None:
+def test_generated_operator_ids_match_recorded_ids() -> None:
     assert ids.ids() == json.loads(ids.FILE.read_text())
 
 
-def test_ids_are_of_every_kind_of_operator() -> None:
+def test_recorded_operator_ids_cover_every_operator_kind() -> None:
     kinds = {cls.identity for cls in _subclasses(Operator) if hasattr(cls, "identity")}
     assert kinds - {"sql", "sql-stream-scan", "sql-to-rows"} == {kind for kind, _ in ids.ids()}
 

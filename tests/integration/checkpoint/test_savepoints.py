@@ -1,4 +1,4 @@
-"""Savepoints and checkpoints from outside: what is read, changed and written is what jobs hold and go on from."""
+"""The state processor: reads, changes and writes savepoints and checkpoints, which jobs then restore."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SAVES = pytest.mark.parametrize("save", [save_savepoint, save_checkpoint], ids=[
 
 
 def running(parallelism: int = 2, records: int = 10, epochs: int = 4, **settings: Any) -> LocalJob:
-    """Return the program of every kind of state, in the middle of its input."""
+    """Run the program with every kind of state to the middle of its input."""
     job = LocalJob(build(parallelism)[0], epoch_sizes=lambda: records, **settings)
     for _ in range(epochs):
         job.run_epoch()
@@ -53,7 +53,7 @@ def running(parallelism: int = 2, records: int = 10, epochs: int = 4, **settings
 
 
 def finished(location: str, parallelism: int = 2, **settings: Any) -> list[Any]:
-    """Go on from a savepoint to the end; return the results."""
+    """Restore a savepoint, run to the end and return the results."""
     env, sink = build(parallelism)
     start_from(env, location, **settings).run()
     return sink.results()
@@ -76,7 +76,7 @@ def state(savepoint: Savepoint, uid: str, name: str) -> Any:
 
 
 @SAVES
-def test_states_are_listed_with_kind_type_and_rows(save: Save, tmp_path: Path) -> None:
+def test_operators_list_states_with_kind_type_and_rows(save: Save, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(), tmp_path))
     operators = {o.uid or o.name: o for o in savepoint.operators()}
     assert operators["keep"].parallelism == 2
@@ -102,7 +102,7 @@ def test_states_are_listed_with_kind_type_and_rows(save: Save, tmp_path: Path) -
 
 
 @SAVES
-def test_the_number_of_rows_is_how_many_there_are(save: Save, tmp_path: Path) -> None:
+def test_operators_report_row_count_of_each_state(save: Save, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(3), tmp_path))
     for operator in savepoint.operators():
         for found in operator.states:
@@ -112,7 +112,7 @@ def test_the_number_of_rows_is_how_many_there_are(save: Save, tmp_path: Path) ->
 
 @SAVES
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_rows_are_what_the_job_holds(save: Save, parallelism: int, tmp_path: Path) -> None:
+def test_keyed_state_matches_state_of_running_job(save: Save, parallelism: int, tmp_path: Path) -> None:
     job = running(parallelism)
     savepoint = Savepoint.load(save(job, tmp_path))
     for name, table in (("total", "total"), ("by rest", "by rest"), ("seen", "seen"), ("reduce", "_reduce")):
@@ -124,13 +124,13 @@ def test_rows_are_what_the_job_holds(save: Save, parallelism: int, tmp_path: Pat
 
 
 @SAVES
-def test_keys_have_the_form_the_program_gave_them(save: Save, tmp_path: Path) -> None:
+def test_keyed_state_returns_keys_in_type_of_program(save: Save, tmp_path: Path) -> None:
     keys = [r.key for r in Savepoint.load(save(running(), tmp_path)).keyed_state("keep", "total")]
     assert sorted(map(repr, keys)) == sorted(repr(key_of(i)) for i in range(7))
 
 
 @SAVES
-def test_windows_are_namespaces(save: Save, tmp_path: Path) -> None:
+def test_keyed_state_returns_windows_as_namespaces(save: Save, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(1), tmp_path))
     sessions = list(savepoint.keyed_state("sessions", "window-sessions"))
     assert all(isinstance(r.namespace, TimeWindow) and isinstance(r.value, int) for r in sessions)
@@ -141,7 +141,7 @@ def test_windows_are_namespaces(save: Save, tmp_path: Path) -> None:
 
 
 @SAVES
-def test_operator_state_is_entries_of_the_map_and_a_list_for_each_subtask(save: Save, tmp_path: Path) -> None:
+def test_operator_state_returns_map_entries_and_list_per_subtask(save: Save, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(2), tmp_path))
     assert {(r.key, r.value) for r in savepoint.operator_state("rules", "rules")} == {("a", 1), ("b", 2)}
     lists = [(r.namespace, r.value) for r in savepoint.operator_state("counter", "seen here")]
@@ -149,18 +149,18 @@ def test_operator_state_is_entries_of_the_map_and_a_list_for_each_subtask(save: 
 
 
 @SAVES
-def test_what_expires_is_shown_without_its_stamps(save: Save, tmp_path: Path) -> None:
+def test_keyed_state_hides_ttl_timestamps(save: Save, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(1, clock=ManualClock(5)), tmp_path))
     assert {r.value for r in savepoint.keyed_state("keep", "recent")} == set(range(33, 40))
 
 
-def test_sources_tell_their_positions(tmp_path: Path) -> None:
+def test_sources_return_positions(tmp_path: Path) -> None:
     positions = {s.uid: s.position for s in Savepoint.load(save_savepoint(running(), tmp_path)).sources()}
     assert positions["numbers"] == {0: (40, COUNT)}
 
 
-def test_states_that_only_some_subtasks_have_asked_for_are_described(tmp_path: Path) -> None:
-    """Subtask 1 never gets a record, and subtask 0 asks for its state when the first one comes."""
+def test_operators_describe_state_registered_by_some_subtasks_only(tmp_path: Path) -> None:
+    """Subtask 1 never gets a record; subtask 0 registers its state with its first record."""
 
     class Lazily(KeyedProcessFunction):
         def open(self, runtime_context: Any) -> None:
@@ -181,7 +181,7 @@ def test_states_that_only_some_subtasks_have_asked_for_are_described(tmp_path: P
     first = save_savepoint(job, tmp_path / "first")
     assert state(Savepoint.load(first), "lazy", "lazy").kind == "value"
     described = decode_manifest("first", Path(first, "_metadata").read_bytes()).snapshot
-    # A run that goes on from there and has not come to ask for it still knows.
+    # A restored run that has not registered the state yet still describes it.
     again = save_savepoint(start_from(program(), first, epoch_sizes=lambda: 0), tmp_path / "second")
     kept = decode_manifest("second", Path(again, "_metadata").read_bytes()).snapshot
     for snapshot in (described, kept):
@@ -194,7 +194,7 @@ def test_states_that_only_some_subtasks_have_asked_for_are_described(tmp_path: P
 
 @dataclass(frozen=True)
 class Item:
-    """Is made to live in a module that can go away."""
+    """A class whose module is removed later."""
 
     name: str
 
@@ -209,7 +209,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> type[Item]:
 
 
 class Both(KeyedProcessFunction):
-    """Holds an object of the program's own class, and beside it a number."""
+    """Holds an object of a class of the program and a number in two states."""
 
     def __init__(self, shop: Any) -> None:
         self.shop = shop
@@ -225,7 +225,7 @@ class Both(KeyedProcessFunction):
 
 
 @SAVES
-def test_a_state_is_read_without_the_classes_of_the_one_beside_it(
+def test_keyed_state_is_readable_without_class_of_another_state(
     save: Save, shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
@@ -253,13 +253,13 @@ def items(shop: Any) -> LocalJob:
 
 
 @SAVES
-def test_listing_needs_no_class_of_the_program_and_rows_say_what_is_missing(
+def test_savepoint_listing_needs_no_classes_and_rows_name_missing_class(
     save: Save, shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = save(items(shop), tmp_path)
     monkeypatch.delitem(sys.modules, "a_shop")
     savepoint = Savepoint.load(location)
-    # Also where the same keys are in several files, which have to be told to be the same.
+    # Also where several files hold the same keys, which have to be merged.
     assert state(savepoint, "counts", "reduce").rows == 2
     with pytest.raises(MissingClassError) as e:
         list(savepoint.keyed_state("counts", "reduce"))
@@ -270,7 +270,7 @@ def test_listing_needs_no_class_of_the_program_and_rows_say_what_is_missing(
     assert [r.value for r in savepoint.keyed_state("plain", "reduce")] == [3]
 
 
-def test_what_nobody_changes_is_copied_without_the_programs_classes(
+def test_savepoint_write_copies_unchanged_state_without_classes(
     shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = save_savepoint(items(shop), tmp_path / "before")
@@ -283,21 +283,19 @@ def test_what_nobody_changes_is_copied_without_the_programs_classes(
     assert {r.key: r.value for r in read.keyed_state("plain", "reduce")} == {1: 3, 2: 5}
 
 
-# --- going on from what was written
+# --- restoring a written savepoint
 
 
 @SAVES
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (3, 1), (1, 3)])
-def test_written_without_changes_it_is_gone_on_from_as_from_the_original(
-    save: Save, before: int, after: int, tmp_path: Path
-) -> None:
+def test_rewritten_savepoint_restores_like_original(save: Save, before: int, after: int, tmp_path: Path) -> None:
     job = running(before)
     location = save(job, tmp_path / "original")
     written = Savepoint.load(location).write(tmp_path / "written")
     assert counted(finished(written, after)) == counted(finished(location, after))
 
 
-def test_a_job_that_goes_on_gives_what_the_job_would_have_given(tmp_path: Path) -> None:
+def test_rewritten_savepoint_continues_like_uninterrupted_job(tmp_path: Path) -> None:
     env, sink = build()
     job = LocalJob(env, epoch_sizes=lambda: 10)
     for _ in range(3):
@@ -309,7 +307,7 @@ def test_a_job_that_goes_on_gives_what_the_job_would_have_given(tmp_path: Path) 
 
 
 def kept(results: list[Any]) -> dict[str, Any]:
-    """Return what the last timer of each key has found, by key."""
+    """Return the state that the last timer of each key saw, by key."""
     return {repr(r[1]): r[3] for r in sorted((r for r in results if r[0] == "keep"), key=lambda r: r[2])}
 
 
@@ -319,7 +317,7 @@ def tagged(results: list[Any]) -> list[Any]:
 
 @SAVES
 @pytest.mark.parametrize("parallelism", [2, 3])
-def test_changed_values_are_what_the_job_goes_on_with(save: Save, parallelism: int, tmp_path: Path) -> None:
+def test_savepoint_update_changes_values_of_restored_job(save: Save, parallelism: int, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(), tmp_path / "before"))
     before = kept(tagged(finished(savepoint.location, parallelism)))
     savepoint.update("keep", "total", lambda row: row.value + 1_000_000)
@@ -338,8 +336,8 @@ def test_changed_values_are_what_the_job_goes_on_with(save: Save, parallelism: i
 
 
 @pytest.mark.parametrize("key", ["new", 99, (1, "new"), [5, [6]], {"a": [1]}, None, 2.5, datetime.date(2024, 1, 2)])
-def test_a_new_key_is_found_by_the_subtask_that_owns_it(key: Any, tmp_path: Path) -> None:
-    """The timer fires in the subtask that has restored it, and looks its key's value up there."""
+def test_savepoint_put_adds_key_to_owning_subtask(key: Any, tmp_path: Path) -> None:
+    """The timer fires in the subtask that restored it, and reads the value of its key there."""
     savepoint = Savepoint.load(save_checkpoint(running(3), tmp_path / "job"))
     savepoint.put("keep", "total", key, 4711).put("keep", "event-timers", key, True, namespace=1500)
     written = savepoint.write(tmp_path / "written")
@@ -348,7 +346,7 @@ def test_a_new_key_is_found_by_the_subtask_that_owns_it(key: Any, tmp_path: Path
         assert found[repr(key)][0] == 4711
 
 
-def test_rows_are_in_the_file_of_the_subtask_that_owns_them(tmp_path: Path) -> None:
+def test_savepoint_write_puts_rows_in_file_of_owning_subtask(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_checkpoint(running(3), tmp_path / "job"))
     for i in range(200):
         savepoint.put("keep", "total", f"new {i}", i)
@@ -365,7 +363,7 @@ def test_rows_are_in_the_file_of_the_subtask_that_owns_them(tmp_path: Path) -> N
     assert seen > 200
 
 
-def test_timers_can_be_added_and_removed(tmp_path: Path) -> None:
+def test_savepoint_put_and_remove_change_timers(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
     # The last timer of key 0 without the change is at 1056.
     savepoint.put("keep", "event-timers", 0, True, namespace=5000)
@@ -377,7 +375,7 @@ def test_timers_can_be_added_and_removed(tmp_path: Path) -> None:
 
 
 @SAVES
-def test_windows_can_be_changed(save: Save, tmp_path: Path) -> None:
+def test_savepoint_put_and_update_change_windows(save: Save, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(), tmp_path / "before"))
     panes = rows_of(savepoint, "panes", "window-panes")
     sessions = rows_of(savepoint, "sessions", "window-sessions")
@@ -400,7 +398,7 @@ def test_windows_can_be_changed(save: Save, tmp_path: Path) -> None:
     assert any(r[0] == "general" and 5_000_000 in r[3] for r in tagged(results))
 
 
-def test_broadcast_state_and_lists_of_subtasks_can_be_changed(tmp_path: Path) -> None:
+def test_savepoint_changes_broadcast_and_operator_list_state(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_checkpoint(running(), tmp_path / "job"))
     savepoint.put("rules", "rules", "c", 3).remove("rules", "rules", "a")
     savepoint.update("rules", "rules", lambda row: row.value * 10)
@@ -413,11 +411,11 @@ def test_broadcast_state_and_lists_of_subtasks_can_be_changed(tmp_path: Path) ->
     assert all(r[2] == {"b": 20, "c": 30} for r in ruled)
 
 
-# --- what expires
+# --- TTL
 
 
 @SAVES
-def test_an_updated_value_keeps_its_stamp_and_a_new_one_gets_todays(save: Save, tmp_path: Path) -> None:
+def test_savepoint_update_keeps_ttl_timestamp_and_put_sets_current(save: Save, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(1, clock=ManualClock(5)), tmp_path / "before"))
     savepoint._edit._clock = lambda: 77 / 1000
     savepoint.update("keep", "recent", lambda row: row.value + 100)
@@ -434,7 +432,7 @@ def test_an_updated_value_keeps_its_stamp_and_a_new_one_gets_todays(save: Save, 
 # --- operators
 
 
-def test_a_renamed_operator_takes_its_state_along(tmp_path: Path) -> None:
+def test_savepoint_rename_moves_state_to_new_uid(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
     written = savepoint.rename("keep", "kept again").put("kept again", "total", 0, 1).write(tmp_path / "after")
     read = Savepoint.load(written)
@@ -446,8 +444,8 @@ def test_a_renamed_operator_takes_its_state_along(tmp_path: Path) -> None:
         assert kept(tagged(sink.results()))["0"][0] == 1 + sum(range(42, COUNT, 7))
 
 
-def test_everything_of_a_renamed_operator_goes_with_it(tmp_path: Path) -> None:
-    """A source's position, and what an operator in a chain carries besides state: its watermark."""
+def test_savepoint_rename_moves_source_position_and_watermark(tmp_path: Path) -> None:
+    """The runtime snapshot of a chained operator holds its watermark."""
 
     def program(uids: list[str]) -> tuple[StreamExecutionEnvironment, CollectSink]:
         env, sink = build(1)
@@ -461,7 +459,7 @@ def test_everything_of_a_renamed_operator_goes_with_it(tmp_path: Path) -> None:
         savepoint.rename(old, f"{old} 2")
     written = savepoint.write(tmp_path / "after")
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
-    # The sum has no uid, and finds its state by its place behind operators that are called otherwise now.
+    # The sum has no uid, so it finds its state by its position behind renamed operators.
     with pytest.raises(InvalidProgramError, match="'Reduce' \\(no uid\\) has nowhere to go"):
         start_from(env, written)
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
@@ -472,7 +470,7 @@ def test_everything_of_a_renamed_operator_goes_with_it(tmp_path: Path) -> None:
     assert counted(tagged(sink.results())) == before
 
 
-def test_a_renamed_operator_keeps_its_time_and_its_place_in_the_graph(tmp_path: Path) -> None:
+def test_savepoint_rename_keeps_watermark_and_graph_position(tmp_path: Path) -> None:
     def program(source: str, uid: str) -> StreamExecutionEnvironment:
         env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
         marks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
@@ -493,7 +491,7 @@ def test_a_renamed_operator_keeps_its_time_and_its_place_in_the_graph(tmp_path: 
         assert operator_id_of("sum") not in watermarks
 
 
-def test_an_operator_without_uid_can_be_given_one(tmp_path: Path) -> None:
+def test_savepoint_rename_assigns_uid_to_operator_without_uid(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
     written = savepoint.rename("Reduce", "sum").write(tmp_path / "after")
     env, sink = build()
@@ -502,14 +500,14 @@ def test_an_operator_without_uid_can_be_given_one(tmp_path: Path) -> None:
     assert sum(range(0, COUNT, 7)) in sink.results()
 
 
-def test_a_dropped_operator_starts_anew(tmp_path: Path) -> None:
+def test_savepoint_drop_operator_restarts_it_with_empty_state(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
     written = savepoint.drop_operator("keep").write(tmp_path / "after")
     assert "keep" not in [o.uid for o in Savepoint.load(written).operators()]
     assert kept(tagged(finished(written)))["0"][0] == sum(range(42, COUNT, 7))
 
 
-def test_a_dropped_state_starts_anew_and_the_others_go_on(tmp_path: Path) -> None:
+def test_savepoint_drop_state_keeps_other_states_of_operator(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_checkpoint(running(), tmp_path / "job"))
     written = savepoint.drop_state("keep", "total").write(tmp_path / "after")
     assert "total" not in [s.name for o in Savepoint.load(written).operators() for s in o.states]
@@ -518,10 +516,10 @@ def test_a_dropped_state_starts_anew_and_the_others_go_on(tmp_path: Path) -> Non
     assert sorted(map(int, seen)) == list(range(0, COUNT, 7))
 
 
-# --- errors, and what stays as it is
+# --- errors
 
 
-def test_what_was_loaded_stays_as_it_is(tmp_path: Path) -> None:
+def test_savepoint_write_leaves_loaded_files_unchanged(tmp_path: Path) -> None:
     location = save_checkpoint(running(), tmp_path / "job")
 
     def everything() -> dict[str, bytes]:
@@ -535,13 +533,13 @@ def test_what_was_loaded_stays_as_it_is(tmp_path: Path) -> None:
     assert everything() == before
 
 
-def test_a_savepoint_needs_a_directory_of_its_own(tmp_path: Path) -> None:
+def test_savepoint_write_rejects_nonempty_directory(tmp_path: Path) -> None:
     location = save_savepoint(running(), tmp_path / "before")
     with pytest.raises(InvalidProgramError, match="is not empty: a savepoint needs a directory of its own"):
         Savepoint.load(location).write(location)
 
 
-def test_a_change_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_savepoint_write_leaves_no_files_after_failed_update(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
     savepoint.update("keep", "total", lambda row: 1 // 0)
     with pytest.raises(ZeroDivisionError):
@@ -549,7 +547,7 @@ def test_a_change_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["before"]
 
 
-def test_savepoints_on_remote_storage(tmp_path: Path) -> None:
+def test_savepoint_reads_and_writes_remote_storage(tmp_path: Path) -> None:
     location = save_savepoint(running(), tmp_path)
     url = "memory://tests/savepoints/changed"
     assert Savepoint.load(location).put("keep", "total", "new", 1).write(url) == url
@@ -582,13 +580,13 @@ def test_savepoints_on_remote_storage(tmp_path: Path) -> None:
         (lambda s: s.drop_operator("keep").put("keep", "total", 1, 1), "There is no operator 'keep'"),
     ],
 )
-def test_a_change_that_cannot_be_is_told_at_once(change: Any, message: str, tmp_path: Path) -> None:
+def test_savepoint_change_rejects_invalid_operator_state_or_key(change: Any, message: str, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path))
     with pytest.raises(InvalidProgramError, match=message):
         change(savepoint)
 
 
-def test_what_is_no_savepoint_is_said_to_be_none(tmp_path: Path) -> None:
+def test_savepoint_load_rejects_path_that_is_no_savepoint(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(
             DamagedStateError, match="is not a checkpoint or savepoint: there is no file _metadata in it"
@@ -603,7 +601,7 @@ def test_what_is_no_savepoint_is_said_to_be_none(tmp_path: Path) -> None:
 
 
 @SAVES
-def test_a_damaged_file_is_named(save: Save, tmp_path: Path) -> None:
+def test_savepoint_load_names_damaged_or_missing_file(save: Save, tmp_path: Path) -> None:
     location = save(running(), tmp_path)
     with pytest.raises(DamagedStateError, match=f"{location}/_metadata is damaged"):
         text = Path(location, "_metadata").read_bytes()
@@ -624,7 +622,7 @@ def test_a_damaged_file_is_named(save: Save, tmp_path: Path) -> None:
         Savepoint.load(location).operators()
 
 
-def test_a_damaged_file_is_not_copied(tmp_path: Path) -> None:
+def test_savepoint_write_rejects_damaged_file(tmp_path: Path) -> None:
     location = save_savepoint(running(), tmp_path / "before")
     victim = max(Path(location).glob("*.parquet"), key=os.path.getsize)
     victim.write_bytes(victim.read_bytes()[:-1] + b"x")
@@ -632,8 +630,8 @@ def test_a_damaged_file_is_not_copied(tmp_path: Path) -> None:
         Savepoint.load(location).write(tmp_path / "after")
 
 
-def test_a_manifest_of_before_is_read(tmp_path: Path) -> None:
-    """Manifests that do not say what states there are, or not all: the files do."""
+def test_savepoint_load_reads_manifest_without_state_descriptions(tmp_path: Path) -> None:
+    """If the manifest lists no or not all states, they are read from the files."""
     location = save_checkpoint(running(), tmp_path)
     path = Path(location, "_metadata")
     manifest = decode_manifest("_metadata", path.read_bytes())
@@ -646,13 +644,13 @@ def test_a_manifest_of_before_is_read(tmp_path: Path) -> None:
     assert json.dumps(sorted(r.value for r in savepoint.keyed_state("keep", "total")))
 
 
-def test_each_subtask_of_these_tests_has_keys() -> None:
+def test_keys_of_these_tests_cover_every_subtask() -> None:
     for parallelism in (2, 3):
         owners = {owner(key_group(freeze(key_of(i)), 128), parallelism, 128) for i in range(7)}
         assert owners == set(range(parallelism))
 
 
-def test_a_failure_in_the_first_epoch_goes_back_to_the_savepoint(tmp_path: Path) -> None:
+def test_job_rolls_back_to_savepoint_after_failure_in_first_epoch(tmp_path: Path) -> None:
     def program() -> tuple[StreamExecutionEnvironment, CollectSink]:
         env, sink = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1), CollectSink()
         words = env.from_source(TestingSource(["a", "a", ABORT, "a"], 9), WatermarkStrategy.no_watermarks(), "words")

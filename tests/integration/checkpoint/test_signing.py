@@ -1,4 +1,4 @@
-"""State that is signed: with a key, a job takes only what somebody with the key has written, and runs nothing else."""
+"""Signed state: with a key, a job restores only state signed with that key, and unpickles nothing else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RECOVERY = "execution.state-recovery"
 
 
 class Attack:
-    """Makes a directory when it is unpickled."""
+    """Creates a directory when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,7 +50,7 @@ class Attack:
 
 @pytest.fixture
 def key(tmp_path: Path) -> dict[str, str]:
-    """The setting of a key."""
+    """Return the setting of a key."""
     return make_key(tmp_path / "key", "0123456789abcdef" * 4)
 
 
@@ -65,7 +65,7 @@ def defined(key: dict[str, str]) -> list[str]:
 
 
 def take_savepoint(directory: Path, settings: dict[str, str]) -> tuple[str, int]:
-    """Take a savepoint of a job that sums numbers; return where it is, and how many it has read."""
+    """Take a savepoint of a job that sums numbers; return its location and the number of records read."""
     local = LocalEnvironment(Configuration.from_dict(settings))
     sink = sums(local, 1_000_000, 2_000)
     client = local.execute_async()
@@ -75,7 +75,7 @@ def take_savepoint(directory: Path, settings: dict[str, str]) -> tuple[str, int]
 
 
 def foreign_savepoint(path: Path, mark: Path) -> str:
-    """Write what looks like a savepoint and runs code where it is restored; return where it is."""
+    """Write a forged savepoint that runs code when it is restored; return its location."""
     path.mkdir()
     carried = encode_carried(
         watermark=0,
@@ -94,7 +94,7 @@ def foreign_savepoint(path: Path, mark: Path) -> str:
 
 
 def forge(data: bytes, at: int) -> bytes:
-    """Change a byte of a file, and four others so that its CRC-32 is the same."""
+    """Change a byte of a file, and four others so that its CRC-32 stays the same."""
     changed = bytearray(data)
     changed[at] ^= 1
     effects = []
@@ -115,10 +115,10 @@ def forge(data: bytes, at: int) -> bytes:
     return bytes(changed)
 
 
-# --- what is signed
+# --- signed state
 
 
-def test_savepoint_of_job_with_key_is_restored_where_it_was_moved(tmp_path: Path, key: dict[str, str]) -> None:
+def test_signed_savepoint_restores_after_move(tmp_path: Path, key: dict[str, str]) -> None:
     location, read = take_savepoint(tmp_path / "savepoints", key)
     moved = shutil.move(location, tmp_path / "moved")
     local = LocalEnvironment(Configuration.from_dict({**key, f"{RECOVERY}.path": str(moved)}))
@@ -127,14 +127,14 @@ def test_savepoint_of_job_with_key_is_restored_where_it_was_moved(tmp_path: Path
     assert last(sink) == expected(read + 10)
     told = CliRunner().invoke(cli, ["state", "ls", str(moved), *defined(key)])
     assert told.exit_code == 0 and "sums" in told.output
-    # What the state processor makes of it is signed, too.
+    # The state processor signs what it writes, too.
     changed = Savepoint.load(moved, Configuration.from_dict(key)).write(tmp_path / "changed")
     assert Savepoint.load(changed, Configuration.from_dict(key)).operators()
-    # Who has no key reads it all the same.
+    # Without a key it is still readable.
     assert Savepoint.load(changed).operators()
 
 
-def test_checkpoint_of_job_with_key_is_found_as_latest(tmp_path: Path, key: dict[str, str]) -> None:
+def test_signed_checkpoint_is_found_as_latest(tmp_path: Path, key: dict[str, str]) -> None:
     checkpoints = {
         **key,
         "execution.checkpointing.interval": "10 ms",
@@ -158,7 +158,7 @@ def test_checkpoint_of_job_with_key_is_found_as_latest(tmp_path: Path, key: dict
     keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums").sink_to(sink).uid("sink")
     client = local.execute_async("job")
     while not any(total > 200 * 50 for _, total in sink.results()):
-        # After the failure, what slots have read again is signed on.
+        # After the failure, the state that slots read again is still signed.
         client.trigger_checkpoint().result()
     client.cancel().result()
     assert failed.exists()
@@ -167,7 +167,7 @@ def test_checkpoint_of_job_with_key_is_found_as_latest(tmp_path: Path, key: dict
     assert origin is not None
     published = [location for location, _ in reversed(list_checkpoints(os.path.dirname(origin.location)))]
     assert find_published(config, "job", published).location == origin.location
-    # Unsigned ones of another job in the same directory are no matter; of this job they are.
+    # Unsigned checkpoints of another job in the directory are ignored; those of this job are rejected.
     unsigned = tmp_path / "checkpoints" / ("ef" * 16)
     shutil.copytree(os.path.dirname(origin.location), unsigned)
     path = unsigned / os.path.basename(origin.location) / NAME
@@ -181,7 +181,7 @@ def test_checkpoint_of_job_with_key_is_found_as_latest(tmp_path: Path, key: dict
         find_origin(config, "job")
 
 
-# --- what is not
+# --- unsigned state
 
 
 def restore(config: Configuration, location: str) -> None:
@@ -200,14 +200,14 @@ WAYS: dict[str, Callable[[Configuration, str], Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_unsigned_state_is_refused_before_anything_is_unpickled(tmp_path: Path, key: dict[str, str], way: str) -> None:
+def test_unsigned_state_is_rejected_before_unpickling(tmp_path: Path, key: dict[str, str], way: str) -> None:
     mark = tmp_path / "attacked"
     location = foreign_savepoint(tmp_path / "foreign", mark)
     with pytest.raises(
         UntrustedStateError, match=f"^{location}/_metadata is not signed, .*`millstream savepoint sign`"
     ):
         WAYS[way](Configuration.from_dict(key), location)
-    # Also if it is signed, with another key.
+    # Also if it is signed with another key.
     manifest = open_checkpoint(location).manifest
     Path(location, NAME).write_bytes(encode_manifest(manifest, SigningKeys(b"another key, as long")))
     with pytest.raises(UntrustedStateError, match="not signed with a key of millstream.state.signing-key-file"):
@@ -219,7 +219,7 @@ def test_unsigned_state_is_refused_before_anything_is_unpickled(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("words", [["state", "ls"], ["state", "show", "--trust"], ["savepoint", "check"]], ids=" ".join)
-def test_state_commands_refuse_unsigned_state_with_key(tmp_path: Path, key: dict[str, str], words: list[str]) -> None:
+def test_state_commands_reject_unsigned_state_with_key(tmp_path: Path, key: dict[str, str], words: list[str]) -> None:
     location = foreign_savepoint(tmp_path / "foreign", tmp_path / "attacked")
     program = tmp_path / "program.py"
     program.write_text("raise SystemExit('the program was run')")
@@ -227,7 +227,7 @@ def test_state_commands_refuse_unsigned_state_with_key(tmp_path: Path, key: dict
     assert isinstance(told.exception, UntrustedStateError), told.output
 
 
-def test_signed_manifest_is_refused_when_anything_in_it_is_changed() -> None:
+def test_signed_manifest_is_rejected_after_any_change() -> None:
     keys = SigningKeys(b"a key that is long enough")
     data = encode_manifest(Manifest("savepoint", 1, 1, Snapshot("id", "job", 1), ""), keys)
     assert decode_manifest("m", data, keys).snapshot.job_name == "job"
@@ -241,7 +241,7 @@ def test_signed_manifest_is_refused_when_anything_in_it_is_changed() -> None:
             decode_manifest("m", with_signature, keys)
 
 
-def test_file_of_signed_savepoint_is_refused_when_another_has_its_crc(tmp_path: Path, key: dict[str, str]) -> None:
+def test_signed_savepoint_rejects_forged_file_with_same_crc(tmp_path: Path, key: dict[str, str]) -> None:
     location, _ = take_savepoint(tmp_path / "savepoints", key)
     (part, *_) = Path(location).glob("*.parquet")
     whole = part.read_bytes()
@@ -250,7 +250,7 @@ def test_file_of_signed_savepoint_is_refused_when_another_has_its_crc(tmp_path: 
         find_origin(Configuration.from_dict({**key, f"{RECOVERY}.path": location}), "job")
 
 
-def test_job_with_key_refuses_state_file_that_was_replaced_while_it_ran(tmp_path: Path, key: dict[str, str]) -> None:
+def test_job_with_key_rejects_state_file_replaced_while_running(tmp_path: Path, key: dict[str, str]) -> None:
     shared, mark = tmp_path / "checkpoints", tmp_path / "attacked"
     settings = {
         "execution.checkpointing.interval": "10 ms",
@@ -286,7 +286,7 @@ def test_job_with_key_refuses_state_file_that_was_replaced_while_it_ran(tmp_path
 # --- keys
 
 
-def test_savepoint_sign_makes_unsigned_savepoint_one_that_is_taken(tmp_path: Path, key: dict[str, str]) -> None:
+def test_savepoint_sign_command_makes_unsigned_savepoint_restorable(tmp_path: Path, key: dict[str, str]) -> None:
     location, read = take_savepoint(tmp_path / "savepoints", {})
     config = Configuration.from_dict({**key, f"{RECOVERY}.path": location})
     with pytest.raises(UntrustedStateError):
@@ -301,7 +301,7 @@ def test_savepoint_sign_makes_unsigned_savepoint_one_that_is_taken(tmp_path: Pat
     assert last(sink) == expected(read + 10)
 
 
-def test_signing_keys_take_what_an_earlier_key_has_signed(tmp_path: Path, key: dict[str, str]) -> None:
+def test_signing_keys_accept_signature_of_earlier_key(tmp_path: Path, key: dict[str, str]) -> None:
     old = signing_keys(Configuration.from_dict(key))
     both = signing_keys(Configuration.from_dict(make_key(tmp_path / "both", "f" * 64 + "\n" + "0123456789abcdef" * 4)))
     assert old is not None and both is not None
@@ -311,7 +311,7 @@ def test_signing_keys_take_what_an_earlier_key_has_signed(tmp_path: Path, key: d
     assert "0123456789abcdef" not in repr(old) + str(vars(Configuration.from_dict(key)))
 
 
-def test_signing_keys_refuse_file_of_others_or_without_key(tmp_path: Path, key: dict[str, str]) -> None:
+def test_signing_keys_reject_file_without_key_or_readable_by_others(tmp_path: Path, key: dict[str, str]) -> None:
     with pytest.raises(InvalidProgramError, match="16 characters or more: make one with `openssl rand -hex 32`"):
         signing_keys(Configuration.from_dict(make_key(tmp_path / "short", "secret")))
     with pytest.raises(InvalidProgramError, match="which cannot be read"):

@@ -1,4 +1,4 @@
-"""A job begun by an older version of the package is finished by this one; `make test-upgrade` is the long form."""
+"""A job started by an older version of the package is finished by this one; `make test-upgrade` is the long form."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Package]:
 
 
 @pytest.mark.parametrize("how", ["by_savepoint", "by_checkpoint"])
-def test_a_job_goes_on_where_an_older_version_has_left_it(how: str, older: Package, tmp_path: Path) -> None:
+def test_job_restores_state_of_older_package_version(how: str, older: Package, tmp_path: Path) -> None:
     newer = Package("newer", sys.executable, {"PYTHONPATH": str(ROOT / "src")})
     getattr(Move(tmp_path, older, newer, records=1400, options=("--local",)), how)(parallelism=3)

@@ -1,4 +1,4 @@
-"""Errors of programs and statements suggest the name that was meant, and show the line of the program."""
+"""Errors of programs and statements suggest the intended name and show the line of the program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tables() -> TableEnvironment:
         ("INSERT INTO ordrs SELECT * FROM orders", "nor as a temporary table; did you mean 'orders'?"),
     ],
 )
-def test_validation_suggests_name_for_misspelt_one(tables: TableEnvironment, statement: str, hint: str) -> None:
+def test_validation_suggests_name_for_misspelt_identifier(tables: TableEnvironment, statement: str, hint: str) -> None:
     with pytest.raises(Exception) as caught:
         tables.execute_sql(statement)
     assert hint in str(caught.value)
@@ -53,7 +53,7 @@ def test_validation_suggests_name_for_misspelt_one(tables: TableEnvironment, sta
         ("'connector' = 'datagen', 'fields.nam.length' = '1'", "names no column of the table; did you mean 'name'?"),
     ],
 )
-def test_connector_suggests_option_for_misspelt_one(tables: TableEnvironment, options: str, hint: str) -> None:
+def test_connector_suggests_misspelt_option(tables: TableEnvironment, options: str, hint: str) -> None:
     tables.execute_sql(f"CREATE TABLE t (id INT, name STRING) WITH ({options})")
     with pytest.raises(Exception) as caught:
         tables.execute_sql("SELECT * FROM t")
@@ -67,11 +67,11 @@ def test_table_api_suggests_column_and_table(tables: TableEnvironment) -> None:
         tables.from_path("orders").select(col("custmer"))
 
 
-def test_closest_returns_none_for_names_that_are_not_alike() -> None:
+def test_closest_returns_none_for_dissimilar_names() -> None:
     assert closest("price", ["id", "customer"]) is None
 
 
-def test_sink_names_remedy_for_updates_it_does_not_take(tables: TableEnvironment) -> None:
+def test_insert_suggests_upsert_sink_for_append_only_sink(tables: TableEnvironment) -> None:
     tables.execute_sql(
         "CREATE TABLE files (customer STRING, n BIGINT) WITH ('connector' = 'filesystem', 'path' = '/tmp/x', "
         "'format' = 'json')"
@@ -81,7 +81,7 @@ def test_sink_names_remedy_for_updates_it_does_not_take(tables: TableEnvironment
 
 
 @pytest.mark.parametrize("name", ["sum", "min_by", "reduce", "window", "count_window"])
-def test_data_stream_names_key_by_for_methods_of_keyed_streams(name: str) -> None:
+def test_data_stream_suggests_key_by_for_keyed_stream_methods(name: str) -> None:
     stream = StreamExecutionEnvironment.get_execution_environment().from_collection([1])
     with pytest.raises(AttributeError, match=rf"DataStream has no {name}\(\).*call key_by\(...\) first"):
         getattr(stream, name)
@@ -90,7 +90,7 @@ def test_data_stream_names_key_by_for_methods_of_keyed_streams(name: str) -> Non
     stream.print()
 
 
-def test_validation_shows_program_line_in_script(tmp_path: Path) -> None:
+def test_validation_error_shows_program_line_in_script(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(
         "from millstream.table import EnvironmentSettings, TableEnvironment\n"

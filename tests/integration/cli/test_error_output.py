@@ -1,4 +1,4 @@
-"""What the command line shows of an error: the program's own lines and no others."""
+"""How the command line prints an error: with the program's own lines only."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def shown(directory: Path, program: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_programs_own_lines_are_shown(case: str, tmp_path: Path) -> None:
+def test_run_prints_only_traceback_lines_of_program(case: str, tmp_path: Path) -> None:
     program, told = CASES[case]
     assert shown(tmp_path, program).startswith(told)
 
@@ -95,7 +95,7 @@ def plainly(directory: Path, program: str) -> str:
 
 
 @pytest.mark.parametrize("case", ["a program that is put together wrongly", "something that is not there"])
-def test_a_program_run_by_python_itself_shows_the_same(case: str, tmp_path: Path) -> None:
+def test_python_prints_same_error_as_run_command(case: str, tmp_path: Path) -> None:
     program, told = CASES[case]
     assert plainly(tmp_path, program).replace(str(tmp_path) + "/", "").startswith(told)
 
@@ -103,7 +103,7 @@ def test_a_program_run_by_python_itself_shows_the_same(case: str, tmp_path: Path
 LOCAL = "from millstream.testing import LocalEnvironment\nenv = LocalEnvironment()\n"
 
 
-def test_an_error_in_a_function_begins_with_its_own_lines(tmp_path: Path) -> None:
+def test_function_error_starts_with_traceback_of_user_code(tmp_path: Path) -> None:
     said = plainly(tmp_path, LOCAL + "env.from_collection([0]).map(lambda x: 1 // x).print()\nenv.execute()\n")
     file = str(tmp_path / "job.py")
     assert said == (
@@ -125,23 +125,23 @@ def test_an_error_in_a_function_begins_with_its_own_lines(tmp_path: Path) -> Non
         ("lambda x: x.nothing_alike()", "AttributeError: 'str' object has no attribute 'nothing_alike'\n"),
     ],
 )
-def test_a_misspelt_name_in_a_function_has_pythons_suggestion(tmp_path: Path, function: str, told: str) -> None:
+def test_function_error_includes_suggestion_of_python(tmp_path: Path, function: str, told: str) -> None:
     said = plainly(tmp_path, LOCAL + f"env.from_collection(['a b']).map({function}).print()\nenv.execute()\n")
     assert f"{told}in operator 'Map'" in said
 
 
-def test_a_programs_own_way_with_errors_stays(tmp_path: Path) -> None:
+def test_excepthook_of_program_is_kept(tmp_path: Path) -> None:
     program = "import sys\nsys.excepthook = lambda *error: print('mine', file=sys.stderr)\n" + LOCAL
     assert plainly(tmp_path, program + "env.execute()\n") == "mine\n"
     assert "ZeroDivisionError" in plainly(tmp_path, LOCAL + "1 / 0\n")
 
 
-def test_lines_that_only_the_driver_has() -> None:
+def test_with_source_lines_adds_lines_known_to_driver_only() -> None:
     linecache.cache["a cell"] = (6, None, ["x = 1\n", "1 // 0\n"], "a cell")
     told = with_source_lines('  File "a cell", line 2, in f\n  File "a cell", line 1, in g\n    x = 1\nOops')
     assert told == '  File "a cell", line 2, in f\n    1 // 0\n  File "a cell", line 1, in g\n    x = 1\nOops'
 
 
-def test_who_forgets_to_say_that_a_program_is_pyflinks_is_told(tmp_path: Path) -> None:
+def test_run_suggests_pyflink_option_for_pyflink_import(tmp_path: Path) -> None:
     said = shown(tmp_path, "import pyflink.datastream\n")
     assert said.endswith("Run it with `millstream run --pyflink`, and pyflink means millstream.\n")

@@ -1,4 +1,4 @@
-"""Flink's own command line, from the package apache-flink, on our service: list, savepoint [-d], stop, cancel."""
+"""Flink's own command line (package apache-flink) against the service: list, savepoint [-d], stop, cancel."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def world() -> Iterator[World]:
 
 @pytest.mark.skipif(flink_python() is None, reason=WHY_NOT)
 @pytest.mark.timeout(300)
-def test_flinks_command_line_steers_our_jobs(world: World, tmp_path: Path) -> None:
+def test_flink_cli_lists_savepoints_stops_and_cancels_jobs(world: World, tmp_path: Path) -> None:
     first, second = world.jobs
     listed = world.flink("list")
     assert f"{first} : first (RUNNING)" in listed and f"{second} : second (RUNNING)" in listed

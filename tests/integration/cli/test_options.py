@@ -1,4 +1,4 @@
-"""What the command line says of options and commands that it does not know."""
+"""Messages of the command line for unknown options and commands."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ def job(tmp_path: Path) -> str:
         (["savepiont"], "savepoint"),
     ],
 )
-def test_what_is_misspelt_is_not_taken_for_a_file(job: str, arguments: list[str], said: str) -> None:
+def test_cli_suggests_misspelt_option_or_command(job: str, arguments: list[str], said: str) -> None:
     done = CliRunner().invoke(cli, [*arguments, job])
     assert done.exit_code == 2
     assert said in done.output.partition("Did you mean")[2]
 
 
-def test_a_setting_without_a_value(job: str) -> None:
+def test_run_rejects_setting_without_value(job: str) -> None:
     done = CliRunner().invoke(cli, ["run", "-D", "parallelism.default", job])
     assert (done.exit_code, "-D parallelism.default: write it as key=value." in done.output) == (2, True)
 
 
 def planned(*arguments: str) -> list[dict[str, Any]]:
-    """In a process of its own: settings of a command line count for all that its process runs."""
+    """Run `info` in a process of its own, since settings of a command line apply to the whole process."""
     command = [sys.executable, "-m", "millstream.cli.main", "info", *arguments]
     nodes: list[dict[str, Any]] = json.loads(subprocess.check_output(command))["nodes"]
     return nodes
 
 
-def test_options_behind_the_program_are_its_own(job: str) -> None:
+def test_options_after_program_are_passed_to_program(job: str) -> None:
     assert len(planned(job, "--paralelism", "3")) == 3
 
 
-def test_info_takes_settings_and_names_lines(job: str) -> None:
+def test_info_applies_settings_and_prints_source_lines(job: str) -> None:
     nodes = planned("-D", "parallelism.default=3", job)
     assert [(n["type"], n["parallelism"], n["made_at"]) for n in nodes[1:]] == [
         ("Map", 3, "job.py:4"),
@@ -69,16 +69,16 @@ def test_info_takes_settings_and_names_lines(job: str) -> None:
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "local[2]"])
-def test_only_some_clusters_run_a_programs_main(job: str, master: str) -> None:
+def test_application_target_is_rejected_for_unsupported_master(job: str, master: str) -> None:
     told = CliRunner().invoke(cli, ["run", "-t", "application", "-m", master, job])
     assert told.exit_code == 2
     assert f"not on {master}: give -m yarn or -m k8s://..." in told.output
 
 
-def test_yarn_is_found_by_hadoops_settings(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yarn_master_requires_hadoop_conf_dir(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
-    # In process: the message of a program that is run and of one that is submitted.
+    # In process: the message of a submitted program; as a subprocess: that of a program that is run.
     told = CliRunner().invoke(cli, ["run", "-t", "yarn-application", job])
     assert "set the variable HADOOP_CONF_DIR" in str(told.exception)
     command = [sys.executable, "-m", "millstream", "run", "-m", "yarn", job]

@@ -1,4 +1,4 @@
-"""Relative paths: they are relative to the working directory of who gives them, and mean the same to every process."""
+"""Relative paths refer to the working directory of the command or program that passes them, in every process."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ def test_savepoint_is_written_whole_to_relative_directory(
     assert os.path.dirname(location) == str(tmp_path / found) and is_whole(location)
 
 
-def test_relative_settings_of_job_mean_its_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_settings_refer_to_working_directory_of_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = {"execution.checkpointing.savepoint-dir": "saved", "execution.checkpointing.dir": "checkpoints"}
     first = started(**settings).cancel_with_savepoint().result()
     assert os.path.dirname(first) == str(tmp_path / "saved") and is_whole(first)
     again = started(**settings, **{"execution.state-recovery.path": os.path.relpath(first)})
-    # What the program does to its working directory afterwards does not matter.
+    # A later chdir of the program has no effect.
     monkeypatch.chdir("/")
     assert is_whole(again.stop_with_savepoint(False, str(tmp_path / "saved")).result())
 
 
-def test_directory_for_temporary_files_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_directory_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "temporary").mkdir()
     made = _make_directory(Configuration.from_dict({"io.tmp.dirs": "temporary,/other"}), "job-")
     assert os.path.dirname(made) == str(tmp_path / "temporary")
 
 
-def test_paths_of_command_line_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_command_line_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = ("state.checkpoints.dir=cp", "millstream.rest.token-file=t", "pipeline.name=a/b", "web.upload.dir=s3://b/u")
     assert as_settings(given) == {
@@ -86,7 +86,7 @@ def test_paths_of_command_line_are_absolute(tmp_path: Path, monkeypatch: pytest.
     assert start_settings(None, "latest", False, None) == {path: "latest"}
 
 
-def test_savepoint_command_means_its_own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_command_resolves_path_in_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     client, registry = started(), Registry()
     registry.add(client._job, {})  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""`millstream replay`: what failed is kept, and run again alone; nothing of it is read by a server."""
+"""`millstream replay`: runs the record of a stored failure report again, alone; the file is never sent to a server."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ChangesInTimer(Timed):
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
         self.sum.update((self.sum.value() or 0) + 1000)
         if timestamp == 701:
-            # All records came before the first timer, of which this is the fourth of its key.
+            # All records arrive before the first timer; this is the fourth timer of its key.
             yield 1 // (self.sum.value() - 4025)
 
 
@@ -132,7 +132,7 @@ def windows(numbers: Numbers) -> Any:
     return stamped(numbers).key_by(lambda x: x % 2).window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
 
 
-# What fails on the numbers 0 to 9 at 7, in the user's own line; and what is told of the record and its key's state.
+# Functions that fail on 7 of the numbers 0 to 9, in the user's own line; and the expected report of record and state.
 CASES: dict[str, tuple[Callable[[Numbers], DataStream[Any]], str, list[str]]] = {
     "map": (lambda s: s.map(lambda x: 1 // (x - 7)), "lambda s: s.map", ["record: 7\n"]),
     "filter": (lambda s: s.filter(lambda x: bool(1 // (x - 7))), "s.filter(", ["record: 7\n"]),
@@ -239,7 +239,7 @@ def kept(directory: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_failed_is_run_alone(name: str, tmp_path: Path) -> None:
+def test_replay_reproduces_failure_of_operator(name: str, tmp_path: Path) -> None:
     build, line, told = CASES[name]
     env = environment(tmp_path)
     stream = build(env.from_collection(list(range(10)), Types.INT()))
@@ -250,7 +250,7 @@ def test_what_failed_is_run_alone(name: str, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     done = run(str(file))
     assert done.exit_code == 1
-    # The user's own traceback comes first, and is the one the job has told.
+    # The user's own traceback is first, and equals that of the job.
     assert done.stdout.startswith("Traceback (most recent call last):\n"), done.output
     assert line in done.stdout and "ZeroDivisionError" in done.stdout
     assert done.stdout.splitlines()[-1] in said
@@ -259,7 +259,7 @@ def test_what_failed_is_run_alone(name: str, tmp_path: Path) -> None:
     assert f"failure 1 of job 'job' ({file.name[:32]})" in done.stderr
 
 
-def test_state_of_earlier_epochs_counts(tmp_path: Path) -> None:
+def test_replay_restores_state_of_earlier_epochs(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"millstream.epoch.max-records": "2"})
     env.from_collection(list(range(10)), Types.INT()).key_by(lambda x: x % 2).process(Changes()).print()
     said = fail(env)
@@ -268,7 +268,7 @@ def test_state_of_earlier_epochs_counts(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "state: sum = 9\n" in done.stderr, done.output
 
 
-# What the functions of the next tests look at: what was wrong when the job ran, and is not any more.
+# The functions of the next tests read it: set while the job runs, cleared before the replay.
 broken = threading.Event()
 
 
@@ -287,7 +287,7 @@ class Mended(KeyedProcessFunction[int, Any, Any]):
         yield ctx.get_current_key(), seen, self.unit, self.secret, ctx.timestamp()
 
 
-def test_what_is_mended_shows_what_it_emits(tmp_path: Path) -> None:
+def test_replay_prints_emitted_records_after_fix(tmp_path: Path) -> None:
     broken.set()
     env = environment(tmp_path, **{"unit": "kg", "db.password": "hush"})
     mended = stamped(env.from_collection(list(range(10)), Types.INT())).key_by(lambda x: x % 2).process(Mended())
@@ -301,7 +301,7 @@ def test_what_is_mended_shows_what_it_emits(tmp_path: Path) -> None:
     assert "hush" not in kept(tmp_path)[0].read_text()
 
 
-def test_each_failure_of_a_job_has_its_number(tmp_path: Path) -> None:
+def test_replay_selects_failure_of_job_by_number(tmp_path: Path) -> None:
     broken.set()
     settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "2"}
     env = environment(tmp_path, **settings, **{"restart-strategy.fixed-delay.delay": "1 ms"})
@@ -325,7 +325,7 @@ def test_each_failure_of_a_job_has_its_number(tmp_path: Path) -> None:
     assert "No failure of job another is kept in" in run("another", *here).stderr
 
 
-def test_an_archive_takes_its_failures_along(tmp_path: Path) -> None:
+def test_replay_reads_failures_of_archived_job(tmp_path: Path) -> None:
     env = environment(tmp_path / "kept", **{"jobmanager.archive.fs.dir": str(tmp_path / "archive")})
     env.from_collection([1]).map(lambda x: 1 // 0).print()
     fail(env)
@@ -342,7 +342,7 @@ def test_an_archive_takes_its_failures_along(tmp_path: Path) -> None:
     assert "nothing is run from the network" in refused.stderr
 
 
-def test_what_is_too_large_or_cannot_be_pickled_is_told(tmp_path: Path) -> None:
+def test_failure_report_says_what_is_too_large_or_cannot_be_pickled(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"millstream.failures.keep-bytes": "300", "millstream.epoch.max-records": "1"})
     env.from_collection([1, 1, 0]).key_by(lambda x: 5).process(Hoards()).print()
     fail(env)
@@ -376,14 +376,14 @@ class Hoards(KeyedProcessFunction[int, int, int]):
         yield 1 // value
 
 
-def test_nothing_is_kept_where_that_is_said(tmp_path: Path) -> None:
+def test_failure_report_is_not_written_with_keep_bytes_zero(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"millstream.failures.keep-bytes": "0"})
     env.from_collection([1]).map(lambda x: 1 // 0).print()
     fail(env)
     assert kept(tmp_path) == []
 
 
-def test_only_a_file_of_ones_own_is_run(tmp_path: Path) -> None:
+def test_replay_rejects_file_of_another_user_or_format(tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.from_collection([1]).map(lambda x: 1 // 0).print()
     fail(env)
@@ -399,7 +399,7 @@ def test_only_a_file_of_ones_own_is_run(tmp_path: Path) -> None:
     assert "is no failure that millstream has kept" in run(str(file)).stderr
 
 
-def test_the_debugger_stops_in_the_users_frame(tmp_path: Path) -> None:
+def test_replay_with_pdb_stops_in_frame_of_user(tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.from_collection(["{"]).map(parsed).print()
     fail(env)
@@ -418,7 +418,7 @@ def parsed(text: str) -> Any:
     return json.loads(mine)
 
 
-def test_files_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_reports_are_limited_in_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from millstream.jobmaster import failure_reports
 
     monkeypatch.setattr(failure_reports, "_MOST", 3)
@@ -429,7 +429,7 @@ def test_files_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(kept(tmp_path)) == 3
 
 
-def test_rows_of_sql(tmp_path: Path) -> None:
+def test_replay_reproduces_failure_of_sql_function(tmp_path: Path) -> None:
     from millstream.table import EnvironmentSettings, StreamTableEnvironment
     from millstream.table.udf import udf
 

@@ -1,4 +1,4 @@
-"""`millstream run --local`: a program in this process, without Spark, as it runs there."""
+"""`millstream run --local`: runs a program in this process, without Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(tmp_path: Path, text: str, *options: str, arguments: tuple[str, ...] = (
 
 
 @pytest.mark.parametrize("option", ["--local", "-Dmillstream.engine=local"])
-def test_a_program_with_checkpoints_and_files_in_this_process(tmp_path: Path, option: str) -> None:
+def test_run_local_writes_checkpoints_and_files_in_this_process(tmp_path: Path, option: str) -> None:
     out = tmp_path / "out"
     done = run(tmp_path, SUMS, option, "-p", "3", arguments=(str(out),))
     assert (done.returncode, done.stdout, done.stderr) == (0, "[] 3\n", SAID)
@@ -54,7 +54,7 @@ print(list(env.from_collection([1]).map(lambda x: os.environ["python"] == sys.ex
 """
 
 
-def test_functions_find_their_interpreter_as_in_a_worker(tmp_path: Path) -> None:
+def test_run_local_functions_see_interpreter_of_worker(tmp_path: Path) -> None:
     done = run(tmp_path, PYTHON, "--local")
     assert (done.stdout, done.stderr) == ("[True]\n", SAID)
 
@@ -72,7 +72,7 @@ env.execute()
 """
 
 
-def test_a_job_that_fails_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+def test_run_local_restores_checkpoint_after_failure(tmp_path: Path) -> None:
     done = run(tmp_path, COUNTED, "--local", "-Drestart-strategy.fixed-delay.delay=1 ms")
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "21"
@@ -104,7 +104,7 @@ def test_a_job_that_fails_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_told(tmp_path: Path, program: str, options: list[str], said: str) -> None:
+def test_run_local_rejects_contradictory_options(tmp_path: Path, program: str, options: list[str], said: str) -> None:
     done = run(tmp_path, program, *options)
     assert done.returncode != 0
     assert said in done.stderr

@@ -1,4 +1,4 @@
-"""`millstream sql`: what is typed, what is shown, and the prompt itself on a terminal."""
+"""`millstream sql`: parsing of input, views of results, and the prompt on a terminal."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ FIELDS = Fields((Field("k", DataTypes.STRING()), Field("n", DataTypes.BIGINT()))
         ),
     ],
 )
-def test_a_statement_ends_at_a_semicolon_that_is_one(text: str, statements: list[str], rest: str) -> None:
+def test_split_ends_statement_at_unquoted_semicolon(text: str, statements: list[str], rest: str) -> None:
     assert split(text) == (statements, rest)
 
 
-def test_what_needs_no_semicolon() -> None:
+def test_is_command_and_is_blank_need_no_semicolon() -> None:
     assert is_command(" quit ") and is_command("HELP;") and not is_command("SELECT 1")
     assert is_blank("  -- so\n /* it */ ") and not is_blank("-- a\nSELECT 1")
 
 
-def test_the_last_word_of_a_line_is_completed_also_below_other_lines() -> None:
+def test_completions_complete_last_word_after_other_lines() -> None:
     words = Vocabulary({"orders": ["price"]}, ["power"], "c.d")
     assert completions("SELECT *\nFROM orders", "WHERE pri", 9, words) == ["price"]
     assert completions("SELECT 1;", "SHOW CREATE T", 13, words) == ["TABLE"]
@@ -68,7 +68,7 @@ def batch(*rows: tuple[int, str, int]) -> Batch:
     return Batch([pa.array(keys), pa.array(numbers, pa.int64())], np.array(kinds, np.int8))
 
 
-def test_a_table_has_the_rows_of_now() -> None:
+def test_table_view_shows_current_rows() -> None:
     view = TableView(FIELDS, 30, "UTC", 3)
     view.add(batch((INSERT, "a", 1), (INSERT, "b", 1), (INSERT, "b", 1)))
     view.add(batch((UPDATE_BEFORE, "a", 1), (UPDATE_AFTER, "a", 2), (DELETE, "b", 1)))
@@ -76,14 +76,14 @@ def test_a_table_has_the_rows_of_now() -> None:
     lines, page = view.page(None, 100, 20, "Finished")
     assert page == 1 and lines[0].endswith("Page 1 of 1  Rows 2")
     assert [line.split() for line in lines[4:6]] == [["|", "b", "|", "1", "|"], ["|", "a", "|", "2", "|"]]
-    # The oldest go when there are too many, and what takes them back then changes nothing.
+    # The oldest rows are dropped over the limit; a retraction of a dropped row changes nothing.
     view.add(batch((INSERT, "c", 1), (INSERT, "d", 1)))
     assert view.rows() == [("a", "2"), ("c", "1"), ("d", "1")]
     view.add(batch((DELETE, "b", 1)))
     assert len(view) == 3
 
 
-def test_pages_are_as_large_as_the_screen() -> None:
+def test_changelog_view_pages_fit_screen() -> None:
     view = ChangelogView(FIELDS, 30, "UTC", 1000)
     view.add(batch(*((INSERT, "k", i) for i in range(10))))
     last, number = view.page(None, 30, 10, "")
@@ -112,7 +112,7 @@ SEQUENCE = (
 )
 
 
-def test_files_are_run_until_a_statement_fails(tmp_path: Path) -> None:
+def test_sql_file_stops_at_first_failed_statement(tmp_path: Path) -> None:
     (tmp_path / "init.sql").write_text(SEQUENCE)
     (tmp_path / "file.sql").write_text(
         "SET 'execution.runtime-mode' = 'batch';\nSELECT a, a * 2 AS d FROM t;\nSELECT nope\nFROM t;\nSHOW CATALOGS;\n"
@@ -127,7 +127,7 @@ def test_files_are_run_until_a_statement_fails(tmp_path: Path) -> None:
     assert "catalog name" not in done.stdout
 
 
-def test_jobs_that_a_file_starts_are_waited_for(tmp_path: Path) -> None:
+def test_sql_file_waits_for_its_jobs(tmp_path: Path) -> None:
     (tmp_path / "file.sql").write_text(
         f"{SEQUENCE}CREATE TABLE s (a INT) WITH ('connector'='filesystem','path'='{tmp_path}/out','format'='csv');\n"
         "INSERT INTO s SELECT a FROM t;\n"
@@ -149,15 +149,15 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 @pytest.mark.timeout(240)
-def test_statements_are_typed_at_a_prompt(terminal: Terminal, tmp_path: Path) -> None:
+def test_sql_prompt_runs_typed_statements(terminal: Terminal, tmp_path: Path) -> None:
     terminal.sees(PROMPT)
-    # A statement of several lines, a mistake, and the prompt goes on.
+    # A statement of several lines with an error; the prompt continues.
     terminal.types("SELECT nope\n")
     terminal.sees("\n> ")
     terminal.types("FROM (VALUES (1)) AS v(a);\n")
     terminal.sees(r"At line 1, column 8: Column 'nope' not found in any table\r\n    SELECT nope\r\n           \^")
     terminal.sees(PROMPT)
-    # What is typed halfway is forgotten at Ctrl-C.
+    # Ctrl-C discards incomplete input.
     terminal.types("SELECT halfway\n")
     terminal.sees("\n> ")
     terminal.sees(PROMPT, pressing="\x03")
@@ -166,7 +166,7 @@ def test_statements_are_typed_at_a_prompt(terminal: Terminal, tmp_path: Path) ->
     terminal.sees("Execute statement succeeded.*" + PROMPT)
     terminal.types("DESCRIBE endl\t;\n")
     terminal.sees(r"number_of \| BIGINT.*" + PROMPT)
-    # Rows as they come, until Ctrl-C.
+    # Rows appear as they arrive, until Ctrl-C.
     terminal.types("SET 'sql-client.execution.result-mode' = 'tableau';\n")
     terminal.sees("succeeded.*" + PROMPT)
     terminal.types("SELECT number_of FROM endless;\n")
@@ -181,10 +181,10 @@ def test_statements_are_typed_at_a_prompt(terminal: Terminal, tmp_path: Path) ->
 
 
 @pytest.mark.timeout(240)
-def test_a_table_changes_in_place_until_q(terminal: Terminal) -> None:
+def test_sql_prompt_updates_table_in_place_until_q(terminal: Terminal) -> None:
     terminal.sees(PROMPT)
     terminal.types("SELECT a, COUNT(*) AS c FROM (VALUES (1), (1), (2)) AS v(a) GROUP BY a;\n")
-    # The count of 1 was 1 and is 2: one row, drawn anew.
+    # The count of 1 changed from 1 to 2: one row, drawn again.
     terminal.sees(r"SQL Query Result \(Table\)  Finished  Page 1 of 1  Rows 2")
     terminal.sees(r"\| +1 \| +2 \|\x1b\[K\r\n\| +2 \| +1 \|")
     terminal.types("q")

@@ -1,4 +1,4 @@
-"""The commands that look into checkpoints and savepoints, and what they say when they cannot."""
+"""The commands that read checkpoints and savepoints, and their errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command; return its exit code, and what it has printed to stdout and stderr."""
+    """Run a command; return its exit code, stdout and stderr."""
     monkeypatch.setattr(told, "_command_line", {})
     monkeypatch.setattr(told, "_last_word", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -57,7 +57,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- ls
 
 
-def test_ls(run: Run, saved: Path) -> None:
+def test_state_ls_lists_operators_states_and_sources(run: Run, saved: Path) -> None:
     code, out, _ = run("state", "ls", saved / "one")
     lines = out.splitlines()
     assert code == 0
@@ -74,7 +74,7 @@ def test_ls(run: Run, saved: Path) -> None:
     assert run("state", "ls", saved / "one" / "_metadata")[1] == out
 
 
-def test_ls_for_machines(run: Run, saved: Path) -> None:
+def test_state_ls_prints_json(run: Run, saved: Path) -> None:
     found = json.loads(run("state", "ls", "--json", saved / "job" / "chk-3")[1])
     assert found["kind"] == "checkpoint"
     keep = next(o for o in found["operators"] if o["uid"] == "keep")
@@ -87,7 +87,7 @@ def test_ls_for_machines(run: Run, saved: Path) -> None:
 # --- show
 
 
-def test_show(run: Run, saved: Path) -> None:
+def test_state_show_prints_rows_of_state(run: Run, saved: Path) -> None:
     code, out, _ = run("state", "show", saved / "one", "--operator", "keep", "--state", "total")
     assert code == 0
     assert out.splitlines()[:2] == ["keep / total (value, Integer): 7 rows", "  KEY       VALUE"]
@@ -95,7 +95,7 @@ def test_show(run: Run, saved: Path) -> None:
     assert len(out.splitlines()) == 9
 
 
-def test_show_a_few_rows(run: Run, saved: Path) -> None:
+def test_state_show_limits_rows(run: Run, saved: Path) -> None:
     out = run("state", "show", saved / "one", "-o", "keep", "-s", "total", "--limit", 2)[1]
     assert len(out.splitlines()) == 5
     assert out.splitlines()[-1] == "  ... and more (--limit 0 shows all)"
@@ -103,13 +103,13 @@ def test_show_a_few_rows(run: Run, saved: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["{'k': 4}", '{"k": 4}'])
-def test_show_a_key(key: str, run: Run, saved: Path) -> None:
+def test_state_show_filters_by_key(key: str, run: Run, saved: Path) -> None:
     out = run("state", "show", saved / "one", "--key", key, "--state", "total")[1]
     assert out.splitlines() == ["keep / total (value, Integer): 7 rows", "  KEY       VALUE", "  {'k': 4}  4"]
     assert run("state", "show", saved / "one", "--key", "nobody", "--state", "total")[1] == ""
 
 
-def test_show_for_machines(run: Run, saved: Path) -> None:
+def test_state_show_prints_json(run: Run, saved: Path) -> None:
     found = json.loads(run("state", "show", "--json", saved / "one", "-s", "window-sessions", "-k", "0")[1])
     assert found[0]["rows"] == [{"key": 0, "namespace": {"start": 0, "end": 16}, "value": 7}]
     assert found[0]["uid"] == "sessions"
@@ -119,24 +119,24 @@ def test_show_for_machines(run: Run, saved: Path) -> None:
 # --- diff
 
 
-def test_diff(run: Run, saved: Path) -> None:
+def test_state_diff_counts_and_prints_changes(run: Run, saved: Path) -> None:
     code, out, _ = run("state", "diff", saved / "one", saved / "two", "-n", 1)
     assert code == 0
     table = {tuple(line.split()[:2]): line.split()[2:] for line in out.splitlines() if line.startswith("keep  ")}
-    # 10 more timers; all of the 7 keys have had a record.
+    # 10 more timers; each of the 7 keys got a record.
     assert table["keep", "event-timers"] == ["10", "0", "0", "10"]
     assert table["keep", "total"] == ["0", "0", "7", "0"]
     assert "  ~ 0: 7 -> 21" in out
     assert "  ... and 6 more" in out
 
 
-def test_diff_of_the_same(run: Run, saved: Path) -> None:
+def test_state_diff_reports_equal_states(run: Run, saved: Path) -> None:
     out = run("state", "diff", saved / "one", saved / "job" / "chk-3")[1]
     assert out.splitlines()[-1] == "The same."
     assert "~" not in out
 
 
-def test_diff_tells_what_was_added_changed_and_removed(run: Run, saved: Path, tmp_path: Path) -> None:
+def test_state_diff_reports_added_changed_and_removed_rows(run: Run, saved: Path, tmp_path: Path) -> None:
     savepoint = Savepoint.load(saved / "one").put("keep", "total", "new", 1).put("keep", "total", 0, 2)
     changed = savepoint.remove("keep", "total", "1").drop_operator("panes").write(tmp_path / "changed")
     found = json.loads(run("state", "diff", "--json", saved / "one", changed)[1])
@@ -158,7 +158,7 @@ def test_diff_tells_what_was_added_changed_and_removed(run: Run, saved: Path, tm
 # --- export
 
 
-def test_export_as_parquet_with_types(run: Run, saved: Path, tmp_path: Path) -> None:
+def test_state_export_writes_typed_parquet(run: Run, saved: Path, tmp_path: Path) -> None:
     code, out, _ = run("state", "export", saved / "one", tmp_path / "out")
     assert code == 0
     assert f"{tmp_path}/out/keep.total.parquet: 7 rows" in out
@@ -171,7 +171,7 @@ def test_export_as_parquet_with_types(run: Run, saved: Path, tmp_path: Path) -> 
     assert str(by_rest.schema.field("value").type).startswith("map<int64, int64")
 
 
-def test_export_as_json_lines(run: Run, saved: Path, tmp_path: Path) -> None:
+def test_state_export_writes_json_lines(run: Run, saved: Path, tmp_path: Path) -> None:
     arguments = ["--format", "jsonl", "--operator", "keep", "--state", "seen"]
     assert run("state", "export", saved / "one", tmp_path, *arguments)[0] == 0
     lines = (tmp_path / "keep.seen.jsonl").read_text().splitlines()
@@ -196,14 +196,14 @@ def test_export_as_json_lines(run: Run, saved: Path, tmp_path: Path) -> None:
         (["savepoint", "dispose", "{}"], "is not a checkpoint or savepoint"),
     ],
 )
-def test_errors_are_one_line(arguments: list[str], message: str, run: Run, saved: Path) -> None:
+def test_state_commands_print_one_line_errors(arguments: list[str], message: str, run: Run, saved: Path) -> None:
     code, out, err = run(*(a.replace("{}", str(saved)) for a in arguments))
     assert (code, out) == (1, "")
     assert message.replace("{}", str(saved)) in err
     assert len(err.splitlines()) == 1
 
 
-def test_wrong_usage_has_code_2(run: Run, saved: Path) -> None:
+def test_cli_exits_with_2_for_wrong_usage(run: Run, saved: Path) -> None:
     assert run("state", "show")[0] == 2
     assert run("state")[0] == 2
     assert run("state", "ls", saved / "one", "-D", "nonsense")[0] == 2
@@ -215,7 +215,7 @@ def test_wrong_usage_has_code_2(run: Run, saved: Path) -> None:
 # --- savepoint dispose
 
 
-def test_dispose_deletes_a_savepoint_and_nothing_else(run: Run, saved: Path, tmp_path: Path) -> None:
+def test_savepoint_dispose_deletes_only_savepoint_files(run: Run, saved: Path, tmp_path: Path) -> None:
     written = Path(Savepoint.load(saved / "one").write(tmp_path / "savepoint"))
     (written / f"{'0' * 32}-1-left.parquet").write_text("by an attempt that failed")
     assert run("savepoint", "dispose", written)[:2] == (0, f"{written} is deleted.\n")
@@ -267,7 +267,7 @@ def program(tmp_path: Path, run: Run) -> Callable[..., Path]:
     return write
 
 
-def test_check_says_that_a_program_fits(run: Run, program: Any, tmp_path: Path) -> None:
+def test_savepoint_check_accepts_matching_program(run: Run, program: Any, tmp_path: Path) -> None:
     code, out, err = run("savepoint", "check", "-p", 3, "-D", "my.setting=yes", program(), tmp_path / "held", 20)
     assert code == 0, err
     assert "hello" not in out
@@ -279,7 +279,7 @@ def test_check_says_that_a_program_fits(run: Run, program: Any, tmp_path: Path) 
     assert lines[-1] == f"{tmp_path}/job.py fits."
 
 
-def test_check_says_what_would_be_lost(run: Run, program: Any, tmp_path: Path) -> None:
+def test_savepoint_check_reports_state_that_would_be_lost(run: Run, program: Any, tmp_path: Path) -> None:
     code, out, _ = run("savepoint", "check", program("other"), tmp_path / "held", 20)
     assert code == 1
     assert "  'KEYED PROCESS': held (value, 5 rows): the program has no operator with uid 'hold'." in out.splitlines()
@@ -289,7 +289,7 @@ def test_check_says_what_would_be_lost(run: Run, program: Any, tmp_path: Path) -
     assert "Lost, which is allowed" in out
 
 
-def test_check_says_what_has_changed(run: Run, program: Any, tmp_path: Path) -> None:
+def test_savepoint_check_reports_changed_state_type(run: Run, program: Any, tmp_path: Path) -> None:
     code, out, _ = run("savepoint", "check", "-n", "--json", program(kind="Types.STRING()"), tmp_path / "held", 20)
     assert code == 1
     found = json.loads(out)
@@ -303,7 +303,7 @@ def test_check_says_what_has_changed(run: Run, program: Any, tmp_path: Path) -> 
     ]
 
 
-def test_check_without_a_program_or_a_savepoint(run: Run, program: Any, tmp_path: Path) -> None:
+def test_savepoint_check_requires_program_and_savepoint(run: Run, program: Any, tmp_path: Path) -> None:
     assert run("savepoint", "check", tmp_path / "nowhere.py", tmp_path / "held")[0] == 2
     assert run("savepoint", "check", program())[0] == 2
     code, _, err = run("savepoint", "check", program(), tmp_path / "nothing", 20)
@@ -314,10 +314,10 @@ def test_check_without_a_program_or_a_savepoint(run: Run, program: Any, tmp_path
 # --- run
 
 
-def test_what_a_job_starts_from_is_the_command_lines_to_say(
+def test_run_start_options_override_state_recovery_of_program(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program says something else, in every way it can."""
+    """The program sets another path in every possible way."""
     from millstream.spark import spark_launcher
 
     program = tmp_path / "job.py"
@@ -358,7 +358,7 @@ def test_what_a_job_starts_from_is_the_command_lines_to_say(
     }
     assert start("--from-checkpoint", "latest")["path"] == "latest"
     assert start("--from-checkpoint", "s3://bucket/chk-1")["path"] == "s3://bucket/chk-1"
-    # A path is meant as seen from where the command was given.
+    # A relative path refers to the working directory of the command.
     monkeypatch.chdir(tmp_path)
     assert start("--from-savepoint", "here")["path"] == str(tmp_path / "here")
     assert start("--from-savepoint", "latest")["path"] == str(tmp_path / "latest")
@@ -367,7 +367,7 @@ def test_what_a_job_starts_from_is_the_command_lines_to_say(
 # --- patterns
 
 
-def test_runs_histories_and_waiting_events_of_patterns_are_shown(run: Run) -> None:
+def test_state_show_prints_runs_and_buffered_events_of_patterns(run: Run) -> None:
     savepoint = TESTS / "golden" / "v3" / "patterns-savepoint" / "saved"
     code, out, _ = run("state", "show", savepoint, "--operator", "never", "--limit", 0)
     assert code == 0
