@@ -67,7 +67,7 @@ class Both(PatternProcessFunction, TimedOutPartialMatchHandler):
 # --- time
 
 
-def test_events_come_in_the_order_of_time_and_late_ones_go_to_their_output() -> None:
+def test_cep_operator_orders_events_by_time_and_side_outputs_late_ones() -> None:
     with CepHarness(a_then_b("next"), Both(), late_data=LATE, side_outputs=[LATE]) as harness:
         harness.process_element("b1", timestamp=7)
         harness.process_element("a1", timestamp=5)
@@ -79,14 +79,14 @@ def test_events_come_in_the_order_of_time_and_late_ones_go_to_their_output() -> 
         assert harness.side_records(LATE) == [("a2", 7)]
 
 
-def test_late_events_without_an_output_are_counted() -> None:
+def test_cep_operator_counts_late_events_without_a_side_output() -> None:
     with CepHarness(a_then_b()) as harness:
         harness.process_watermark(10)
         harness.process_elements(["a", "b", "b"], timestamp=10)
         assert harness.metrics() == {"GlobalCepOperator.numLateRecordsDropped": 3}
 
 
-def test_an_event_at_exactly_the_end_of_the_window_is_too_late() -> None:
+def test_cep_operator_within_excludes_the_end_of_the_window() -> None:
     for distance, found, late in ((9, ["a b"], []), (10, [], [("a", 15)])):
         with CepHarness(a_then_b().within(Duration.of_millis(10)), Both(), side_outputs=[TIMED_OUT]) as harness:
             harness.process_element("a", timestamp=5)
@@ -95,7 +95,7 @@ def test_an_event_at_exactly_the_end_of_the_window_is_too_late() -> None:
             assert (harness.output(), harness.side_output(TIMED_OUT)) == (found, late)
 
 
-def test_a_window_leaves_nothing_behind() -> None:
+def test_cep_operator_within_clears_all_state() -> None:
     pattern = a_then_b().within(10)
     with CepHarness(pattern, Both(), lambda e: e[1:], side_outputs=[TIMED_OUT]) as harness:
         for key in range(20):
@@ -110,7 +110,7 @@ def test_a_window_leaves_nothing_behind() -> None:
         assert harness.num_keyed_state_entries() == 0
 
 
-def test_a_key_in_which_nothing_begins_has_no_state() -> None:
+def test_cep_operator_holds_no_state_for_a_key_without_partial_match() -> None:
     with CepHarness(a_then_b(), None, lambda e: e[1:]) as harness:
         harness.process_elements([f"c{n}" for n in range(50)], timestamp=1)
         assert harness.num_keyed_state_entries() == 50
@@ -118,7 +118,7 @@ def test_a_key_in_which_nothing_begins_has_no_state() -> None:
         assert harness.num_keyed_state_entries() == 0
 
 
-def test_what_must_not_come_has_not_come_when_the_input_ends() -> None:
+def test_cep_operator_trailing_not_followed_by_matches_at_end_of_input() -> None:
     pattern = Pattern.begin("a").where(is_("a")).not_followed_by("b").where(is_("b")).within(10)
     with CepHarness(pattern, Both(), lambda e: e[1:]) as harness:
         harness.process_element("a1", timestamp=1)
@@ -130,7 +130,7 @@ def test_what_must_not_come_has_not_come_when_the_input_ends() -> None:
         assert harness.num_keyed_state_entries() == 0
 
 
-def test_processing_time() -> None:
+def test_cep_operator_processing_time() -> None:
     pattern = a_then_b().within(10)
     with CepHarness(pattern, Both(), processing_time=True, side_outputs=[TIMED_OUT]) as harness:
         harness.set_processing_time(100)
@@ -145,7 +145,7 @@ def test_processing_time() -> None:
         assert harness.num_keyed_state_entries() == 0
 
 
-def test_processing_time_with_a_comparator_waits_a_millisecond() -> None:
+def test_cep_operator_comparator_in_processing_time_waits_a_millisecond() -> None:
     def backwards(a: str, b: str) -> int:
         return (a < b) - (a > b)
 
@@ -163,7 +163,7 @@ def test_processing_time_with_a_comparator_waits_a_millisecond() -> None:
         assert harness.output() == ["a b"]
 
 
-def test_an_input_that_lags_or_is_idle() -> None:
+def test_cep_operator_waits_for_a_lagging_input_but_not_an_idle_one() -> None:
     def build(one: DataStream, two: DataStream) -> DataStream:
         return CEP.pattern(one.union(two), a_then_b()).process(Both())
 
@@ -176,12 +176,12 @@ def test_an_input_that_lags_or_is_idle() -> None:
     assert harness.output() == ["a b"]
 
 
-def test_events_without_timestamps_are_refused() -> None:
+def test_cep_operator_rejects_events_without_timestamps() -> None:
     with pytest.raises(JobExecutionError, match="needs events with timestamps"):
         CepHarness(a_then_b()).process_element("a")
 
 
-def test_batch_mode_gives_the_same() -> None:
+def test_cep_operator_in_batch_mode_gives_the_same_matches() -> None:
     env = LocalEnvironment()
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     data = [("a", 1, 5), ("b", 2, 1), ("b", 1, 9), ("a", 2, 3), ("b", 2, 4)]
@@ -227,7 +227,7 @@ class Timeout(PatternTimeoutFunction):
         (lambda p: p.process(Both()), ["a1 b1"], [("a2", 25)]),
     ],
 )
-def test_forms_of_results(build: Any, results: list[Any], timed_out: list[Any]) -> None:
+def test_pattern_stream_select_and_flat_select_forms(build: Any, results: list[Any], timed_out: list[Any]) -> None:
     pattern = a_then_b().within(10)
     harness = StreamHarness(lambda stream: build(CEP.pattern(stream, pattern)), side_outputs=[TIMED_OUT])
     for time, event in ((1, "a1"), (2, "b1"), (15, "a2")):
@@ -236,7 +236,7 @@ def test_forms_of_results(build: Any, results: list[Any], timed_out: list[Any]) 
     assert (harness.output(), harness.side_output(TIMED_OUT)) == (results, timed_out)
 
 
-def test_a_time_out_has_no_other_output() -> None:
+def test_cep_operator_timed_out_match_rejects_main_output() -> None:
     class Wrong(Both):
         def process_timed_out_match(self, match: Any, ctx: Any) -> Any:
             yield "plain"
@@ -247,7 +247,7 @@ def test_a_time_out_has_no_other_output() -> None:
         harness.process_watermark(50)
 
 
-def test_functions_and_conditions_are_opened_and_closed_and_have_no_state(tmp_path: Path) -> None:
+def test_cep_operator_opens_and_closes_functions_and_conditions(tmp_path: Path) -> None:
     class Function(RichPatternSelectFunction):
         def open(self, runtime_context: Any) -> None:
             self.where = runtime_context.get_task_name()
@@ -279,7 +279,7 @@ def test_functions_and_conditions_are_opened_and_closed_and_have_no_state(tmp_pa
     assert sorted(p.name for p in tmp_path.iterdir()) == ["condition", "function"]
 
 
-def test_a_match_can_be_changed_without_harm() -> None:
+def test_cep_operator_match_can_be_mutated_by_the_function() -> None:
     def spoil(match: Any, ctx: Any) -> Any:
         yield [list(e) for events in match.values() for e in events]
         match["a"][0].clear()
@@ -295,7 +295,7 @@ def test_a_match_can_be_changed_without_harm() -> None:
 # --- state
 
 
-def test_state_in_lmdb() -> None:
+def test_cep_operator_with_rocksdb_backend() -> None:
     settings = Configuration.from_dict({"state.backend.type": "rocksdb"})
     with CepHarness(a_then_b().within(10), Both(), lambda e: e[1:], config=settings) as harness:
         harness.process_element("a1", timestamp=1)
@@ -307,7 +307,7 @@ def test_state_in_lmdb() -> None:
         assert harness.num_keyed_state_entries() == 0
 
 
-def test_state_can_be_looked_into() -> None:
+def test_cep_operator_state_is_readable() -> None:
     with CepHarness(a_then_b(), Both(), lambda e: e[1:]) as harness:
         harness.process_element("a1", timestamp=1)
         harness.process_watermark(1)
@@ -316,7 +316,7 @@ def test_state_can_be_looked_into() -> None:
         assert harness.state("_cep_events", "1") == [(5, "b1")]
 
 
-def test_a_changed_pattern_whose_states_are_gone_says_which() -> None:
+def test_cep_operator_restore_names_removed_pattern_states() -> None:
     with CepHarness(a_then_b(), Both()) as harness:
         harness.process_element("a1", timestamp=1)
         harness.process_watermark(1)
@@ -328,7 +328,7 @@ def test_a_changed_pattern_whose_states_are_gone_says_which() -> None:
         harness.process_watermark(2)
 
 
-def test_many_runs_of_one_key_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_cep_operator_warns_once_about_many_partial_matches(caplog: pytest.LogCaptureFixture) -> None:
     pattern = Pattern.begin("n").one_or_more().allow_combinations().next("end").where(lambda e: e < 0)
     with caplog.at_level(logging.WARNING), CepHarness(pattern, None, lambda e: "the key") as harness:
         harness.process_elements(range(15), timestamp=1)
@@ -344,7 +344,7 @@ def test_many_runs_of_one_key_are_told_of_once(caplog: pytest.LogCaptureFixture)
 # --- errors
 
 
-def test_an_error_in_a_condition_names_pattern_event_and_key() -> None:
+def test_cep_operator_condition_error_names_pattern_event_and_key() -> None:
     pattern = a_then_b().where(lambda event: 1 / 0)
     harness = CepHarness(pattern, Both(), lambda e: f"key of {e[1:]}")
     harness.process_element("a7", timestamp=1)
@@ -358,7 +358,7 @@ def test_an_error_in_a_condition_names_pattern_event_and_key() -> None:
     assert "in operator 'CepOperator'" in said
 
 
-def test_an_error_in_a_function_names_match_and_key() -> None:
+def test_cep_operator_function_error_names_match_and_key() -> None:
     harness = CepHarness(a_then_b(), lambda match, ctx: 1 / 0, lambda e: 7)
     harness.process_element("a", timestamp=1)
     harness.process_element("b", timestamp=2)
@@ -368,7 +368,7 @@ def test_an_error_in_a_function_names_match_and_key() -> None:
     assert "ZeroDivisionError" in str(failed.value)
 
 
-def test_nothing_to_skip_to_is_an_error() -> None:
+def test_cep_operator_skip_to_missing_element_raises() -> None:
     strategy = AfterMatchSkipStrategy.skip_to_first("b").throw_exception_on_miss()
     pattern = Pattern.begin("a", strategy).where(is_("a")).followed_by("b").where(is_("b")).optional()
     harness = CepHarness(pattern, Both())
@@ -390,7 +390,7 @@ def test_nothing_to_skip_to_is_an_error() -> None:
         (lambda s: CEP.pattern(s, a_then_b()).side_output_late_data("late"), "takes an OutputTag"),
     ],
 )
-def test_what_is_wrong_is_said_before_the_job_starts(build: Any, words: str) -> None:
+def test_cep_api_rejects_invalid_programs_before_the_job_starts(build: Any, words: str) -> None:
     with pytest.raises(InvalidProgramError, match=words):
         build(LocalEnvironment().from_collection(["a"]))
 
@@ -398,7 +398,7 @@ def test_what_is_wrong_is_said_before_the_job_starts(build: Any, words: str) -> 
 # --- exactly once
 
 
-def test_a_failure_loses_and_doubles_nothing() -> None:
+def test_cep_operator_is_exactly_once_across_failures() -> None:
     events: list[Any] = [(n % 7, "abac"[n // 7 % 4], n) for n in range(400)]
     for at in (300, 207, 113, 20):
         events.insert(at, ABORT)
@@ -453,7 +453,7 @@ def dynamic(snapshot: Any = None, parallelism: int = 1) -> StreamHarness:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_patterns_come_change_and_go(restarts: bool) -> None:
+def test_dynamic_patterns_are_added_changed_and_removed(restarts: bool) -> None:
     harness, said = dynamic(), []
 
     def step(*events: Any) -> None:
@@ -479,7 +479,7 @@ def test_patterns_come_change_and_go(restarts: bool) -> None:
     assert harness.num_keyed_state_entries() == 0
 
 
-def test_waiting_events_go_to_the_version_in_force_when_their_time_comes() -> None:
+def test_dynamic_patterns_buffered_events_use_the_version_at_their_time() -> None:
     harness = dynamic()
     harness.process_element(processor("p", 1, "a", "b"), timestamp=0, input=2)
     for time, event in enumerate(["a1", "b1", "c1"]):
@@ -490,7 +490,7 @@ def test_waiting_events_go_to_the_version_in_force_when_their_time_comes() -> No
 
 
 @pytest.mark.parametrize("part", range(0, 60, 3))
-def test_a_dynamic_pattern_gives_what_the_same_pattern_gives(part: int) -> None:
+def test_dynamic_patterns_match_like_static_ones(part: int) -> None:
     case, theirs = RECORDED[part * 25]
     if "error" in theirs or case["processing"]:
         return
@@ -517,14 +517,14 @@ def test_a_dynamic_pattern_gives_what_the_same_pattern_gives(part: int) -> None:
     assert found == {k: v for k, v in expected(theirs).items() if not k.endswith("late")}
 
 
-def test_what_is_no_pattern_is_refused() -> None:
+def test_dynamic_patterns_reject_other_elements() -> None:
     with pytest.raises(JobExecutionError, match=r"carries PatternProcessor\(...\) and Removed\(id\), and this is 'p'"):
         dynamic().process_element("p", timestamp=0, input=2)
     with pytest.raises(InvalidProgramError, match="is an int"):
         PatternProcessor("p", "1", Pattern.begin("a"), joined)  # type: ignore[arg-type]
 
 
-def test_a_function_may_have_state_of_its_subtask() -> None:
+def test_cep_operator_function_can_have_operator_state() -> None:
     class Counting(PatternProcessFunction, CheckpointedFunction):
         def initialize_state(self, context: Any) -> None:
             self.kept = context.get_operator_state_store().get_list_state(ListStateDescriptor("count"))

@@ -57,7 +57,7 @@ def found(pattern: Pattern, events: str) -> list[str]:
 # --- as Flink does
 
 
-def test_recorded_cases_give_what_flink_gave() -> None:
+def test_patterns_match_recorded_flink_cases() -> None:
     assert len(ALL) > 2_000
     differ = []
     for case, theirs in ALL:
@@ -71,7 +71,7 @@ def test_recorded_cases_give_what_flink_gave() -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_the_operator_gives_the_same_after_every_restart(part: int) -> None:
+def test_cep_operator_matches_recorded_cases_after_every_restart(part: int) -> None:
     # With another parallelism each time; the first half of a case's name is its number.
     for at, (case, theirs) in enumerate(ALL[part::80]):
         if "error" in theirs:
@@ -81,7 +81,7 @@ def test_the_operator_gives_the_same_after_every_restart(part: int) -> None:
         assert (ours.get("error"), json.loads(json.dumps(ours["by_key"]))) == (None, expected(theirs)), case
 
 
-def test_a_window_leaves_nothing_of_any_recorded_pattern_behind() -> None:
+def test_cep_operator_within_clears_state_of_recorded_patterns() -> None:
     left, looked_at = 0, 0
     for case, theirs in ALL[::12]:
         # Flink sets no timer for what begins before 1970, so that such runs stay.
@@ -94,7 +94,7 @@ def test_a_window_leaves_nothing_of_any_recorded_pattern_behind() -> None:
     assert looked_at > 20
 
 
-def test_a_refused_pattern_is_refused_in_flinks_words() -> None:
+def test_patterns_reject_recorded_cases_in_the_words_of_flink() -> None:
     said = 0
     for case, theirs in ALL:
         error = theirs.get("error", "")
@@ -110,7 +110,7 @@ def test_a_refused_pattern_is_refused_in_flinks_words() -> None:
 # --- documented answers
 
 
-def test_the_page_of_patterns_says_what_is_so() -> None:
+def test_cep_docs_examples_pass() -> None:
     page = DOCS / "cep.md"
     outcome = doctest.testfile(str(page), module_relative=False)
     assert outcome.failed == 0 and outcome.attempted > 30
@@ -120,7 +120,7 @@ def test_the_page_of_patterns_says_what_is_so() -> None:
     ("join", "matches"),
     [("next", []), ("followed_by", ["a b1"]), ("followed_by_any", ["a b1", "a b2"])],
 )
-def test_contiguity(join: str, matches: list[str]) -> None:
+def test_pattern_contiguity(join: str, matches: list[str]) -> None:
     assert found(getattr(begin("a"), join)("b").where(is_("b")), "a c b1 b2") == matches
 
 
@@ -135,7 +135,7 @@ def test_contiguity(join: str, matches: list[str]) -> None:
         ),
     ],
 )
-def test_loops(inner: str | None, matches: set[str]) -> None:
+def test_pattern_loops(inner: str | None, matches: set[str]) -> None:
     loop = begin("a").followed_by_any("b").where(is_("b")).one_or_more()
     if inner is not None:
         getattr(loop, inner)()
@@ -152,12 +152,12 @@ def test_loops(inner: str | None, matches: set[str]) -> None:
         (AfterMatchSkipStrategy.skip_to_last("b"), ["b1 b2 b3 c", "b3 c"]),
     ],
 )
-def test_what_is_dropped_after_a_match(strategy: AfterMatchSkipStrategy, matches: list[str]) -> None:
+def test_after_match_skip_strategies(strategy: AfterMatchSkipStrategy, matches: list[str]) -> None:
     pattern = begin("b", skip_strategy=strategy).one_or_more().consecutive().next("c").where(is_("c"))
     assert found(pattern, "b1 b2 b3 c") == matches
 
 
-def test_a_ban_is_lifted_by_an_optional_pattern_behind_it() -> None:
+def test_not_followed_by_ends_with_an_optional_successor() -> None:
     pattern = (
         (begin("a").not_followed_by("b").where(is_("b")).followed_by("c").where(is_("c")).optional())
         .followed_by("d")
@@ -170,7 +170,7 @@ def test_a_ban_is_lifted_by_an_optional_pattern_behind_it() -> None:
 # --- conditions
 
 
-def test_conditions_of_every_form() -> None:
+def test_pattern_accepts_conditions_of_every_form() -> None:
     class Big(SimpleCondition):
         def filter(self, event: int) -> bool:
             return event > 10
@@ -188,14 +188,14 @@ def test_conditions_of_every_form() -> None:
     assert count(lambda event, limit=10: event > limit) == 3
 
 
-def test_a_condition_that_is_none_is_refused() -> None:
+def test_pattern_rejects_invalid_conditions() -> None:
     with pytest.raises(InvalidProgramError, match="takes a function of the event"):
         Pattern.begin("a").where("a")
     with pytest.raises(InvalidProgramError, match="takes 3 arguments"):
         Pattern.begin("a").where(lambda a, b, c: True)
 
 
-def test_a_simple_condition_is_asked_once_an_event_however_many_runs_there_are() -> None:
+def test_simple_condition_is_evaluated_once_per_event() -> None:
     asked: list[int] = []
     pattern = Pattern.begin("a").where(lambda e: e < 100).followed_by_any("b").where(lambda e: asked.append(e) or False)
     automaton, runs = Automaton(compile_pattern(pattern)), Runs()
@@ -207,7 +207,7 @@ def test_a_simple_condition_is_asked_once_an_event_however_many_runs_there_are()
     assert asked == [200]
 
 
-def test_conditions_are_asked_only_where_flink_asks_them() -> None:
+def test_conditions_are_evaluated_only_where_flink_does() -> None:
     # The second would raise for what the first refuses.
     pattern = Pattern.begin("a").where(lambda e: isinstance(e, int)).where(lambda e: e > 1).next("b")
     automaton, runs = Automaton(compile_pattern(pattern)), Runs()
@@ -215,7 +215,7 @@ def test_conditions_are_asked_only_where_flink_asks_them() -> None:
     assert runs.at_rest
 
 
-def test_an_automaton_with_many_conditions_in_one_state_grows_its_questions_as_it_goes() -> None:
+def test_automaton_with_many_conditions_compiles_transitions_lazily() -> None:
     pattern = Pattern.begin("p0").where(lambda e: e % 2 == 0).optional()
     for n in range(1, 12):
         pattern = pattern.next(f"p{n}").where(lambda e, n=n: e % (n + 2) == 0).optional()
@@ -226,7 +226,7 @@ def test_an_automaton_with_many_conditions_in_one_state_grows_its_questions_as_i
 # --- state
 
 
-def test_runs_are_written_with_each_event_once() -> None:
+def test_runs_pickle_each_event_once() -> None:
     pattern = Pattern.begin("a").where(lambda e: e[0] == 0).followed_by_any("b").where(lambda e: e[0] > 0).one_or_more()
     pattern.allow_combinations()
     automaton, runs = Automaton(compile_pattern(pattern)), Runs()
@@ -243,7 +243,7 @@ def test_runs_are_written_with_each_event_once() -> None:
     assert [(r[0], r[1], match_of(r[2])) for r in again.queue] == [(r[0], r[1], match_of(r[2])) for r in runs.queue]
 
 
-def test_a_shared_history_is_written_once() -> None:
+def test_runs_pickle_a_shared_history_once() -> None:
     history: Any = None
     for n in range(1_000):
         history = (history, "a", n, n, 0)
@@ -266,7 +266,7 @@ def _chain(cell: Any) -> list[Any]:
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("skip", ["no_skip", "skip_to_next", "skip_past_last_event"])
-def test_the_cost_of_an_event_grows_with_the_runs_and_not_with_their_square(skip: str, times: int) -> None:
+def test_automaton_cost_per_event_is_linear_in_the_runs(skip: str, times: int) -> None:
     pattern = begin("a", skip_strategy=getattr(AfterMatchSkipStrategy, skip)())
     automaton = Automaton(compile_pattern(pattern.followed_by_any("b").where(is_("b")).times(times)))
     steps = {}
@@ -289,7 +289,7 @@ def test_the_cost_of_an_event_grows_with_the_runs_and_not_with_their_square(skip
     assert steps[1_000] < 15 * steps[100]
 
 
-def test_a_run_in_a_state_that_the_pattern_no_longer_has_is_an_error() -> None:
+def test_automaton_rejects_a_run_in_a_removed_state() -> None:
     runs = Runs()
     Automaton(compile_pattern(begin("a").next("b").where(is_("b")).times(2))).event(runs, "a", 1)
     other = Automaton(compile_pattern(begin("a").next("c").where(is_("c"))))
@@ -297,7 +297,7 @@ def test_a_run_in_a_state_that_the_pattern_no_longer_has_is_an_error() -> None:
         other.event(runs, "b", 2)
 
 
-def test_a_key_whose_runs_are_gone_is_at_rest() -> None:
+def test_matcher_key_is_at_rest_after_its_runs_end() -> None:
     matcher = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10))))
     runs = Runs()
     assert matcher.fire(runs, [(5, "a")], 5) == []
@@ -308,7 +308,7 @@ def test_a_key_whose_runs_are_gone_is_at_rest() -> None:
     assert runs.at_rest
 
 
-def test_a_run_has_a_timer_and_others_may_end_by_it() -> None:
+def test_matcher_registers_one_timer_per_start_time() -> None:
     plain = begin("a").followed_by("b").where(is_("b"))
     runs = Runs()
     Matcher(Automaton(compile_pattern(plain.within(10)))).fire(runs, [(4, "c"), (5, "a"), (6, "c"), (7, "a")], 7)
@@ -333,7 +333,7 @@ def test_a_run_has_a_timer_and_others_may_end_by_it() -> None:
 # --- Java's heap
 
 
-def test_the_queue_keeps_elements_where_java_keeps_them() -> None:
+def test_priority_queue_orders_elements_as_java_does() -> None:
     # The arrays were printed by java.util.PriorityQueue of Java 17, comparing the first letter only.
     heap: list[Any] = []
     for element in ["d1", "b1", "c1", "a1", "b2", "a2", "d2", "a3"]:
@@ -346,7 +346,7 @@ def test_the_queue_keeps_elements_where_java_keeps_them() -> None:
     assert keep(kept, "a") is kept
 
 
-def test_a_queue_that_shrinks_again_and_again_is_the_one_that_was_built_anew_each_time() -> None:
+def test_priority_queue_shrinks_to_the_same_order_as_a_rebuild() -> None:
     dice = random.Random(3)
     for size in range(60):
         heap: list[Any] = []
@@ -421,17 +421,17 @@ def test_a_queue_that_shrinks_again_and_again_is_the_one_that_was_built_anew_eac
         (lambda: begin("a").within("1 minute"), "for example Duration.of_minutes(10)"),
     ],
 )
-def test_what_cannot_be_looked_for_is_refused(build: Callable[[], Pattern], words: str) -> None:
+def test_compile_pattern_rejects_malformed_patterns(build: Callable[[], Pattern], words: str) -> None:
     with pytest.raises(MalformedPatternError) as refused:
         compile_pattern(build())
     assert words in str(refused.value)
 
 
-def test_combinations_after_greedy_are_accepted_as_in_flink() -> None:
+def test_compile_pattern_accepts_combinations_after_greedy() -> None:
     compile_pattern(begin("a").one_or_more().greedy().allow_combinations())
 
 
-def test_a_refusal_comes_from_the_line_that_applies_the_pattern() -> None:
+def test_cep_pattern_rejects_a_malformed_pattern_when_applied() -> None:
     from millstream.datastream import StreamExecutionEnvironment
 
     events = StreamExecutionEnvironment.get_execution_environment().from_collection(["a"])
@@ -439,12 +439,12 @@ def test_a_refusal_comes_from_the_line_that_applies_the_pattern() -> None:
         CEP.pattern(events, begin("a").not_followed_by("b"))
 
 
-def test_whether_a_match_can_be_empty() -> None:
+def test_compiled_pattern_can_be_empty() -> None:
     assert compile_pattern(begin("a").optional().next("b").times(0, 2)).can_be_empty()
     assert not compile_pattern(begin("a").optional().next("b")).can_be_empty()
 
 
-def test_getters() -> None:
+def test_pattern_getters() -> None:
     pattern = begin("a").times(2, 3).within(Duration.of_seconds(1))
     times = pattern.get_times()
     assert times is not None and (times.get_from(), times.get_to(), times.get_window_size()) == (2, 3, None)
@@ -452,7 +452,7 @@ def test_getters() -> None:
     assert pattern.get_until_condition() is None and not pattern.get_after_match_skip_strategy().is_skip_strategy()
 
 
-def test_a_rich_condition_without_its_context_says_why() -> None:
+def test_rich_condition_without_context_names_the_cause() -> None:
     with pytest.raises(InvalidProgramError, match="must call super"):
         RichIterativeCondition().get_runtime_context()
 
@@ -460,7 +460,7 @@ def test_a_rich_condition_without_its_context_says_why() -> None:
 # --- what waits
 
 
-def test_waiting_events_come_in_the_order_of_time_and_arrival() -> None:
+def test_event_buffer_orders_by_time_and_arrival() -> None:
     chance = random.Random(3)
     waiting, model, number = WaitingEvents(), [], 0
     for _ in range(300):
@@ -474,7 +474,7 @@ def test_waiting_events_come_in_the_order_of_time_and_arrival() -> None:
         assert waiting.take(until) == due
 
 
-def test_a_watermark_after_every_event_costs_no_look_at_all_that_waits() -> None:
+def test_event_buffer_take_costs_nothing_per_buffered_event() -> None:
     waiting = WaitingEvents()
     waiting.add([(n + 1_000_000, "key", n) for n in range(20_000)])
     steps = 0

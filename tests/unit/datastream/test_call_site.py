@@ -24,7 +24,7 @@ def here(offset: int = 0) -> str:
     return f"{Path(__file__).name}:{frame.f_back.f_lineno + offset}"
 
 
-def test_the_plan_and_the_picture_name_the_lines() -> None:
+def test_call_site_is_in_execution_plan_and_svg() -> None:
     env = LocalEnvironment()
     source = env.from_collection([1, 2])
     made = [here(-1)]
@@ -42,7 +42,7 @@ def test_the_plan_and_the_picture_name_the_lines() -> None:
     assert f"<title>Map, made at {made[1]}</title>" in picture
 
 
-def test_an_error_in_user_code_names_the_line_and_not_a_number() -> None:
+def test_call_site_is_in_user_code_errors() -> None:
     env = LocalEnvironment()
     stream = env.from_collection([1, 0]).map(lambda x: 1 // x)
     made = here(-1)
@@ -51,7 +51,7 @@ def test_an_error_in_user_code_names_the_line_and_not_a_number() -> None:
     assert f"in operator 'Map' (no uid), made at {made}, subtask 1/1, epoch 1\nrecord: 0" in str(e.value)
 
 
-def test_what_is_refused_when_a_program_is_built_names_the_line() -> None:
+def test_call_site_is_in_errors_of_program_construction() -> None:
     env = LocalEnvironment()
     stream = env.from_collection([1])
     with pytest.raises(InvalidProgramError) as e:
@@ -69,7 +69,7 @@ class BrokenSource(DataGeneratorSource):
         raise OSError("the broker is away")
 
 
-def test_a_source_that_fails_in_the_driver_is_named() -> None:
+def test_call_site_is_in_errors_of_a_source_enumerator() -> None:
     env = LocalEnvironment()
     stream = env.from_source(BrokenSource(lambda i: i, 3), source_name="orders")
     made = here(-1)
@@ -78,7 +78,7 @@ def test_a_source_that_fails_in_the_driver_is_named() -> None:
     assert f"Source 'Source: orders' (made at {made}) could not say what to read: OSError('the broker" in str(e.value)
 
 
-def test_the_first_line_that_is_not_ours_counts() -> None:
+def test_call_site_is_the_first_frame_outside_millstream() -> None:
     def build() -> Any:
         return StreamExecutionEnvironment().from_collection([1])
 

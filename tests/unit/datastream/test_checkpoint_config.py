@@ -60,7 +60,7 @@ def read(**settings: str) -> CheckpointOptions:
 # --- CheckpointOptions
 
 
-def test_defaults_are_those_of_flink() -> None:
+def test_checkpoint_options_defaults_match_flink() -> None:
     assert read() == CheckpointOptions(
         enabled=False,
         interval=math.inf,
@@ -78,7 +78,7 @@ def test_defaults_are_those_of_flink() -> None:
     )
 
 
-def test_every_key_is_read() -> None:
+def test_checkpoint_options_read_every_key() -> None:
     assert read(
         interval="1500 ms",
         mode="at-least-once",
@@ -108,7 +108,7 @@ def test_every_key_is_read() -> None:
     )
 
 
-def test_a_least_pause_lets_none_overlap() -> None:
+def test_checkpoint_options_min_pause_forbids_concurrent_checkpoints() -> None:
     paused = read(min_pause="250 ms", max_concurrent_checkpoints="3")
     assert (paused.min_pause, paused.max_concurrent) == (0.25, 1)
     assert read(min_pause="0", max_concurrent_checkpoints="3").max_concurrent == 3
@@ -125,7 +125,9 @@ OLD_KEYS = [
 
 
 @pytest.mark.parametrize(("new", "old", "text", "field", "value"), OLD_KEYS)
-def test_old_keys_count_where_the_new_one_is_absent(new: str, old: str, text: str, field: str, value: Any) -> None:
+def test_checkpoint_options_read_deprecated_keys_as_fallback(
+    new: str, old: str, text: str, field: str, value: Any
+) -> None:
     config = Configuration().set_string(old, text)
     assert getattr(CheckpointOptions.read(config), field) == value
     other = {"5": "7", "true": "false"}.get(text, "file:///b")
@@ -152,12 +154,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("settings", "message"), WRONG)
-def test_what_is_wrong_is_said(settings: dict[str, str], message: str) -> None:
+def test_checkpoint_options_reject_invalid_values(settings: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidProgramError, match=message):
         read(**settings)
 
 
-def test_the_key_that_was_written_is_named() -> None:
+def test_checkpoint_options_error_names_the_key_in_use() -> None:
     with pytest.raises(InvalidProgramError, match="^state.checkpoints.num-retained is 0"):
         CheckpointOptions.read(Configuration.from_dict({"state.checkpoints.num-retained": "0"}))
 
@@ -165,7 +167,7 @@ def test_the_key_that_was_written_is_named() -> None:
 # --- CheckpointConfig
 
 
-def test_checkpoints_begin_with_an_interval(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
+def test_enable_checkpointing_requires_an_interval(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
     assert not config.is_checkpointing_enabled()
     assert (env.get_checkpoint_interval(), config.get_checkpoint_interval()) == (-1, -1)
     assert env.enable_checkpointing(1000) is env
@@ -176,7 +178,7 @@ def test_checkpoints_begin_with_an_interval(env: StreamExecutionEnvironment, con
     assert not options(env).enabled
 
 
-def test_the_mode(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
+def test_checkpointing_mode_getters_and_setters(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
     assert env.get_checkpointing_mode() == CheckpointConfig.DEFAULT_MODE == CheckpointingMode.EXACTLY_ONCE
     env.enable_checkpointing(1000, CheckpointingMode.AT_LEAST_ONCE)
     # Without a mode it stays what it was, as in Flink.
@@ -238,7 +240,7 @@ METHODS: list[tuple[str, Any, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("setter", "value", "getter", "before", "key"), METHODS)
-def test_getters_and_setters(
+def test_checkpoint_config_getters_and_setters(
     env: StreamExecutionEnvironment,
     config: CheckpointConfig,
     setter: str,
@@ -253,7 +255,9 @@ def test_getters_and_setters(
     assert env.get_configuration().key_set() == {f"execution.checkpointing.{key}"}
 
 
-def test_what_is_set_by_methods_is_read_as_options(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
+def test_checkpoint_config_setters_are_read_as_options(
+    env: StreamExecutionEnvironment, config: CheckpointConfig
+) -> None:
     env.enable_checkpointing(5000)
     config.set_checkpoint_timeout(61_000).set_max_concurrent_checkpoints(2).set_tolerable_checkpoint_failure_number(3)
     config.set_externalized_checkpoint_retention(Retention.DELETE_ON_CANCELLATION)
@@ -271,7 +275,7 @@ def test_what_is_set_by_methods_is_read_as_options(env: StreamExecutionEnvironme
     )
 
 
-def test_a_setter_overrides_an_old_key() -> None:
+def test_checkpoint_config_setter_overrides_a_deprecated_key() -> None:
     env = StreamExecutionEnvironment(Configuration.from_dict({"execution.checkpointing.unaligned": "true"}))
     assert env.is_unaligned_checkpoints_enabled()
     env.get_checkpoint_config().disable_unaligned_checkpoints()
@@ -279,13 +283,13 @@ def test_a_setter_overrides_an_old_key() -> None:
     assert not env.is_force_unaligned_checkpoints()
 
 
-def test_externalized_or_not(config: CheckpointConfig) -> None:
+def test_checkpoint_config_externalized_checkpoints_enabled(config: CheckpointConfig) -> None:
     assert not config.is_externalized_checkpoints_enabled()
     config.set_externalized_checkpoint_retention(Retention.DELETE_ON_CANCELLATION)
     assert config.is_externalized_checkpoints_enabled()
 
 
-def test_ignored_in_flight_data(config: CheckpointConfig) -> None:
+def test_checkpoint_config_ignored_in_flight_data(config: CheckpointConfig) -> None:
     assert config.get_checkpoint_id_of_ignored_in_flight_data() == -1
     config.set_checkpoint_id_of_ignored_in_flight_data(7)
     assert config.get_checkpoint_id_of_ignored_in_flight_data() == 7
@@ -304,13 +308,15 @@ REFUSED: list[tuple[Callable[[CheckpointConfig], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_setters_refuse(env: StreamExecutionEnvironment, call: Callable[[CheckpointConfig], Any], message: str) -> None:
+def test_checkpoint_config_setters_reject_invalid_values(
+    env: StreamExecutionEnvironment, call: Callable[[CheckpointConfig], Any], message: str
+) -> None:
     with pytest.raises(InvalidProgramError, match=message):
         call(env.get_checkpoint_config())
     assert not env.get_configuration().key_set()
 
 
-def test_old_methods_work_and_say_what_replaces_them(config: CheckpointConfig) -> None:
+def test_checkpoint_config_deprecated_methods_name_their_replacement(config: CheckpointConfig) -> None:
     with pytest.warns(DeprecationWarning, match="use get_externalized_checkpoint_retention"):
         assert config.get_externalized_checkpoint_cleanup() is None
     with pytest.warns(DeprecationWarning, match="use set_externalized_checkpoint_retention") as caught:
@@ -328,14 +334,14 @@ def test_old_methods_work_and_say_what_replaces_them(config: CheckpointConfig) -
 
 
 @pytest.mark.parametrize("module", [millstream.datastream, checkpoint_config, externalized_checkpoint_retention])
-def test_the_old_name_of_retention(module: Any) -> None:
+def test_externalized_checkpoint_cleanup_attribute_is_deprecated(module: Any) -> None:
     with pytest.warns(DeprecationWarning, match="use ExternalizedCheckpointRetention"):
         assert module.ExternalizedCheckpointCleanup is ExternalizedCheckpointRetention
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         module.Nothing  # noqa: B018
 
 
-def test_the_old_name_can_be_imported() -> None:
+def test_externalized_checkpoint_cleanup_can_be_imported() -> None:
     with pytest.warns(DeprecationWarning):
         from millstream.datastream import ExternalizedCheckpointCleanup  # type: ignore[attr-defined]
     assert ExternalizedCheckpointCleanup.RETAIN_ON_CANCELLATION is Retention.RETAIN_ON_CANCELLATION
@@ -344,7 +350,9 @@ def test_the_old_name_can_be_imported() -> None:
 # --- storages
 
 
-def test_a_storage_of_files(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
+def test_checkpoint_storage_of_files_sets_the_directories(
+    env: StreamExecutionEnvironment, config: CheckpointConfig
+) -> None:
     with pytest.warns(DeprecationWarning, match="set execution.checkpointing.dir"):
         config.set_checkpoint_storage(FileSystemCheckpointStorage("file:///var/c/"))
     env.set_default_savepoint_directory("file:///var/s")
@@ -355,7 +363,7 @@ def test_a_storage_of_files(env: StreamExecutionEnvironment, config: CheckpointC
     assert (storage.get_checkpoint_path(), storage.get_savepoint_path()) == ("file:///var/c", "file:///var/s")
 
 
-def test_a_directory_by_name(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
+def test_checkpoint_storage_accepts_a_directory(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
     with pytest.warns(DeprecationWarning):
         assert config.get_checkpoint_storage() is None
     with pytest.warns(DeprecationWarning, match="set execution.checkpointing.dir"):
@@ -363,7 +371,9 @@ def test_a_directory_by_name(env: StreamExecutionEnvironment, config: Checkpoint
     assert options(env).directory == "/var/c"
 
 
-def test_a_storage_of_the_job_manager(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
+def test_checkpoint_storage_of_the_job_manager_sets_no_directory(
+    env: StreamExecutionEnvironment, config: CheckpointConfig
+) -> None:
     with pytest.warns(DeprecationWarning):
         config.set_checkpoint_storage(JobManagerCheckpointStorage())
     assert options(env).directory is None
@@ -374,7 +384,7 @@ def test_a_storage_of_the_job_manager(env: StreamExecutionEnvironment, config: C
     assert options(env).directory == "file:///c"
 
 
-def test_numbers_of_storages() -> None:
+def test_checkpoint_storage_sizes() -> None:
     files = FileSystemCheckpointStorage("file:///c")
     assert (files.get_min_file_size_threshold(), files.get_write_buffer_size()) == (20480, 4096)
     files = FileSystemCheckpointStorage("/", 2048, 8192)
@@ -396,13 +406,13 @@ NO_STORAGE: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "message"), NO_STORAGE)
-def test_storages_and_backends_refuse(make: Callable[[], Any], message: str) -> None:
+def test_checkpoint_storages_and_backends_reject_invalid_arguments(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidProgramError, match=message):
         make()
 
 
 @pytest.mark.parametrize("storage", ["file:///c", CheckpointStorage()])
-def test_what_is_no_storage(config: CheckpointConfig, storage: Any) -> None:
+def test_set_checkpoint_storage_rejects_other_objects(config: CheckpointConfig, storage: Any) -> None:
     with pytest.warns(DeprecationWarning), pytest.raises(InvalidProgramError, match="use FileSystemCheckpointStorage"):
         config.set_checkpoint_storage(storage)
 
@@ -413,7 +423,9 @@ def test_what_is_no_storage(config: CheckpointConfig, storage: Any) -> None:
 @pytest.mark.parametrize(
     ("backend", "name"), [(HashMapStateBackend(), "hashmap"), (EmbeddedRocksDBStateBackend(), "lmdb")]
 )
-def test_a_backend_by_object(env: StreamExecutionEnvironment, backend: StateBackend, name: str) -> None:
+def test_set_state_backend_accepts_backend_objects(
+    env: StreamExecutionEnvironment, backend: StateBackend, name: str
+) -> None:
     with pytest.warns(DeprecationWarning, match="state.backend.type"):
         assert env.get_state_backend() is None
     with pytest.warns(DeprecationWarning, match="set state.backend.type"):
@@ -428,13 +440,15 @@ def test_a_backend_by_object(env: StreamExecutionEnvironment, backend: StateBack
 
 
 @pytest.mark.parametrize("incremental", [True, False, None])
-def test_incremental_checkpoints_of_a_backend(env: StreamExecutionEnvironment, incremental: bool | None) -> None:
+def test_rocksdb_backend_sets_incremental_checkpoints(
+    env: StreamExecutionEnvironment, incremental: bool | None
+) -> None:
     with pytest.warns(DeprecationWarning):
         env.set_state_backend(EmbeddedRocksDBStateBackend(incremental))
     assert options(env).incremental is incremental
 
 
-def test_settings_of_the_backend_on_disk() -> None:
+def test_rocksdb_backend_settings() -> None:
     backend = EmbeddedRocksDBStateBackend()
     assert not backend.is_incremental_checkpoints_enabled()
     assert (backend.get_db_storage_paths(), backend.get_number_of_transfer_threads()) == ([], 4)
@@ -468,7 +482,7 @@ OLD_BACKENDS: list[tuple[Callable[[], StateBackend], str, str, str | None, str |
 
 
 @pytest.mark.parametrize(("make", "replacement", "name", "checkpoints", "savepoints"), OLD_BACKENDS)
-def test_old_backends(
+def test_deprecated_state_backends_set_name_and_directories(
     env: StreamExecutionEnvironment,
     make: Callable[[], StateBackend],
     replacement: str,
@@ -484,7 +498,7 @@ def test_old_backends(
     assert (options(env).directory, options(env).savepoint_directory) == (checkpoints, savepoints)
 
 
-def test_an_old_backend_over_another(env: StreamExecutionEnvironment) -> None:
+def test_deprecated_rocksdb_backend_wraps_another_backend(env: StreamExecutionEnvironment) -> None:
     with pytest.warns(DeprecationWarning):
         files = FsStateBackend("file:///c")
         env.set_state_backend(RocksDBStateBackend(checkpoint_stream_backend=files))
@@ -493,7 +507,7 @@ def test_an_old_backend_over_another(env: StreamExecutionEnvironment) -> None:
         RocksDBStateBackend()
 
 
-def test_numbers_of_old_backends() -> None:
+def test_deprecated_state_backends_sizes() -> None:
     with pytest.warns(DeprecationWarning):
         memory, files, disk = MemoryStateBackend(max_state_size=7), FsStateBackend("/c"), RocksDBStateBackend("/c")
     assert (memory.get_max_state_size(), memory.is_using_asynchronous_snapshots()) == (7, True)
@@ -508,19 +522,19 @@ def test_numbers_of_old_backends() -> None:
 
 
 @pytest.mark.parametrize("backend", ["rocksdb", StateBackend()])
-def test_what_is_no_backend(env: StreamExecutionEnvironment, backend: Any) -> None:
+def test_set_state_backend_rejects_other_objects(env: StreamExecutionEnvironment, backend: Any) -> None:
     with pytest.warns(DeprecationWarning), pytest.raises(InvalidProgramError, match="HashMapStateBackend"):
         env.set_state_backend(backend)
 
 
-def test_the_changelog_backend_is_remembered(env: StreamExecutionEnvironment) -> None:
+def test_changelog_state_backend_setting_is_stored(env: StreamExecutionEnvironment) -> None:
     assert env.is_changelog_state_backend_enabled() is None
     assert env.enable_changelog_state_backend(False).is_changelog_state_backend_enabled() is False
     env.enable_changelog_state_backend(True)
     assert env.get_configuration().get_boolean("state.changelog.enabled", False)
 
 
-def test_the_savepoint_directory(env: StreamExecutionEnvironment) -> None:
+def test_default_savepoint_directory_getter_and_setter(env: StreamExecutionEnvironment) -> None:
     assert env.get_default_savepoint_directory() is None
     assert env.set_default_savepoint_directory("file:///s").get_default_savepoint_directory() == "file:///s"
     with pytest.raises(InvalidProgramError, match="savepoint-dir is '': it must be a text"):

@@ -54,14 +54,14 @@ CASES: dict[str, Callable[[DataStream[int]], DataStream[Any]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_value_where_many_are_expected(name: str) -> None:
+def test_flat_map_error_hints_when_a_single_value_is_returned(name: str) -> None:
     stream = CASES[name](LocalEnvironment().from_collection([3]))
     with pytest.raises(JobExecutionError, match="returned a value of type int where any number of results") as e:
         list(stream.name(name).execute_and_collect())
     assert f"in operator '{name}'" in str(e.value)
 
 
-def test_the_users_own_loop_keeps_its_lines() -> None:
+def test_flat_map_error_in_user_code_keeps_its_lines() -> None:
     def inner(value: Any) -> Iterator[Any]:
         yield from value
 

@@ -113,7 +113,7 @@ def stamped(stream: DataStream[Any]) -> DataStream[Any]:
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_all_nans_are_one_key(selector: Callable[[Any], Any]) -> None:
+def test_key_by_treats_all_nans_as_one_key(selector: Callable[[Any], Any]) -> None:
     env = LocalEnvironment()
     env.set_parallelism(2)
     totals = env.from_collection(nans()).key_by(selector).reduce(add).execute_and_collect()
@@ -125,7 +125,7 @@ def test_all_nans_are_one_key(selector: Callable[[Any], Any]) -> None:
 
 
 @pytest.mark.parametrize("selector", SELECTORS[:4])
-def test_so_they_are_in_windows(selector: Callable[[Any], Any]) -> None:
+def test_key_by_treats_all_nans_as_one_key_in_windows(selector: Callable[[Any], Any]) -> None:
     env = LocalEnvironment()
 
     def keyed() -> Any:
@@ -141,14 +141,14 @@ def test_so_they_are_in_windows(selector: Callable[[Any], Any]) -> None:
     assert [n for n, _ in counted.process(Elements()).execute_and_collect()] == [4]
 
 
-def test_so_they_are_in_batch_mode() -> None:
+def test_key_by_treats_all_nans_as_one_key_in_batch_mode() -> None:
     env = LocalEnvironment()
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     assert [n for _, n in env.from_collection(nans()).key_by(lambda v: v[0]).reduce(add).execute_and_collect()] == [6]
 
 
 @pytest.mark.parametrize("selector", SELECTORS[:4])
-def test_a_nan_finds_its_state_in_another_process(selector: Callable[[Any], Any]) -> None:
+def test_key_by_nan_finds_its_state_after_restart(selector: Callable[[Any], Any]) -> None:
     env, sink = LocalEnvironment(), CollectSink()
     env.from_collection(nans()).key_by(selector).reduce(add).sink_to(sink)
     sizes = iter([2])
@@ -160,7 +160,7 @@ def test_a_nan_finds_its_state_in_another_process(selector: Callable[[Any], Any]
 
 
 @pytest.mark.parametrize("kind", [Reading, Noted, Recorded, Said])
-def test_a_nan_in_a_dataclass_is_refused(kind: type) -> None:
+def test_key_by_rejects_a_nan_in_a_dataclass(kind: type) -> None:
     with pytest.raises(EpochFailed, match="has a NaN in a field"):
         list(keyed_by(lambda v: kind(math.nan)))
 
@@ -170,7 +170,7 @@ def keyed_by(selector: Callable[[Any], Any]) -> Any:
 
 
 @pytest.mark.parametrize("selector", [lambda v: Plain(1), lambda v: (1, Plain(1)), lambda v: [Plain(1)]])
-def test_a_key_that_is_equal_to_no_other_is_refused(selector: Callable[[Any], Any]) -> None:
+def test_key_by_rejects_keys_without_value_equality(selector: Callable[[Any], Any]) -> None:
     with pytest.raises(EpochFailed, match=r"A key of class Plain .* no __eq__ and __hash__ by value.*") as failed:
         list(keyed_by(selector))
     assert "record: (nan, 0)" in str(failed.value)
@@ -179,7 +179,7 @@ def test_a_key_that_is_equal_to_no_other_is_refused(selector: Callable[[Any], An
 @pytest.mark.parametrize(
     "selector", [lambda v: Valued(1), lambda v: Reading(1.0), lambda v: Noted(1.0, math.nan), lambda v: Valued]
 )
-def test_others_are_taken(selector: Callable[[Any], Any]) -> None:
+def test_key_by_accepts_keys_with_value_equality(selector: Callable[[Any], Any]) -> None:
     assert [n for _, n in keyed_by(selector)] == [0, 1, 3, 6]
 
 
@@ -206,13 +206,13 @@ def test_key_by_coerces_keys_to_the_declared_type(key_type: Any, keys: list[Any]
     assert sorted(map(repr, found)) == sorted(map(repr, counted))
 
 
-def test_key_by_names_the_key_that_does_not_fit_the_declared_type() -> None:
+def test_key_by_error_names_the_key_that_does_not_fit_the_declared_type() -> None:
     counted = LocalEnvironment().from_collection(["a"]).key_by(lambda v: v, Types.INT()).process(Count())
     with pytest.raises(EpochFailed, match="The key: the value 'a' .* does not fit the type Integer"):
         list(counted.execute_and_collect())
 
 
-def test_scalars_of_numpy_are_the_same_keys_as_python_values() -> None:
+def test_key_by_treats_numpy_scalars_as_python_values() -> None:
     np = pytest.importorskip("numpy")
     for scalar, value in [(np.bool_(True), True), (np.int64(5), 5), (np.float64(2.5), 2.5), (np.str_("a"), "a")]:
         env = LocalEnvironment()

@@ -55,7 +55,7 @@ GOOD = [0, 1, 2, 3, 5, 6, 7, 9]
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "avro"])
-def test_bad_records_fail_the_job_are_skipped_or_go_elsewhere(kind: str, tmp_path: Path) -> None:
+def test_bad_records_policy_fails_skips_or_side_outputs(kind: str, tmp_path: Path) -> None:
     source = a_source(kind, tmp_path)
     env = LocalEnvironment()
     env.from_source(source).print()
@@ -87,7 +87,7 @@ def test_bad_records_fail_the_job_are_skipped_or_go_elsewhere(kind: str, tmp_pat
         assert all(bad.error for bad in found)
 
 
-def test_a_line_that_is_not_text_is_bad_and_others_are_not(tmp_path: Path) -> None:
+def test_bad_records_policy_handles_lines_that_are_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"1\n\xff2\n3\n")
     schema = CsvSchema.builder().add_string_column("n").build()
@@ -101,7 +101,7 @@ def test_a_line_that_is_not_text_is_bad_and_others_are_not(tmp_path: Path) -> No
     assert [(bad.value, bad.error) for bad in spoilt.results()] == [(b"\xff2", "byte 0xff is not UTF-8")]
 
 
-def test_a_chain_of_sources_has_one_policy(tmp_path: Path) -> None:
+def test_bad_records_policy_applies_to_a_whole_hybrid_source(tmp_path: Path) -> None:
     source = a_source("json", tmp_path)
     env, sink = LocalEnvironment(), CollectSink()
     hybrid = HybridSource.builder(source).add_source(NumberSequenceSource(1, 1)).build()
@@ -112,7 +112,7 @@ def test_a_chain_of_sources_has_one_policy(tmp_path: Path) -> None:
         HybridSource.builder(source.on_bad_records(BadRecords.skip()))
 
 
-def test_a_source_without_the_tag_has_no_side_output(tmp_path: Path) -> None:
+def test_bad_records_side_output_requires_the_tag(tmp_path: Path) -> None:
     env = LocalEnvironment()
     with pytest.raises(InvalidProgramError, match="on_bad_records"):
         env.from_source(a_source("json", tmp_path)).get_side_output(BAD)

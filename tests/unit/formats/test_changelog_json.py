@@ -30,7 +30,7 @@ def told(schema: Any, message: Any) -> list[tuple[Any, ...]]:
     return [(str(row.get_row_kind()), *row) for row in rows]
 
 
-def test_debezium() -> None:
+def test_debezium_json_deserializes_changes() -> None:
     schema = DebeziumJsonDeserializationSchema(ROW)
     assert told(schema, {"before": None, "after": OLD, "op": "r"}) == [("+I", 1, "a", 1.5)]
     update = {"before": OLD, "after": NEW, "op": "u", "source": {}}
@@ -45,14 +45,14 @@ def test_debezium() -> None:
         schema.deserialize(json.dumps(update).encode())
 
 
-def test_our_own_changes_are_read_back() -> None:
+def test_debezium_json_reads_cdc_source_output() -> None:
     change = Change("u", "public.t", ("id", "name", "weight"), (0,), [1, "a", 1.5], [1, "b", 1.5], True, 5, {"lsn": 7})
     (text,) = JsonDebeziumDeserializationSchema().deserialize(change)
     found = DebeziumJsonDeserializationSchema(ROW).deserialize_all(text.encode())
     assert [(str(r.get_row_kind()), r.name) for r in found] == [("-U", "a"), ("+U", "b")]
 
 
-def test_maxwell() -> None:
+def test_maxwell_json_deserializes_changes() -> None:
     schema = MaxwellJsonDeserializationSchema(ROW)
     assert told(schema, {"data": OLD, "type": "insert"}) == [("+I", 1, "a", 1.5)]
     update = {"data": NEW, "old": {"name": "a"}, "type": "update"}
@@ -63,7 +63,7 @@ def test_maxwell() -> None:
         told(schema, {"type": "table-drop"})
 
 
-def test_canal() -> None:
+def test_canal_json_deserializes_changes_of_included_tables() -> None:
     schema = CanalJsonDeserializationSchema(ROW, table_include="products.*")
     about = {"database": "shop", "table": "products1", "isDdl": False}
     text = {"id": "1", "name": "b", "weight": "1.5"}
@@ -81,7 +81,7 @@ def test_canal() -> None:
 
 @pytest.mark.parametrize("lenient", [False, True])
 @pytest.mark.parametrize("message", [b"not json", b"[]", b"{}", b'{"op": "x"}', b'{"op": "c", "after": null}'])
-def test_what_cannot_be_read_is_told_or_left_out(message: bytes, lenient: bool) -> None:
+def test_debezium_json_rejects_or_ignores_unreadable_messages(message: bytes, lenient: bool) -> None:
     schema = DebeziumJsonDeserializationSchema(ROW, ignore_parse_errors=lenient)
     if lenient:
         assert schema.deserialize_all(message) == []
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_is_told_or_left_out(message: bytes, lenient: bool) 
         (CanalJsonSerializationSchema, CanalJsonDeserializationSchema, {"type": "DELETE"}),
     ],
 )
-def test_what_is_written_is_read_back_in_a_job(write: Any, read: Any, written: dict[str, str]) -> None:
+def test_changelog_json_round_trips_in_a_job(write: Any, read: Any, written: dict[str, str]) -> None:
     rows = [Row.of_kind(kind, id=1, name="ä", weight=0.5) for kind in RowKind]
     message = json.loads(write(ROW).serialize(rows[1]))
     assert written.items() <= message.items()

@@ -33,7 +33,7 @@ def read(name: str, *messages: Any, **options: str) -> list[tuple[str, Any, Any]
 UPDATED = [("-U", 1, "a"), ("+U", 1, "b")]
 
 
-def test_an_update_has_the_row_as_it_was_and_as_it_is() -> None:
+def test_changelog_table_formats_emit_both_halves_of_an_update() -> None:
     row, old = {"id": 1, "name": "b"}, {"id": 1, "name": "a"}
     assert read("debezium-json", {"before": old, "after": row, "op": "u"}) == UPDATED
     # The others tell of the old row what has changed alone.
@@ -43,7 +43,7 @@ def test_an_update_has_the_row_as_it_was_and_as_it_is() -> None:
     assert read("canal-json", was_null) == [("-U", 1, None), ("+U", 1, "b")]
 
 
-def test_rows_that_come_and_go_and_messages_without_any() -> None:
+def test_changelog_table_formats_handle_inserts_deletes_and_empty_messages() -> None:
     row = {"id": 1, "name": "a"}
     both = [("+I", 1, "a"), ("-D", 1, "a")]
     gone = {"before": row, "after": None, "op": "d"}
@@ -54,7 +54,7 @@ def test_rows_that_come_and_go_and_messages_without_any() -> None:
     assert read("debezium-json", {"payload": {"after": row, "op": "c"}}, schema_include="true") == both[:1]
 
 
-def test_canals_messages_of_other_tables_are_left_out() -> None:
+def test_canal_table_format_filters_by_database_and_table() -> None:
     told = [{"data": [{"id": i}], "type": "INSERT", "database": d, "table": t} for i, (d, t) in enumerate(TABLES)]
     assert [i for _, i, _ in read("canal-json", *told, database__include="shop.*", table__include="orders")] == [0, 2]
     with pytest.raises(ValidationException, match="is no pattern"):
@@ -76,7 +76,7 @@ TABLES = [("shop", "orders"), ("shop", "items"), ("shop2", "orders"), ("other", 
         ("canal-json", {"data": [{"id": "x"}], "type": "INSERT"}, "field 'id' of .* is not of type INT"),
     ],
 )
-def test_messages_that_cannot_be_read_are_told_or_left_out(name: str, message: Any, words: str) -> None:
+def test_changelog_table_formats_reject_or_ignore_malformed_messages(name: str, message: Any, words: str) -> None:
     good = b""
     with pytest.raises(Malformed, match=words) as told:
         read(name, good, message)
@@ -86,7 +86,7 @@ def test_messages_that_cannot_be_read_are_told_or_left_out(name: str, message: A
     assert found == ([("+I", None, None)] if "INT" in words else [])
 
 
-def test_what_messages_say_beside_rows() -> None:
+def test_changelog_table_formats_metadata_columns() -> None:
     message = {
         "data": [{"id": 1}, {"id": 2}],
         "type": "INSERT",

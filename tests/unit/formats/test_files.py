@@ -66,7 +66,7 @@ def tuples(rows: list[Row]) -> list[tuple[Any, ...]]:
 # --- CSV
 
 
-def test_csv_files_give_typed_rows(tmp_path: Path) -> None:
+def test_csv_reader_emits_typed_rows(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("Ann,7\nBob,8\n")
     env = Env.get_execution_environment().set_parallelism(1)
     stream = env.from_source(source_of(CsvReaderFormat.for_schema(SCHEMA), tmp_path))
@@ -103,7 +103,7 @@ WHOLE = {Types.BYTE(): 7, Types.SHORT(): 15, Types.INT(): 31, Types.LONG(): 63}
 @pytest.mark.parametrize("is_array", [False, True])
 @pytest.mark.parametrize("text", ["1_000", "NaN", "Infinity", "sNaN", "\u0661"])
 @pytest.mark.parametrize("kind", [Types.BIG_DEC(), Types.BIG_INT(), Types.DOUBLE(), Types.FLOAT(), Types.INT()])
-def test_csv_refuses_numbers_that_are_none_for_java(tmp_path: Path, text: str, kind: Any, is_array: bool) -> None:
+def test_csv_rejects_numbers_that_java_rejects(tmp_path: Path, text: str, kind: Any, is_array: bool) -> None:
     if text in ("NaN", "Infinity") and str(kind) in ("Double", "Float"):
         pytest.skip("a number for Java")
     if text == "\u0661" and str(kind) in ("BigInteger", "Integer", "BigDecimal"):
@@ -139,7 +139,7 @@ def _column(kind: Any, is_array: bool) -> CsvSchema:
         (Types.BIG_DEC(), "\u0661.5", Decimal("1.5")),
     ],
 )
-def test_csv_reads_numbers_at_the_edges_of_their_types(
+def test_csv_reads_numbers_at_the_bounds_of_their_types(
     tmp_path: Path, kind: Any, text: str, value: Any, is_array: bool
 ) -> None:
     (tmp_path / "a.csv").write_text(f"{text}\n")
@@ -150,7 +150,9 @@ def test_csv_reads_numbers_at_the_edges_of_their_types(
 @pytest.mark.parametrize("is_array", [False, True])
 @pytest.mark.parametrize("kind", WHOLE)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_csv_refuses_whole_numbers_beyond_their_types(tmp_path: Path, kind: Any, sign: int, is_array: bool) -> None:
+def test_csv_rejects_integers_beyond_the_bounds_of_their_types(
+    tmp_path: Path, kind: Any, sign: int, is_array: bool
+) -> None:
     text = str(2 ** WHOLE[kind] if sign > 0 else -(2 ** WHOLE[kind]) - 1)
     (tmp_path / "a.csv").write_text(f"{text}\n")
     with pytest.raises(MillstreamError, match=f"{text}.* is not of the type"):
@@ -162,7 +164,7 @@ _fields = st.text(st.sampled_from("ab\",;\n\r\\ #'é\t|"), max_size=6)
 
 @given(st.lists(st.tuples(_fields, st.integers(-(2**31), 2**31 - 1)), max_size=12), st.sampled_from([None, "\\", "'"]))
 @settings(max_examples=200, deadline=None)
-def test_what_was_written_is_read_again(rows: list[tuple[str, int]], escape: str | None) -> None:
+def test_csv_round_trips_rows(rows: list[tuple[str, int]], escape: str | None) -> None:
     import tempfile
 
     schema = SCHEMA
@@ -181,7 +183,7 @@ def test_what_was_written_is_read_again(rows: list[tuple[str, int]], escape: str
 
 @given(st.text(st.sampled_from('ab",\n\r '), max_size=30))
 @settings(max_examples=500, deadline=None)
-def test_the_quick_way_reads_what_the_exact_one_does(text: str) -> None:
+def test_csv_fast_parser_equals_the_exact_one(text: str) -> None:
     dialect = CsvDialect()
 
     def attempt(read: Any) -> Any:
@@ -193,7 +195,7 @@ def test_the_quick_way_reads_what_the_exact_one_does(text: str) -> None:
     assert attempt(dialect.records) == attempt(lambda t: [fields for _, fields in dialect.exactly(t)])
 
 
-def test_fields_over_many_blocks(tmp_path: Path) -> None:
+def test_csv_reads_fields_spanning_blocks(tmp_path: Path) -> None:
     rows = [("line\n" * n, n) for n in range(40)]
     writer = CsvBulkWriters.for_schema(SCHEMA)
     with open(tmp_path / "a.csv", "wb") as file:
@@ -211,7 +213,7 @@ _cuttable = st.text(st.sampled_from('a""",,\n\n\r '), max_size=40)
 @given(_cuttable, st.integers(1, 10))
 @example('"aaa,""\n"', 1)
 @settings(max_examples=500, deadline=None)
-def test_pieces_of_csv_are_the_file(text: str, length: int) -> None:
+def test_csv_pieces_equal_the_whole_file(text: str, length: int) -> None:
     dialect = CsvDialect()
     data = text.encode()
     try:
@@ -227,7 +229,7 @@ def test_pieces_of_csv_are_the_file(text: str, length: int) -> None:
     assert found == whole
 
 
-def test_a_large_file_is_read_in_many_epochs_by_one_subtask(tmp_path: Path) -> None:
+def test_csv_large_file_is_read_over_many_epochs_by_one_subtask(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('"Ann\nof York",7\nBob,8\n' * 500)
     csv = CsvReaderFormat.for_schema(SCHEMA)
     enumerator = source_of(csv, tmp_path).create_enumerator(3)
@@ -241,7 +243,7 @@ def test_a_large_file_is_read_in_many_epochs_by_one_subtask(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_single_lines_are_read_in_pieces(tmp_path: Path, parallelism: int) -> None:
+def test_csv_with_single_lines_is_split(tmp_path: Path, parallelism: int) -> None:
     schema = CsvSchema.builder().add_columns_from(SCHEMA).set_use_header().set_strict_headers().build()
     rows = [(f'"name {i}', i) for i in range(100)]
     (tmp_path / "a.csv").write_text("name,age\n" + "".join(f'"""name {i}",{i}\n' for i in range(100)))
@@ -250,7 +252,7 @@ def test_single_lines_are_read_in_pieces(tmp_path: Path, parallelism: int) -> No
     assert Counter(tuples(read(csv, tmp_path, parallelism, 1))) == Counter(rows)
 
 
-def test_an_open_quote_in_a_file_of_single_lines_harms_its_line_only(tmp_path: Path) -> None:
+def test_csv_open_quote_with_single_lines_affects_only_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('Ann,1\n"Bob,2\nCyd,3\n"Dan",4\n"Eve,5\n' * 20)
     csv = CsvReaderFormat.for_schema(SCHEMA).with_single_lines()
     expected = Counter({("Ann", 1): 20, ("Cyd", 3): 20, ("Dan", 4): 20})
@@ -275,7 +277,7 @@ def test_an_open_quote_in_a_file_of_single_lines_harms_its_line_only(tmp_path: P
         ("Ann,7\n\n", r"line 2 \(byte 6\)", "has 1 fields"),
     ],
 )
-def test_damaged_csv_is_found(tmp_path: Path, text: str, where: str, reason: str) -> None:
+def test_csv_reports_the_location_of_malformed_records(tmp_path: Path, text: str, where: str, reason: str) -> None:
     (tmp_path / "a.csv").write_text(text)
     csv = CsvReaderFormat.for_schema(SCHEMA)
     with pytest.raises(MillstreamError, match=f"a.csv, {where}: .*{reason}.*on_bad_records"):
@@ -284,7 +286,7 @@ def test_damaged_csv_is_found(tmp_path: Path, text: str, where: str, reason: str
     assert len(good) == text.count(",7\n") + text.count("Cyd,9")
 
 
-def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+def test_csv_reports_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"Ann,7\nB\xffb,8\n")
     with pytest.raises(
         MillstreamError, match=r"line 2 \(byte 6\): b'B\\xffb,8' cannot be read: byte 0xff is not UTF-8"
@@ -292,7 +294,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
         read(CsvReaderFormat.for_schema(SCHEMA), tmp_path)
 
 
-def test_headers(tmp_path: Path) -> None:
+def test_csv_headers(tmp_path: Path) -> None:
     schema = CsvSchema.builder().add_columns_from(SCHEMA).set_use_header().set_strict_headers().build()
     (tmp_path / "a.csv").write_text("age,name\n7,Ann\n")
     with pytest.raises(MillstreamError, match="the header of .*a.csv is .*'age', 'name'"):
@@ -302,12 +304,12 @@ def test_headers(tmp_path: Path) -> None:
     assert tuples(read(CsvReaderFormat.for_schema(commented), tmp_path)) == [("Ann", 7)]
 
 
-def test_compressed_csv(tmp_path: Path) -> None:
+def test_csv_reads_compressed_files(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"Ann,7\n" * 100))
     assert len(read(CsvReaderFormat.for_schema(SCHEMA).with_single_lines(), tmp_path, 2, 1)) == 100
 
 
-def test_a_schema_says_what_it_is() -> None:
+def test_csv_schema_settings_and_errors() -> None:
     builder = CsvSchema.builder().add_columns_from(SCHEMA).add_array_column("tags", "|").add_boolean_column("ok")
     schema = builder.build()
     assert len(schema) == schema.size() == len(builder) == builder.size() == 4
@@ -328,7 +330,7 @@ def test_a_schema_says_what_it_is() -> None:
 # --- JSON
 
 
-def test_json_lines(tmp_path: Path) -> None:
+def test_json_lines_reads_typed_rows(tmp_path: Path) -> None:
     documents = [{"name": f"é{i}", "age": i, "more": [i, {"x": None}]} for i in range(60)]
     text = "".join(f"{json.dumps(d, ensure_ascii=bool(d['age'] % 2))}\r\n" for d in documents) + "\n  \n"
     (tmp_path / "a.json").write_text(text)
@@ -339,7 +341,7 @@ def test_json_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("typed", [False, True])
-def test_damaged_json_is_found(tmp_path: Path, typed: bool) -> None:
+def test_json_lines_reports_the_location_of_malformed_lines(tmp_path: Path, typed: bool) -> None:
     good = '{"name": "é", "age": 1}\n'
     (tmp_path / "a.json").write_text(good * 10 + '{"name": "B\n' + good)
     row_type = PEOPLE if typed else None
@@ -382,7 +384,7 @@ NESTED_ROW = Row(
 )
 
 
-def test_nested_json_goes_round() -> None:
+def test_json_row_schema_round_trips_nested_rows() -> None:
     writer = JsonRowSerializationSchema.builder().with_type_info(NESTED).build()
     reader = JsonRowDeserializationSchema.builder().type_info(NESTED).build()
     convert = NESTED.converter()
@@ -394,7 +396,7 @@ def test_nested_json_goes_round() -> None:
     assert list(reader.deserialize(writer.serialize(empty))) == list(empty)
 
 
-def test_json_schemas() -> None:
+def test_json_row_schema_builds_from_json_schema() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -429,7 +431,7 @@ def write_parquet(path: Path, row_type: Any, rows: list[Any], config: Configurat
 PARQUET = Types.ROW_NAMED(NESTED.get_field_names()[:8], NESTED.get_field_types()[:8])
 
 
-def test_nested_parquet_goes_round(tmp_path: Path) -> None:
+def test_parquet_round_trips_nested_rows(tmp_path: Path) -> None:
     row = Row(*list(NESTED_ROW)[:8])
     write_parquet(tmp_path / "a.parquet", PARQUET, [row, Row(*[None] * 8)])
     (found, empty) = read(ParquetColumnarRowInputFormat(PARQUET), tmp_path)
@@ -439,7 +441,9 @@ def test_nested_parquet_goes_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_row_groups_are_read_in_parallel(tmp_path: Path, parallelism: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_row_groups_are_read_in_parallel(
+    tmp_path: Path, parallelism: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(arrow_files, "BATCH_ROWS", 10)
     rows = [(f"n{i}", i) for i in range(95)]
     for i in range(3):
@@ -454,7 +458,7 @@ def test_row_groups_are_read_in_parallel(tmp_path: Path, parallelism: int, monke
     assert Counter(tuples(found)) == Counter(dict.fromkeys(rows, 3))
 
 
-def test_parquet_columns_by_name(tmp_path: Path) -> None:
+def test_parquet_selects_columns_by_name(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", PEOPLE, [("Ann", 7)])
     wider = Types.ROW_NAMED(["AGE", "missing"], [Types.LONG(), Types.STRING()])
     assert tuples(read(ParquetColumnarRowInputFormat(wider), tmp_path)) == [(None, None)]
@@ -468,7 +472,7 @@ def test_parquet_columns_by_name(tmp_path: Path) -> None:
         read(ParquetColumnarRowInputFormat(PEOPLE), tmp_path)
 
 
-def test_types_that_do_not_fit() -> None:
+def test_parquet_rejects_unsupported_types() -> None:
     with pytest.raises(InvalidProgramError, match=r"takes a row type such as .* or DataTypes.ROW\("):
         ParquetColumnarRowInputFormat("ROW<a INT>")  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match="Parquet has no type"):
@@ -478,7 +482,7 @@ def test_types_that_do_not_fit() -> None:
 # --- messages and sinks
 
 
-def test_simple_schemas() -> None:
+def test_simple_schemas_serialize_and_deserialize() -> None:
     assert SimpleStringSchema("latin-1").serialize("é") == b"\xe9"
     assert ByteArraySchema().deserialize(ByteArraySchema().serialize(b"x")) == b"x"
     with pytest.raises(InvalidProgramError, match="non-negative"):
@@ -487,7 +491,7 @@ def test_simple_schemas() -> None:
         RowFieldExtractorSchema(0).serialize(Row("x"))
 
 
-def test_schemas_in_their_old_place() -> None:
+def test_deprecated_schema_import_path_warns() -> None:
     with pytest.warns(DeprecationWarning, match=r"import it from millstream.datastream.formats.json"):
         assert common_serialization.JsonRowSerializationSchema is JsonRowSerializationSchema
     with pytest.raises(AttributeError):
@@ -495,7 +499,7 @@ def test_schemas_in_their_old_place() -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet", "csv rows"])
-def test_formats_in_a_file_sink(tmp_path: Path, kind: str) -> None:
+def test_file_sink_writes_every_format(tmp_path: Path, kind: str) -> None:
     json_rows = JsonRowSerializationSchema.builder().with_type_info(PEOPLE).build()
     base = str(tmp_path / "out")
     builders: dict[str, Any] = {

@@ -17,7 +17,7 @@ INNER = DataTypes.ROW([DataTypes.FIELD("x", DataTypes.INT()), DataTypes.FIELD("y
 MAP = DataTypes.MAP(DataTypes.STRING(), DataTypes.INT())
 
 
-def test_json_format_leaves_null_fields_of_nested_rows_out() -> None:
+def test_json_format_omits_null_fields_of_nested_rows() -> None:
     rows = pa.array(
         [{"x": 1, "y": None}, {"x": None, "y": None}, None], pa.struct([("x", pa.int32()), ("y", pa.string())])
     )
@@ -28,7 +28,7 @@ def test_json_format_leaves_null_fields_of_nested_rows_out() -> None:
     assert found == [b'{"a":{"x":1},"b":[{"x":1},{}]}', b'{"a":{},"b":[]}', b'{"b":[null]}']
 
 
-def test_json_format_writes_maps_behind_a_null_with_entries() -> None:
+def test_json_format_writes_maps_after_a_null_with_entries() -> None:
     keys, values = pa.array(["a", "b", "c", "d"]), pa.array([1, 2, 3, 4], pa.int32())
     maps = pa.MapArray.from_arrays(
         pa.array([0, 1, 3, 4], pa.int32()), keys, values, mask=pa.array([False, True, False])

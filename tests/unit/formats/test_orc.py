@@ -70,7 +70,7 @@ def orc_file(data: bytes) -> Any:
     return pyarrow.orc.ORCFile(io.BytesIO(data))
 
 
-def test_rows_of_all_types_are_written() -> None:
+def test_orc_writes_rows_of_all_types() -> None:
     data = orc_bytes(EVERYTHING, [Row(*VALUES), Row(*[None] * len(VALUES))])
     first, second = orc_file(data).read().to_pylist()
     ann = {"name": "Ann", "age": 7}
@@ -79,7 +79,7 @@ def test_rows_of_all_types_are_written() -> None:
     assert set(second.values()) == {None}
 
 
-def test_many_batches_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orc_writes_many_batches_and_empty_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_files, "BATCH_ROWS", 10)
     rows = [(f"n{i}", i) for i in range(95)]
     assert [tuple(r.values()) for r in orc_file(orc_bytes(PEOPLE, rows)).read().to_pylist()] == rows
@@ -87,7 +87,7 @@ def test_many_batches_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (empty.nrows, empty.schema.names) == (0, ["name", "age"])
 
 
-def test_settings_of_orc() -> None:
+def test_orc_compression_settings() -> None:
     rows = [("Ann", 7)]
     assert orc_file(orc_bytes(PEOPLE, rows)).compression == "ZLIB"
     properties = {
@@ -103,7 +103,7 @@ def test_settings_of_orc() -> None:
         orc_bytes(PEOPLE, rows, Configuration.from_dict({"orc.compress": "lzma"}))
 
 
-def test_what_does_not_fit() -> None:
+def test_orc_rejects_unsupported_types_and_values() -> None:
     with pytest.raises(InvalidProgramError, match="ORC has no type for TimeTypeInfo"):
         OrcBulkWriters.for_row_type(Types.ROW([Types.LIST(Types.SQL_TIME())]))
     with pytest.raises(InvalidProgramError, match=r"OrcBulkWriters.for_row_type\(\) takes a row type"):
@@ -115,7 +115,7 @@ def test_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("writers", [OrcBulkWriters, ParquetBulkWriters])
-def test_a_value_that_arrow_does_not_take_is_named(writers: Any) -> None:
+def test_bulk_writers_name_a_value_that_arrow_rejects(writers: Any) -> None:
     row_type = Types.ROW_NAMED(["id", "price"], [Types.INT(), Types.BIG_DEC()])
     writer = writers.for_row_type(row_type).open(io.BytesIO())
     for i, price in enumerate(["1", "1e30", "2"]):
@@ -124,7 +124,7 @@ def test_a_value_that_arrow_does_not_take_is_named(writers: Any) -> None:
         writer.finish()
 
 
-def test_factories_of_rows_know_their_type() -> None:
+def test_bulk_writer_factories_expose_their_row_type() -> None:
     schema = CsvSchema.builder().add_string_column("name").add_number_column("age", Types.INT()).build()
     factories = [
         OrcBulkWriters.for_row_type(PEOPLE),

@@ -173,7 +173,7 @@ def same(ours: Any, theirs: Any) -> bool:
 
 
 @pytest.mark.parametrize("index", range(len(CASES)))
-def test_as_in_pyflink(index: int, tmp_path: Path) -> None:
+def test_formats_match_recorded_pyflink(index: int, tmp_path: Path) -> None:
     case, theirs = CASES[index]
     ours = run(case, tmp_path / "file")
     expected = OURS.get((case["kind"], repr(case["input"])), theirs)

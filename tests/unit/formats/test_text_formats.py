@@ -22,5 +22,5 @@ def t_env() -> StreamTableEnvironment:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_as_in_flink(name: str, t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_text_formats_match_recorded_flink(name: str, t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     assert rows(name, t_env, tmp_path) == _FLINKS[name]

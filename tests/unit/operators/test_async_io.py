@@ -58,26 +58,26 @@ def queue_of(ordered: bool, *items: Any) -> InFlight:
     return queue
 
 
-def test_in_order_the_first_holds_the_others_back() -> None:
+def test_async_queue_ordered_holds_back_later_results() -> None:
     queue = queue_of(True, 1, 2, 3)
     assert answered(queue, 3, 2) == [] and len(queue) == 3
     assert answered(queue, 1) == [1, 2, 3] and len(queue) == 0
 
 
-def test_without_order_results_go_out_as_they_come() -> None:
+def test_async_queue_unordered_emits_results_on_completion() -> None:
     queue = queue_of(False, 1, 2, 3)
     assert answered(queue, 3) == [3] and answered(queue, 1, 2) == [1, 2]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_nothing_overtakes_a_watermark(ordered: bool) -> None:
+def test_async_queue_results_do_not_overtake_a_watermark(ordered: bool) -> None:
     queue = queue_of(ordered, 1, 2, "10", 3, "20")
     assert answered(queue, 3) == []
     assert answered(queue, 1) == [1]
     assert answered(queue, 2) == [2, Fence(10, False), 3, Fence(20, False)]
 
 
-def test_watermarks_with_nothing_between_them_are_one_and_idleness_stays_behind_them() -> None:
+def test_async_queue_merges_adjacent_watermarks_and_idleness() -> None:
     queue = queue_of(False, 1, "10", "20", "idle")
     assert queue.fences() == [(1, 20, True)]
     queue.fence(20)
@@ -86,7 +86,7 @@ def test_watermarks_with_nothing_between_them_are_one_and_idleness_stays_behind_
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_queue_goes_on_as_it_was(ordered: bool) -> None:
+def test_async_queue_restores_from_its_snapshot(ordered: bool) -> None:
     queue = queue_of(ordered, 1, 2, "10", 3, 4, "20", "idle", 5)
     assert answered(queue, 1, 4) == [1]
     again = InFlight(ordered)
@@ -235,7 +235,7 @@ def stepped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         requests.close()
 
 
-def test_an_epoch_does_not_wait_for_requests_and_a_later_one_emits_their_results() -> None:
+def test_async_wait_emits_results_in_a_later_epoch() -> None:
     job = Job(waiting())
     assert job.epoch(("slow", 5), ("quick", 0)) == []
     assert job.job.has_requests and job.job.progress.epochs == 1
@@ -244,7 +244,7 @@ def test_an_epoch_does_not_wait_for_requests_and_a_later_one_emits_their_results
     assert not job.job.has_requests
 
 
-def test_without_order_others_go_on() -> None:
+def test_async_wait_unordered_emits_completed_results_first() -> None:
     job = Job(waiting(ordered=False))
     assert job.epoch(("slow", 5), ("quick", 1)) == []
     assert job.epoch(("second", 0), seconds=1) == ["quick", "second"]
@@ -252,7 +252,7 @@ def test_without_order_others_go_on() -> None:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_watermark_waits_for_the_results_before_it(ordered: bool) -> None:
+def test_async_wait_watermark_waits_for_earlier_results(ordered: bool) -> None:
     job = Job(waiting(ordered=ordered))
     assert job.epoch(("a", 5), 10, ("b", 1), 20) == []
     assert job.epoch(("c", 0), seconds=2) == []
@@ -260,13 +260,13 @@ def test_a_watermark_waits_for_the_results_before_it(ordered: bool) -> None:
     assert job.epoch(seconds=3) == ["a", 10, "b", 20, "c"]
 
 
-def test_without_requests_in_flight_a_watermark_does_not_wait() -> None:
+def test_async_wait_watermark_passes_without_requests() -> None:
     job = Job(waiting())
     assert job.epoch(("a", 0)) == ["a"]
     assert job.epoch(10, ("b", 0)) == [10, "b"]
 
 
-def test_so_many_requests_at_once_and_sources_wait_for_room() -> None:
+def test_async_wait_capacity_limits_requests_and_pauses_sources() -> None:
     job = Job(waiting(ordered=False, capacity=3))
     job.epoch(*[(f"r{i}", 1) for i in range(8)])
     # All that was sent is taken, and waits here; the source shall not read meanwhile.
@@ -280,7 +280,7 @@ def test_so_many_requests_at_once_and_sources_wait_for_room() -> None:
     assert max(r.most for r in Stepped.all) == 3
 
 
-def test_a_source_that_is_held_keeps_what_it_was_dealt_out() -> None:
+def test_async_wait_paused_source_retains_its_splits() -> None:
     job = Job(waiting(capacity=1))
     job.epoch(("a", 1))
     execution = job.job.execution
@@ -302,7 +302,7 @@ def chained(capacity: int, seconds: float = 0.0) -> LocalJob:
     return LocalJob(env, ManualClock())
 
 
-def test_a_source_in_the_same_chain_gives_back_what_there_is_no_room_for() -> None:
+def test_async_wait_chained_source_returns_input_above_capacity() -> None:
     job = chained(4, 1.0)
     job.run_epoch()
     assert (
@@ -323,7 +323,7 @@ def test_a_source_in_the_same_chain_gives_back_what_there_is_no_room_for() -> No
     assert job.is_finished
 
 
-def test_a_job_is_not_finished_while_requests_are_in_flight() -> None:
+def test_async_wait_job_runs_until_requests_complete() -> None:
     job = Job(waiting())
     assert job.epoch(("a", 5), 10, ("b", 1), end=True) == []
     assert not job.job.is_finished and not job.job.execution.running_sources()
@@ -332,7 +332,7 @@ def test_a_job_is_not_finished_while_requests_are_in_flight() -> None:
     assert job.job.is_finished
 
 
-def test_time_runs_out_from_the_request_on_whatever_epochs_there_are() -> None:
+def test_async_wait_timeout_counts_from_the_request_across_epochs() -> None:
     job = Job(waiting(Late(), timeout=3))
     job.epoch(("a", 10))
     assert job.epoch(("b", 10), seconds=1) == [] and job.epoch(seconds=1.5) == []
@@ -341,7 +341,7 @@ def test_time_runs_out_from_the_request_on_whatever_epochs_there_are() -> None:
     assert Told.cancelled == ["a", "b"]
 
 
-def test_a_request_that_takes_too_long_fails_the_job_and_names_its_record() -> None:
+def test_async_wait_timeout_fails_the_job_with_the_record() -> None:
     job = Job(waiting(timeout=3))
     job.epoch(("a", 10), ("b", 0))
     with pytest.raises(SubtaskFailed, match=r"timed out for input: \('a', 10\)[^$]*record: \('a', 10\)"):
@@ -356,7 +356,7 @@ class Refuses(Told):
         return await super().async_invoke(value)
 
 
-def test_an_error_fails_the_job_at_once_and_names_operator_and_record() -> None:
+def test_async_wait_error_fails_the_job_with_operator_and_record() -> None:
     job = Job(waiting(Refuses()))
     job.epoch(("first", 10), ("bad", 1))
     with pytest.raises(SubtaskFailed) as failed:
@@ -380,7 +380,7 @@ class Tries(AsyncFunction):
 
 
 @pytest.mark.parametrize("timeout", [100, 7])
-def test_retries_go_on_across_epochs_within_the_time_of_all(timeout: int) -> None:
+def test_async_wait_retries_continue_across_epochs_within_the_timeout(timeout: int) -> None:
     Tries.times = []
     delays = AsyncRetryStrategy.fixed_delay(5, 4000, empty_result_predicate, has_exception_predicate)
     job = Job(
@@ -395,7 +395,7 @@ def test_retries_go_on_across_epochs_within_the_time_of_all(timeout: int) -> Non
         assert job.epoch(seconds=4) == ["a"] and Tries.times == [0, 4, 8]
 
 
-def test_what_a_function_does_to_its_record_does_not_reach_the_state() -> None:
+def test_async_wait_snapshot_is_isolated_from_record_mutation() -> None:
     class Changes(AsyncFunction):
         async def async_invoke(self, value: Any) -> list[Any]:
             value.append("changed")
@@ -412,7 +412,7 @@ def test_what_a_function_does_to_its_record_does_not_reach_the_state() -> None:
 # --- what is in the cut
 
 
-def test_requests_in_flight_are_made_again_by_who_goes_on() -> None:
+def test_async_wait_restore_repeats_requests_in_flight() -> None:
     job = Job(waiting(Late(), timeout=5))
     assert job.epoch(("a", 4), ("b", 1), 10, ("c", 10), seconds=0) == []
     again = Job(waiting(Late(), timeout=5), job)
@@ -422,7 +422,7 @@ def test_requests_in_flight_are_made_again_by_who_goes_on() -> None:
     assert again.epoch(("d", 0), 20, ("e", 0), seconds=1) == [10, "c late", "d", 20, "e"]
 
 
-def test_what_was_answered_and_could_not_go_out_is_asked_again_and_what_went_out_is_not() -> None:
+def test_async_wait_restore_repeats_only_results_not_emitted() -> None:
     job = Job(waiting())
     assert job.epoch(("a", 0), ("b", 5), ("c", 0)) == ["a"]
     again = Job(waiting(), job)
@@ -434,7 +434,7 @@ def test_what_was_answered_and_could_not_go_out_is_asked_again_and_what_went_out
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3)])
 @pytest.mark.parametrize("ordered", [True, False])
-def test_another_parallelism_deals_out_what_was_in_flight(before: int, after: int, ordered: bool) -> None:
+def test_async_wait_rescaling_redistributes_requests(before: int, after: int, ordered: bool) -> None:
     job = Job(waiting(ordered=ordered), parallelism=before)
     names = [f"r{i}" for i in range(10)]
     job.epoch(*[(name, 5) for name in names], 10)
@@ -449,7 +449,7 @@ def test_another_parallelism_deals_out_what_was_in_flight(before: int, after: in
     assert not again.job.has_requests
 
 
-def test_another_parallelism_at_the_end_of_input() -> None:
+def test_async_wait_rescaling_at_end_of_input() -> None:
     job = Job(waiting(), parallelism=2)
     job.epoch(("a", 5), ("b", 5), ("c", 5), end=True)
     again = Job(waiting(), job, parallelism=3)
@@ -460,7 +460,7 @@ def test_another_parallelism_at_the_end_of_input() -> None:
     assert again.job.is_finished and again.job.execution.snapshot({}).vertices
 
 
-def test_requests_behind_a_source_that_has_ended_go_on_where_they_are_chained_to_it() -> None:
+def test_async_wait_chained_to_a_finished_source_completes_after_restore() -> None:
     def build(parallelism: int) -> tuple[StreamExecutionEnvironment, CollectSink]:
         env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
         env.set_parallelism(parallelism)
@@ -481,7 +481,7 @@ def test_requests_behind_a_source_that_has_ended_go_on_where_they_are_chained_to
     assert sink.results() == ["a", "b"] and again.is_finished
 
 
-def test_slots_that_die_end_their_requests() -> None:
+def test_async_wait_slot_restart_cancels_requests() -> None:
     job = Job(waiting())
     job.epoch(("a", 5))
     job.job.restart_slots()
@@ -489,7 +489,7 @@ def test_slots_that_die_end_their_requests() -> None:
     assert job.epoch(seconds=4) == [] and job.epoch(seconds=5) == ["a"]
 
 
-def test_the_last_watermark_of_a_chained_source_comes_behind_requests_also_at_another_parallelism() -> None:
+def test_async_wait_final_watermark_follows_results_after_rescaling() -> None:
     def build(parallelism: int) -> tuple[StreamExecutionEnvironment, CollectSink]:
         env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
         env.set_parallelism(parallelism)
@@ -531,7 +531,7 @@ class AtTheEnd(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize("heads", [False, True])
-def test_idleness_waits_for_results_as_a_watermark_does(heads: bool) -> None:
+def test_async_wait_idleness_waits_for_earlier_results(heads: bool) -> None:
     """One input falls silent while its request is in flight: the time of both must not pass it before the result."""
     env, sink, clock = StreamExecutionEnvironment.get_execution_environment(), CollectSink(), ManualClock()
     env.set_parallelism(1)
@@ -560,7 +560,7 @@ def test_idleness_waits_for_results_as_a_watermark_does(heads: bool) -> None:
     assert sink.results() == ["x", "y", "a", 500, "z"]
 
 
-def test_random_epochs_restarts_and_parallelisms_lose_and_double_nothing() -> None:
+def test_async_wait_is_exactly_once_for_random_epochs_and_restarts() -> None:
     for seed in range(30):
         rng = random.Random(seed)
         build = waiting(ordered=rng.random() < 0.5, capacity=rng.choice([1, 3, 100]))
@@ -584,7 +584,7 @@ def test_random_epochs_restarts_and_parallelisms_lose_and_double_nothing() -> No
         assert sorted(names) == sorted(f"r{i + 1}" for i in range(sent)), seed
 
 
-def test_a_loop_that_nobody_closes_is_closed() -> None:
+def test_async_requests_close_their_event_loop_when_collected() -> None:
     requests = Requests(1)
     loop = asyncio.get_event_loop_policy().get_event_loop()
     assert not loop.is_closed()

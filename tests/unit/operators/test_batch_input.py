@@ -42,7 +42,7 @@ def run(stamped: tuple[bool, bool], epoch: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("epoch", [2, 100])
-def test_records_of_two_inputs_come_in_the_order_of_time(epoch: int) -> None:
+def test_batch_keyed_operator_orders_two_inputs_by_time(epoch: int) -> None:
     found = run((True, True), epoch)
     expected = [("a", n, t, t) for n, t in [(1, 1), (2, 2), (1, 3), (1, 4), (2, 5), (2, 6), (2, 7), (1, 8)]]
     assert [r for r in found if r[0] == "a"] == expected
@@ -50,7 +50,7 @@ def test_records_of_two_inputs_come_in_the_order_of_time(epoch: int) -> None:
     assert [r[0] for r in found] in (["a"] * 8 + ["b"] * 2, ["b"] * 2 + ["a"] * 8)
 
 
-def test_records_without_timestamps_come_first_and_as_they_arrived() -> None:
+def test_batch_keyed_operator_puts_records_without_timestamps_first() -> None:
     none = -(1 << 63)
     expected = [("a", 2, t, none) for t in (2, 5, 6, 7)] + [("a", 1, t, t) for t in (1, 3, 4, 8)]
     assert [r for r in run((True, False), 2) if r[0] == "a"] == expected

@@ -34,7 +34,7 @@ def parts(block: Block) -> list[tuple[list[Record], Any]]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_block_gives_back_what_its_layout_carries(layout: Layout) -> None:
+def test_block_round_trips_records_of_its_layout(layout: Layout) -> None:
     block = layout.block_of(RECORDS)
     assert len(block) == 3
     assert list(block.records()) == carried(layout, RECORDS)
@@ -45,7 +45,7 @@ def test_a_block_gives_back_what_its_layout_carries(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_loop_takes_apart_what_its_lines_put_together(layout: Layout) -> None:
+def test_block_generated_loop_reads_what_it_wrote(layout: Layout) -> None:
     bucket, w = layout.new_block(), CodeWriter("copy")
     with layout.loop(w) as (key, value):
         layout.append_code(w, w.bind(bucket.append, "append"), key and key.name, value)
@@ -57,7 +57,7 @@ def test_the_loop_takes_apart_what_its_lines_put_together(layout: Layout) -> Non
     st.sampled_from(LAYOUTS),
     st.lists(st.one_of(st.tuples(st.text(), st.integers(), st.integers()), st.sampled_from([WATERMARK, IDLE]))),
 )
-def test_a_block_is_cut_where_control_elements_stand(layout: Layout, elements: list[Any]) -> None:
+def test_block_is_split_at_control_elements(layout: Layout, elements: list[Any]) -> None:
     bucket = layout.new_block()
     expected: list[tuple[list[Record], Any]] = [([], None)]
     for element in elements:
@@ -77,7 +77,7 @@ def test_a_block_is_cut_where_control_elements_stand(layout: Layout, elements: l
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_cleared_block_is_filled_anew_by_who_had_it_before(layout: Layout) -> None:
+def test_block_can_be_refilled_after_clear(layout: Layout) -> None:
     bucket = layout.block_of(RECORDS)
     append = bucket.append
     bucket.add_control(WATERMARK, 5)
@@ -89,12 +89,12 @@ def test_a_cleared_block_is_filled_anew_by_who_had_it_before(layout: Layout) -> 
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_blocks_are_full_by_their_records(layout: Layout) -> None:
+def test_layout_full_selects_blocks_by_record_count(layout: Layout) -> None:
     blocks = [layout.block_of(RECORDS[:n]) for n in (3, 1, 2, 0)]
     assert [layout.full(blocks, n) for n in (1, 2, 3, 4)] == [[0, 1, 2], [0, 2], [0], []]
 
 
-def test_what_is_not_pickled_plainly_travels_too() -> None:
+def test_block_encodes_recursive_values() -> None:
     loop: list[Any] = []
     loop.append(loop)
     layout = Layout(True, True)
@@ -109,7 +109,7 @@ TAKEN_APART = [Layout(layout.has_key, layout.has_timestamp, pieces) for layout i
 
 
 @pytest.mark.parametrize("layout", TAKEN_APART)
-def test_tuples_that_are_taken_apart_come_out_as_they_were(layout: Layout) -> None:
+def test_block_with_tuple_members_round_trips(layout: Layout) -> None:
     block = layout.block_of(PAIRS)
     block.add_control(WATERMARK, 5)
     sent = Layout(layout.has_key, layout.has_timestamp).decode(block.encode())
@@ -122,7 +122,7 @@ def test_tuples_that_are_taken_apart_come_out_as_they_were(layout: Layout) -> No
 
 @pytest.mark.parametrize("layout", TAKEN_APART)
 @pytest.mark.parametrize("whole", [False, True])
-def test_the_loop_puts_together_what_was_taken_apart(layout: Layout, whole: bool) -> None:
+def test_block_generated_loop_rebuilds_tuples_from_members(layout: Layout, whole: bool) -> None:
     target = Layout(layout.has_key, layout.has_timestamp) if whole else layout
     bucket, w = target.new_block(), CodeWriter("copy")
     with layout.loop(w) as (key, value):
@@ -144,20 +144,20 @@ def test_the_loop_puts_together_what_was_taken_apart(layout: Layout, whole: bool
         (Fixed((TEXT, shape_of(True), shape_of(1.5))), (None, None, None)),
     ],
 )
-def test_what_is_known_to_be_a_tuple_is_taken_apart(shape: Shape, constants: tuple[int | None, ...] | None) -> None:
+def test_pieces_split_inferred_tuples(shape: Shape, constants: tuple[int | None, ...] | None) -> None:
     pieces = Pieces.of(shape, None)
     assert (pieces and pieces.constants) == constants
 
 
 @given(st.lists(st.tuples(st.text(), st.one_of(st.integers(), st.none(), st.lists(st.integers())))))
-def test_any_values_travel_in_pieces(values: list[Any]) -> None:
+def test_block_with_tuple_members_round_trips_any_value(values: list[Any]) -> None:
     layout = Layout(False, False, Pieces((None, None)))
     block = layout.block_of((None, value, None) for value in values)
     assert [v for _, v, _ in Layout(False, False).decode(block.encode()).records()] == values
 
 
 @given(st.sampled_from(LAYOUTS), st.lists(st.one_of(st.none(), st.integers(0, 99)), max_size=9))
-def test_the_halves_of_a_block_are_the_block(layout: Layout, elements: list[int | None]) -> None:
+def test_block_halves_equal_the_block(layout: Layout, elements: list[int | None]) -> None:
     block = layout.new_block()
     for element in elements:
         if element is None:

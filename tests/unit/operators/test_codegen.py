@@ -41,7 +41,7 @@ def listed() -> set[str]:
     return {name for name in linecache.cache if name.startswith("<millstream ")}
 
 
-def test_nothing_is_left_of_chains_that_were_dropped() -> None:
+def test_codegen_frees_the_source_of_dropped_chains() -> None:
     gc.collect()
     before, operators = listed(), weakref.WeakSet[Any]()
     kept, run = make_chain(lambda x: x + 1)
@@ -59,13 +59,13 @@ def test_nothing_is_left_of_chains_that_were_dropped() -> None:
     assert (found.operator, found.record) == (kept.operator, "'a'")
 
 
-def test_two_chains_never_share_a_file_name() -> None:
+def test_codegen_file_names_are_unique() -> None:
     # Chains that are dropped make room for others at the same addresses.
     names = [f.__code__.co_filename for _ in range(CHAINS) for f in (make_chain(lambda x: x)[1],)]
     assert len(set(names)) == CHAINS
 
 
-def test_a_traceback_shows_the_generated_lines() -> None:
+def test_codegen_traceback_shows_generated_lines() -> None:
     def fail(x: Any) -> Any:
         raise ValueError("no")
 
@@ -76,7 +76,7 @@ def test_a_traceback_shows_the_generated_lines() -> None:
 
 
 @pytest.mark.parametrize("function", [lambda x: 6 // x, lambda x: divmod(6, x)[0]])
-def test_an_error_names_operator_and_record_after_other_jobs_have_gone(function: Callable[[int], int]) -> None:
+def test_codegen_errors_name_operator_and_record_after_other_jobs(function: Callable[[int], int]) -> None:
     for records in ([1, 2, 3], [1, 2, 0, 3]):
         gc.collect()
         env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
@@ -93,7 +93,7 @@ def test_an_error_names_operator_and_record_after_other_jobs_have_gone(function:
         assert __file__ in failure.user_traceback
 
 
-def test_a_value_that_nobody_reads_is_not_looked_for() -> None:
+def test_codegen_skips_unread_values() -> None:
     class Asked:
         def __init__(self) -> None:
             self.times = 0

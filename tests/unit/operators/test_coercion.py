@@ -159,14 +159,14 @@ def written(type_info: TypeInformation, known: Shape = ANYTHING) -> Callable[[An
 
 
 @given(st.data())
-def test_a_loop_accepts_and_refuses_what_the_converter_does(data: st.DataObject) -> None:
+def test_coercion_codegen_equals_the_converter(data: st.DataObject) -> None:
     type_info = data.draw(TYPES)
     value = data.draw(fitting_values(type_info))
     assert told(lambda: written(type_info)(value)) == told(lambda: converted(type_info, value))
 
 
 @given(st.data())
-def test_so_it_does_when_something_is_known_of_the_value(data: st.DataObject) -> None:
+def test_coercion_codegen_equals_the_converter_with_inferred_types(data: st.DataObject) -> None:
     type_info = data.draw(TYPES)
     value = data.draw(fitting_values(type_info))
     known = either(shape_of(value), shape_of(data.draw(fitting_values(type_info))))
@@ -176,7 +176,7 @@ def test_so_it_does_when_something_is_known_of_the_value(data: st.DataObject) ->
 
 
 @given(TYPES, TYPES, st.data())
-def test_a_value_that_fits_one_type_is_made_to_fit_another(
+def test_coercion_codegen_equals_the_converter_between_types(
     first: TypeInformation, second: TypeInformation, data: st.DataObject
 ) -> None:
     try:
@@ -188,7 +188,7 @@ def test_a_value_that_fits_one_type_is_made_to_fit_another(
 
 
 @given(st.data())
-def test_what_a_converter_returns_has_the_shape_of_its_type_and_stays_as_it_is(data: st.DataObject) -> None:
+def test_coercion_result_has_the_inferred_type_and_is_idempotent(data: st.DataObject) -> None:
     type_info = data.draw(TYPES)
     shape = type_info.shape()
     try:
@@ -226,7 +226,7 @@ def drawn_shape(data: st.DataObject, value: Any) -> Shape:
 
 
 @given(st.data(), st.sampled_from(sorted(BINARY_OPERATORS)))
-def test_what_operators_make_has_the_shape_that_is_told(data: st.DataObject, operator: str) -> None:
+def test_binary_operators_return_the_inferred_type(data: st.DataObject, operator: str) -> None:
     left = data.draw(WIDE)
     right = data.draw(st.integers(-9, 9) if operator in ("**", "<<", ">>") else WIDE)
     if operator == "**" or (operator == "*" and isinstance(right, (str, tuple))):
@@ -242,7 +242,7 @@ def test_what_operators_make_has_the_shape_that_is_told(data: st.DataObject, ope
 
 
 @given(st.data(), st.sampled_from([("UNARY_NEGATIVE", "-"), ("UNARY_INVERT", "~"), ("UNARY_NOT", "not ")]))
-def test_so_has_what_is_made_of_one(data: st.DataObject, operation: tuple[str, str]) -> None:
+def test_unary_operators_return_the_inferred_type(data: st.DataObject, operation: tuple[str, str]) -> None:
     value = data.draw(WIDE)
     shape = unary(operation[0], drawn_shape(data, value))
     try:
@@ -278,7 +278,9 @@ LONG = Whole(-(2**63), 2**63 - 1, null=True)
         (lambda x: x if x else 1, [LONG], ANYTHING),
     ],
 )
-def test_what_is_known_of_a_function(function: Callable[..., Any], arguments: list[Shape], result: Shape) -> None:
+def test_return_type_inference_of_functions(
+    function: Callable[..., Any], arguments: list[Shape], result: Shape
+) -> None:
     assert result_of(function, arguments) == result
 
 
@@ -316,18 +318,18 @@ def returns_twice(text: str) -> Any:
         (str.split, ANYTHING),
     ],
 )
-def test_what_is_known_of_the_results_of_a_function(function: Callable[..., Any], shape: Shape) -> None:
+def test_element_type_inference_of_generators(function: Callable[..., Any], shape: Shape) -> None:
     assert elements_of(function) == shape
 
 
-def test_what_is_known_of_a_list_comprehension() -> None:
+def test_element_type_inference_of_list_comprehensions() -> None:
     # Python 3.12 compiles it into the function around it, where it is not looked for.
     known = Fixed((ANYTHING, Whole(1, 1))) if sys.version_info < (3, 12) else ANYTHING
     assert elements_of(lambda s: [(w, 1) for w in s.split()]) == known
     assert elements_of(lambda s: [(w, 1) for w in s.split() if w]) == known
 
 
-def test_an_outer_variable_that_others_can_set_is_not_counted_on() -> None:
+def test_return_type_inference_ignores_mutable_closure_variables() -> None:
     by = 10
 
     def change() -> None:
@@ -339,7 +341,7 @@ def test_an_outer_variable_that_others_can_set_is_not_counted_on() -> None:
 
 
 @given(WIDE, WIDE)
-def test_a_shape_of_two_has_both(a: Any, b: Any) -> None:
+def test_inferred_type_union_contains_both(a: Any, b: Any) -> None:
     for both in (either(shape_of(a), shape_of(b)), widened(shape_of(a), shape_of(b))):
         assert is_in(a, both)
         assert is_in(b, both)
@@ -367,7 +369,7 @@ SMALL = st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(sorted)
 
 
 @given(st.sampled_from(MOVES), SMALL, st.data())
-def test_a_value_is_moved_by_as_much_as_is_told(move: Callable[[int, int], Any], by: list[int], data: Any) -> None:
+def test_inferred_step_bounds_the_change_of_a_sum(move: Callable[[int, int], Any], by: list[int], data: Any) -> None:
     made = result_of(move, [Moved(place=1), Whole(*by)])
     old, step = data.draw(NUMBERS), data.draw(st.integers(*by))
     assert isinstance(made, Moved) == (MOVES.index(move) in (0, 1, 2, 5, 6, 11))
@@ -378,7 +380,7 @@ def test_a_value_is_moved_by_as_much_as_is_told(move: Callable[[int, int], Any],
 
 @settings(deadline=None)
 @given(st.sampled_from(MOVES[:3]), SMALL, st.sampled_from([Types.BYTE(), Types.SHORT()]), st.data())
-def test_no_sum_leaves_its_type_while_there_is_room(
+def test_sum_headroom_keeps_sums_within_their_type(
     move: Callable[[int, int], int], by: list[int], type_info: TypeInformation, data: Any
 ) -> None:
     wanted = type_info.shape()
@@ -392,7 +394,7 @@ def test_no_sum_leaves_its_type_while_there_is_room(
         assert is_in(value, wanted)
 
 
-def test_a_value_that_is_no_sum_has_no_room() -> None:
+def test_sum_headroom_is_none_without_a_sum() -> None:
     state, long = Fixed((LONG, Whole(0))), Fixed((LONG, LONG))
     for function in (lambda a, b: (a[0], a[1] + a[1]), lambda a, b: (a[1], a[0]), lambda a, b: (a[0], a[1] + b[0])):
         assert room_of(state, long, lambda s, f=function: result_of(f, [s, state])) is None  # type: ignore[misc]
@@ -400,7 +402,7 @@ def test_a_value_that_is_no_sum_has_no_room() -> None:
     assert room_of(swapped, long, lambda s: result_of(lambda a: (a[1] + 1, a[0] + 1), [s])) is None
 
 
-def test_who_does_not_know_how_far_values_move_leaves_no_room() -> None:
+def test_sum_headroom_meter_rejects_unknown_steps() -> None:
     meter = Meter()
     assert meter.take(ALL, others=False, looked_at=False)
     # From here on values are looked at, and there is no going back to not looking.
@@ -458,7 +460,7 @@ ELEMENTS = st.lists(st.tuples(st.sampled_from([0, 1, True]), st.one_of(NUMBERS, 
 
 @settings(deadline=None)
 @given(ELEMENTS)
-def test_a_typed_reduce_emits_what_the_converter_makes_of_its_sums(elements: list[Any]) -> None:
+def test_typed_reduce_emits_coerced_sums(elements: list[Any]) -> None:
     sums: dict[Any, Any] = {}
     expected = []
     refused = None
@@ -478,7 +480,7 @@ def test_a_typed_reduce_emits_what_the_converter_makes_of_its_sums(elements: lis
 
 
 @pytest.mark.parametrize("left", [(0, True), (False, 1), (0, 1.5), (0, 2**40), [0, 1], Pair(0, 1)])
-def test_state_that_another_program_left_is_looked_at(left: Any) -> None:
+def test_typed_reduce_checks_restored_state(left: Any) -> None:
     elements = [left, (0, 1), (0, 2)]
     before, _, _ = sum_up(elements, None)
     total = left
@@ -494,7 +496,7 @@ def test_state_that_another_program_left_is_looked_at(left: Any) -> None:
         assert expected[0][1] in error
 
 
-def test_a_reduce_of_several_streams_counts_on_none_of_their_shapes() -> None:
+def test_typed_reduce_over_a_union_assumes_no_input_type() -> None:
     env = new_env()
     # What comes of these alone is never below 2, and is looked at from above only.
     twos = env.from_collection([0, 0], Types.INT()).map(lambda x: (x, 2), PAIR)
@@ -548,7 +550,7 @@ def count_by(
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("step", [1 << 20, 1 << 17])
 @pytest.mark.parametrize("epochs", [[], [3] * 9, [1000] * 9, [2047], [2046, 1, 1]])
-def test_a_sum_leaves_its_type_with_an_error_however_records_are_cut(epochs: list[int], step: int, others: int) -> None:
+def test_typed_reduce_overflow_raises_at_any_epoch_boundary(epochs: list[int], step: int, others: int) -> None:
     most = last_before_the_end(step)
     _, results, error = count_by(step, most, epochs, others)
     assert (results, error) == ([step * n for n in range(1, most + 1)], None)
@@ -560,7 +562,7 @@ def test_a_sum_leaves_its_type_with_an_error_however_records_are_cut(epochs: lis
 @pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("left", [1, 1023, 1024, 1025, 2047])
-def test_a_sum_that_another_job_left_goes_on_to_the_end_of_its_type(left: int, others: int, backend: str) -> None:
+def test_typed_reduce_overflow_raises_after_restore(left: int, others: int, backend: str) -> None:
     step = 1 << 20
     most = last_before_the_end(step)
     for records in (most, most + 1):
@@ -574,7 +576,7 @@ def test_a_sum_that_another_job_left_goes_on_to_the_end_of_its_type(left: int, o
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_values_that_were_read_and_fit_are_not_converted(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typed_reduce_does_not_convert_values_that_fit(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
     real = type(PAIR).converter
     calls: list[Any] = []
 
@@ -593,7 +595,7 @@ def test_values_that_were_read_and_fit_are_not_converted(others: int, monkeypatc
     assert (results, error, calls) == (list(range(301, 601)), None, [])
 
 
-def test_a_value_of_another_shape_is_converted_however_much_room_it_has() -> None:
+def test_typed_reduce_converts_values_of_another_type_despite_headroom() -> None:
     env, sink = new_env(), CollectSink()
     left = env.from_source(NumberSequenceSource(1, 9000)).map(lambda x: (x < 0, 1))
     left.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sum").sink_to(CollectSink())
@@ -608,7 +610,7 @@ def test_a_value_of_another_shape_is_converted_however_much_room_it_has() -> Non
 
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("first", [2**31 - 2, 2**30, 5])
-def test_a_first_value_far_from_the_middle_is_noticed(first: int, others: int) -> None:
+def test_typed_reduce_counts_headroom_from_the_first_value(first: int, others: int) -> None:
     def count(records: int) -> tuple[list[Any], str | None]:
         env, sink = new_env(), CollectSink()
         numbers = env.from_source(NumberSequenceSource(0, records * (others + 1) - 1))
@@ -626,7 +628,7 @@ def test_a_first_value_far_from_the_middle_is_noticed(first: int, others: int) -
         assert "does not fit the type Integer" in str(count(left + 2)[1])
 
 
-def test_a_sum_of_several_streams_leaves_its_type_with_an_error() -> None:
+def test_typed_reduce_overflow_over_a_union_raises() -> None:
     env = new_env()
     numbers = env.from_source(NumberSequenceSource(1, 2048))
     ones = numbers.map(lambda x: (0, 1), PAIR)
@@ -637,7 +639,7 @@ def test_a_sum_of_several_streams_leaves_its_type_with_an_error() -> None:
         LocalJob(env).run()
 
 
-def test_a_number_too_long_for_its_type_is_told_with_operator_and_record() -> None:
+def test_typed_reduce_overflow_names_operator_and_record() -> None:
     long_pair = Types.TUPLE([Types.LONG(), Types.LONG()])
     _, _, error = sum_up([(0, 2**62), (0, 2**62), (0, 1)], long_pair)
     assert error is not None
@@ -646,7 +648,7 @@ def test_a_number_too_long_for_its_type_is_told_with_operator_and_record() -> No
     assert f"record: (0, {2**63})" in error
 
 
-def test_none_in_a_reduce_is_refused_by_the_function_as_before() -> None:
+def test_typed_reduce_passes_none_to_the_function() -> None:
     _, results, error = sum_up([(0, None), (0, 1)], PAIR)
     assert results in ([], [(0, None)])
     assert error is not None
@@ -662,7 +664,7 @@ def loops_of(env: StreamExecutionEnvironment) -> str:
     return text
 
 
-def test_what_is_known_to_fit_is_not_looked_at() -> None:
+def test_coercion_codegen_skips_values_known_to_fit() -> None:
     env = new_env()
     numbers = env.from_source(NumberSequenceSource(0, 99), type_info=Types.LONG())
     small = numbers.map(lambda x: (x % 10, x * 3), Types.TUPLE([Types.SHORT(), Types.LONG()]))
@@ -674,7 +676,7 @@ def test_what_is_known_to_fit_is_not_looked_at() -> None:
     assert "fit" not in text
 
 
-def test_a_constant_does_not_travel_beside_what_is_looked_at() -> None:
+def test_block_omits_constant_members_of_checked_tuples() -> None:
     env, sink = new_env(), CollectSink()
     texts = env.from_collection(["a b", "b c b"], Types.STRING())
     pair = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -689,7 +691,7 @@ def test_a_constant_does_not_travel_beside_what_is_looked_at() -> None:
     assert job.slots and "for x0 in batch" in text
 
 
-def test_a_collection_is_made_to_fit_once_and_rows_pass_a_filter_that_only_looks() -> None:
+def test_coercion_codegen_skips_collections_and_read_only_filters() -> None:
     env = new_env()
     rows = env.from_collection([(1, "a"), (2, "b")], Types.ROW([Types.INT(), Types.STRING()]))
     rows.filter(lambda r: r[0] > 1).add_sink(lambda r: None)
@@ -701,7 +703,7 @@ def spoil(row: Row) -> bool:
     return True
 
 
-def test_a_filter_that_changes_a_row_cannot_break_its_type() -> None:
+def test_filter_that_mutates_a_row_cannot_break_its_type() -> None:
     env, sink = new_env(), CollectSink()
     env.from_collection([(1,)], Types.ROW([Types.INT()])).filter(spoil).sink_to(sink)
     LocalJob(env).run()
@@ -722,7 +724,7 @@ NAMED = Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])
         ({1: "a", "b": 2}, Types.MAP(Types.STRING(), Types.INT())),
     ],
 )
-def test_from_one_function_to_the_next_in_a_chain_values_go_as_they_are(made: Any, type_info: TypeInformation) -> None:
+def test_chained_functions_pass_values_without_coercion(made: Any, type_info: TypeInformation) -> None:
     env, sink = new_env(), CollectSink()
     env.from_collection([1]).map(lambda _: made, type_info).filter(lambda v: True).map(repr).sink_to(sink)
     LocalJob(env).run()
@@ -730,7 +732,7 @@ def test_from_one_function_to_the_next_in_a_chain_values_go_as_they_are(made: An
 
 
 @pytest.mark.parametrize("where", ["exchange", "sink", "two", "side output", "watermarks"])
-def test_a_value_is_looked_at_where_it_is_encoded(where: str) -> None:
+def test_values_are_coerced_where_they_are_encoded(where: str) -> None:
     env, sink = new_env(), CollectSink()
     stream = env.from_collection([1]).map(lambda _: 1.5, Types.INT())
     if where == "exchange":
@@ -753,21 +755,21 @@ def test_a_value_is_looked_at_where_it_is_encoded(where: str) -> None:
 
 @pytest.mark.parametrize("made", [1.7, Decimal("1.9"), Fraction(3, 2), True, np.float64(1.2)])
 @pytest.mark.parametrize("type_info", [Types.INT(), Types.LONG(), Types.SHORT(), Types.BYTE()])
-def test_integer_types_cut_numbers_off(made: Any, type_info: TypeInformation) -> None:
+def test_integer_types_truncate_numbers(made: Any, type_info: TypeInformation) -> None:
     convert = type_info.converter()
     assert convert is not None
     assert (convert(made), type(convert(made))) == (1, int)
 
 
 @pytest.mark.parametrize("made", ["5", b"5", float("nan"), float("inf"), 3e30, None.__class__])
-def test_integer_types_refuse_what_is_no_number_in_range(made: Any) -> None:
+def test_integer_types_reject_values_out_of_range(made: Any) -> None:
     convert = Types.INT().converter()
     assert convert is not None
     with pytest.raises(TypeMismatchError, match="does not fit the type Integer"):
         convert(made)
 
 
-def test_a_projection_finds_fields_where_the_type_has_them() -> None:
+def test_project_selects_fields_by_the_declared_type() -> None:
     env, sink = new_env(), CollectSink()
     env.from_collection([0]).map(lambda _: {"y": 2, "x": 1}, NAMED).project(1, 0).sink_to(sink)
     env.from_collection([0]).map(lambda _: Row(y=2, x=1), NAMED).project(1, 0).sink_to(sink)
@@ -798,7 +800,7 @@ FUNCTIONS: list[Callable[[Any], Any]] = [
 
 
 @given(st.sampled_from(FUNCTIONS), TYPES, st.sampled_from(FUNCTIONS), TYPES, st.lists(NUMBERS, min_size=1, max_size=3))
-def test_types_do_the_same_whether_functions_are_read_or_not(
+def test_typed_operators_are_independent_of_inlining(
     first: Any, first_type: TypeInformation, second: Any, second_type: TypeInformation, numbers: list[int]
 ) -> None:
     def outcome(inlining: bool) -> Any:

@@ -76,7 +76,7 @@ def modulo(keys: int) -> Callable[[int], Any]:
         (Adder().map, [4]),
     ],
 )
-def test_the_text_gives_what_the_call_gives(function: Callable[..., Any], arguments: list[Any]) -> None:
+def test_inlined_function_equals_the_call(function: Callable[..., Any], arguments: list[Any]) -> None:
     found, expected = evaluate(function, *arguments), function(*arguments)
     assert found == expected
     assert type(found) is type(expected)
@@ -149,22 +149,22 @@ async def waits(x: Any) -> Any:
         str,
     ],
 )
-def test_what_is_not_one_plain_expression_is_called(function: Callable[..., Any]) -> None:
+def test_inlining_skips_functions_with_more_than_an_expression(function: Callable[..., Any]) -> None:
     assert not is_inlined(function)
 
 
-def test_the_operations_listed_for_this_python_exist() -> None:
+def test_inlining_opcodes_exist_in_this_python() -> None:
     assert OPERATIONS[sys.version_info[:2]] <= set(dis.opmap)
 
 
-def test_a_python_that_is_not_listed_calls_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inlining_is_off_for_an_unlisted_python(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_inlined(lambda x: x)
     monkeypatch.setattr(inlining, "_LISTED", frozenset())
     assert not is_inlined(lambda x: x)
     assert not is_path(lambda x: x)
 
 
-def test_a_variable_that_another_function_can_set_is_read_each_time() -> None:
+def test_inlined_function_reads_mutable_closure_variables_each_time() -> None:
     seen = 0
 
     def count() -> None:
@@ -186,14 +186,14 @@ def test_a_variable_that_another_function_can_set_is_read_each_time() -> None:
     assert (before, eval(text, {**bound, "x": 1})) == (1, 2)
 
 
-def test_a_global_is_read_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inlined_function_reads_globals_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     over = lambda x: x > LIMIT  # noqa: E731
     assert evaluate(over, 11)
     monkeypatch.setitem(globals(), "LIMIT", 100)
     assert not evaluate(over, 11)
 
 
-def test_long_expressions_are_called() -> None:
+def test_inlining_skips_long_expressions() -> None:
     assert not is_inlined(eval("lambda x: x" + " + x" * 200))
 
 
@@ -211,5 +211,5 @@ def test_long_expressions_are_called() -> None:
         (handles, False),
     ],
 )
-def test_only_ways_into_a_record_are_paths(function: Callable[..., Any], expected: bool) -> None:
+def test_is_path_accepts_only_field_access(function: Callable[..., Any], expected: bool) -> None:
     assert is_path(function) is expected

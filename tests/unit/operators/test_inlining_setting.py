@@ -115,7 +115,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_results_are_the_same_and_no_function_is_written_out(program: Program, written: list[str]) -> None:
+def test_inlining_option_changes_code_but_not_results(program: Program, written: list[str]) -> None:
     expected = run(program, None)
     assert any(str(MARK) in source for source in written)
     assert run(program, True) == expected
@@ -145,7 +145,7 @@ def failure_of(program: Program, inlining: bool) -> Failure:
         lambda numbers: numbers.map(lambda x: x).name("Divide").key_by(lambda x: 1 // (x - 33)).reduce(lambda a, b: b),
     ],
 )
-def test_errors_are_the_same(program: Program) -> None:
+def test_inlining_option_does_not_change_errors(program: Program) -> None:
     failure = failure_of(program, True)
     assert failure == failure_of(program, False)
     assert failure.operator == "Divide"
@@ -155,7 +155,7 @@ def test_errors_are_the_same(program: Program) -> None:
     assert "test_inlining_setting.py" in failure.user_traceback
 
 
-def test_a_value_that_is_neither_true_nor_false_is_refused() -> None:
+def test_inlining_option_rejects_other_values() -> None:
     config = Configuration().set_string("millstream.inlining", "sometimes")
     env = StreamExecutionEnvironment.get_execution_environment(config)
     env.from_collection([1]).sink_to(CollectSink())

@@ -17,14 +17,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_writer, "MAX_BLOCK_BYTES", 1 << 20)
 
 
-def test_many_large_records_travel_in_several_blocks() -> None:
+def test_large_records_are_sent_in_several_blocks() -> None:
     env = LocalEnvironment()
     texts = env.from_collection(range(20)).map(lambda i: "x" * 300_000 + str(i)).rebalance().map(len)
     assert list(texts.execute_and_collect()) == [300_001] * 10 + [300_002] * 10
 
 
 @pytest.mark.parametrize("how", ["keyed", "rebalance", "broadcast"])
-def test_one_that_is_too_large_is_told_with_its_size_and_operator_and_not_tried_again(how: str) -> None:
+def test_large_record_above_the_limit_fails_with_size_and_operator(how: str) -> None:
     env = LocalEnvironment(restarts=3)
     stream = env.from_collection(range(300)).map(lambda i: "x" * (3 << 20) if i == 77 else "x").name("enlarge")
     if how == "keyed":
@@ -37,7 +37,7 @@ def test_one_that_is_too_large_is_told_with_its_size_and_operator_and_not_tried_
     assert e.value.incurable
 
 
-def test_output_that_is_too_large_for_a_report_is_told_with_its_sink() -> None:
+def test_large_sink_output_above_the_report_limit_names_the_sink() -> None:
     env = LocalEnvironment()
     numbers = env.from_collection([1])
     numbers.sink_to(CollectSink()).name("small")

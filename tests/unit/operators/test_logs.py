@@ -33,7 +33,7 @@ def said(value: int) -> int:
     return value
 
 
-def test_every_line_knows_the_operator_that_said_it(logged: Logged) -> None:
+def test_log_lines_name_their_operator(logged: Logged) -> None:
     logged.listen({"tests.logs": logging.INFO})
     env, sink = LocalEnvironment(), CollectSink()
     env.from_collection([1, 2]).map(said).name("looker").map(lambda x: said(x) + 1).sink_to(sink)
@@ -50,7 +50,7 @@ def test_every_line_knows_the_operator_that_said_it(logged: Logged) -> None:
     assert logged.take() == []
 
 
-def test_levels_are_the_drivers() -> None:
+def test_log_levels_are_those_of_the_driver() -> None:
     log.setLevel(logging.DEBUG)
     try:
         found = levels()
@@ -61,7 +61,7 @@ def test_levels_are_the_drivers() -> None:
     assert "tests.logs" not in levels()
 
 
-def test_what_is_too_much_is_counted(logged: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_lines_above_the_limit_are_counted(logged: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MOST_LINES", 3)
     logged.listen({"tests.logs": logging.INFO})
     for i in range(10):
@@ -74,7 +74,7 @@ def test_what_is_too_much_is_counted(logged: Logged, monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_passing_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_are_passed_on_in_the_driver(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "tests.logs"):
         pass_on(LogLine("tests.logs", logging.INFO, "saw 1", 5.25, "Map, job.py:3"))
         pass_on(LogLine("tests.logs", logging.DEBUG, "too quiet", 5.0, None))
@@ -82,7 +82,7 @@ def test_passing_on(caplog: pytest.LogCaptureFixture) -> None:
     assert (record.levelname, record.getMessage(), record.created) == ("INFO", "[Map, job.py:3] saw 1", 5.25)
 
 
-def test_a_program_that_has_not_set_up_logging_sees_the_level(
+def test_log_lines_show_their_level_without_logging_setup(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lonely = logging.getLogger("tests.lonely")
@@ -92,7 +92,7 @@ def test_a_program_that_has_not_set_up_logging_sees_the_level(
     assert capsys.readouterr().err == "ERROR [Map, job.py:3] oh no\n"
 
 
-def test_the_log_is_lines_of_json_when_a_setting_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_is_json_when_configured(capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     before = list(root.handlers)
     write_log(Configuration.from_dict({}))
@@ -125,7 +125,7 @@ def test_the_log_is_lines_of_json_when_a_setting_says_so(capsys: pytest.CaptureF
     assert second["message"] == "broken 3" and "ValueError: torn" in second["exception"] and "operator" not in second
 
 
-def test_a_job_in_this_process_is_told_as_one_in_workers(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_of_a_local_job_equals_that_of_workers(caplog: pytest.LogCaptureFixture) -> None:
     settings = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
     before = logging.getLogRecordFactory()
     try:

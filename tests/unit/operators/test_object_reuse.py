@@ -90,7 +90,7 @@ def takes_apart(line: str) -> Any:
         yields_parts,
     ],
 )
-def test_harmless_functions_are_seen(function: Any) -> None:
+def test_object_reuse_recognises_harmless_functions(function: Any) -> None:
     assert keeps_nothing(function)
 
 
@@ -109,7 +109,7 @@ def test_harmless_functions_are_seen(function: Any) -> None:
         Row.as_dict,
     ],
 )
-def test_functions_that_could_change_a_value_later_are_not_trusted(function: Any) -> None:
+def test_object_reuse_distrusts_functions_that_may_retain_values(function: Any) -> None:
     assert not keeps_nothing(function)
 
 
@@ -118,7 +118,7 @@ class Thing:
         self.inner = [1]
 
 
-def test_detached_values_share_nothing_changeable() -> None:
+def test_detach_copies_mutable_values() -> None:
     thing = Thing()
     value = (1, [2, {"a": [3]}], Row(f=[4]), thing)
     copy = detach(value)
@@ -139,7 +139,7 @@ class Marked(Pair):
     """A named tuple that can have more than its fields."""
 
 
-def test_named_tuples_are_copied_only_where_something_in_them_can_change() -> None:
+def test_detach_copies_named_tuples_only_with_mutable_members() -> None:
     fixed, changeable, marked = Pair("a", 1), Pair("a", [1]), Marked("a", 1)
     assert detach(fixed) is fixed
     copy = detach(changeable)
@@ -148,7 +148,7 @@ def test_named_tuples_are_copied_only_where_something_in_them_can_change() -> No
     assert detach(marked).note is not marked.note  # type: ignore[attr-defined]
 
 
-def test_values_of_a_scripts_own_class_are_copied_without_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detach_copies_instances_of_main_module_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     # With its code it takes 2 ms each: cloudpickle sends whatever is of __main__ as a whole.
     script = type("Order", (), {"__module__": "__main__"})
     monkeypatch.setattr(sys.modules["__main__"], "Order", script, raising=False)

@@ -20,5 +20,5 @@ def flinks_pointwise(up: int, down: int) -> dict[int, list[int]]:
 
 @pytest.mark.parametrize("up", range(1, 12))
 @pytest.mark.parametrize("down", range(1, 12))
-def test_pointwise_shares_are_flinks(up: int, down: int) -> None:
+def test_pointwise_targets_match_flink(up: int, down: int) -> None:
     assert {s: list(pointwise_targets(s, up, down)) for s in range(up)} == flinks_pointwise(up, down)

@@ -96,7 +96,9 @@ class Doubler:
         (lambda x: 5, Whole(0, 9), True),
     ],
 )
-def test_what_works_on_columns(function: Callable[..., Any], argument: Shape, works: bool) -> None:
+def test_works_on_columns_for_functions_and_argument_ranges(
+    function: Callable[..., Any], argument: Shape, works: bool
+) -> None:
     assert works_on_columns(function, argument) == works
 
 
@@ -156,23 +158,23 @@ PROGRAMS: list[Callable[[DataStream], DataStream]] = [
 @given(
     st.sampled_from(PROGRAMS), st.one_of(st.integers(-300, 10), st.integers(-(2**63), 2**63 - 400)), st.integers(1, 400)
 )
-def test_a_program_does_the_same_with_columns(program: Any, start: int, count: int) -> None:
+def test_vectorized_program_equals_the_loop(program: Any, start: int, count: int) -> None:
     with_columns = outcome(program, start, count, columns=True)
     assert with_columns == outcome(program, start, count, columns=False)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_so_it_does_for_numbers_of_both_signs(program: Any) -> None:
+def test_vectorized_program_equals_the_loop_for_both_signs(program: Any) -> None:
     assert outcome(program, -150, 300, columns=True) == outcome(program, -150, 300, columns=False)
 
 
-def test_numbers_too_long_for_the_type_of_their_source_are_refused() -> None:
+def test_vectorized_source_rejects_numbers_outside_its_type() -> None:
     found = outcome(PROGRAMS[0], 0, 300, columns=True, type_info=Types.BYTE())
     assert "the value 128 (int) does not fit the type Byte" in found[1]
     assert found == outcome(PROGRAMS[0], 0, 300, columns=False, type_info=Types.BYTE())
 
 
-def test_other_numbers_than_the_program_says_go_through_the_loop() -> None:
+def test_vectorized_program_falls_back_to_the_loop_out_of_range() -> None:
     taken: list[str] = []
     run = chosen(lambda batch: taken.append("columns"), lambda batch: taken.append("loop"), Whole(0, 999))
     for batch in (range(1000), range(1, 1001), range(-1, 900), range(5), list(range(500)), range(900, 0, -1)):
@@ -180,7 +182,7 @@ def test_other_numbers_than_the_program_says_go_through_the_loop() -> None:
     assert taken == ["columns", "loop", "loop", "loop", "loop", "loop"]
 
 
-def test_numbers_go_through_columns_after_many_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectorization_starts_after_a_minimum_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subtask, "VECTORIZE_AFTER", 500)
     env = StreamExecutionEnvironment.get_execution_environment(Configuration())
     env.set_parallelism(1)

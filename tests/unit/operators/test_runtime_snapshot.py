@@ -62,12 +62,12 @@ def encoded(record: RuntimeSnapshot) -> bytes:
     [RECORD, TAKEN_OVER, UNREAD, WAITING, REQUESTS, BOTH],
     ids=["going on", "taken over", "unread", "waiting", "requests", "both"],
 )
-def test_a_record_is_read_as_it_was_written(record: RuntimeSnapshot) -> None:
+def test_runtime_snapshot_round_trips(record: RuntimeSnapshot) -> None:
     assert decode(encoded(record)) == record
     assert decode(encoded(decode(encoded(record)))) == record
 
 
-def test_a_record_says_its_version_and_has_no_class_of_ours_in_it() -> None:
+def test_runtime_snapshot_has_a_version_and_names_no_class() -> None:
     for record in (RECORD, TAKEN_OVER):
         data = encoded(record)
         assert data[0] == runtime_snapshot.VERSION
@@ -76,25 +76,25 @@ def test_a_record_says_its_version_and_has_no_class_of_ours_in_it() -> None:
         assert b"millstream" not in data
 
 
-def test_a_record_with_unread_input_is_told_from_others_without_being_read() -> None:
+def test_runtime_snapshot_header_shows_pending_input() -> None:
     assert has_pending_input(encoded(UNREAD))
     assert not any(has_pending_input(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
 
 
-def test_a_record_with_requests_in_flight_is_told_from_others_without_being_read() -> None:
+def test_runtime_snapshot_header_shows_async_requests() -> None:
     for data, unread in ((REQUESTS, False), (BOTH, True)):
         assert has_requests(encoded(data))
         assert has_pending_input(encoded(data)) is unread
     assert not any(has_requests(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER), encoded(UNREAD)))
 
 
-def test_a_record_says_of_which_inputs_some_waits_without_being_read() -> None:
+def test_runtime_snapshot_header_lists_pending_inputs() -> None:
     assert has_pending_input(encoded(WAITING))
     assert pending_inputs(encoded(WAITING)) == {3, 7, runtime_snapshot.SPLIT_RANGES, runtime_snapshot.RECOVERED}
     assert pending_inputs(encoded(UNREAD)) == {runtime_snapshot.SPLIT_RANGES}
     assert not any(pending_inputs(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
 
 
-def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
+def test_runtime_snapshot_rejects_an_unknown_version() -> None:
     with pytest.raises(DamagedStateError, match=r"has format 4; this millstream reads format 3\."):
         decode(bytes([4]) + encoded(RECORD)[1:])

@@ -34,7 +34,7 @@ class Wait(KeyedProcessFunction):
     ("delay", "timers"),
     [(-15, [985, 990]), (-10, [990]), (0, [1000]), (1, [])],
 )
-def test_timers_of_the_clock_that_are_due_fire_at_the_end_and_others_never(delay: int, timers: list[int]) -> None:
+def test_processing_timers_due_at_end_of_input_fire_and_others_do_not(delay: int, timers: list[int]) -> None:
     env = LocalEnvironment(clock=ManualClock(1000))
     results = list(env.from_collection(["a", "b", "a"]).key_by(lambda v: v).process(Wait(delay)).execute_and_collect())
     assert [r for r in results if isinstance(r, str)] == ["a", "b", "a"]
@@ -53,7 +53,7 @@ class Both(KeyedProcessFunction):
             ctx.timer_service().register_processing_time_timer(50)
 
 
-def test_so_does_one_that_the_last_watermark_sets() -> None:
+def test_processing_timer_set_by_the_final_watermark_fires() -> None:
     env = LocalEnvironment(clock=ManualClock(1000))
     assert list(env.from_collection([1]).key_by(lambda v: v).process(Both()).execute_and_collect()) == [5, 50]
 
@@ -69,7 +69,7 @@ class Stamps(KeyedProcessFunction):
         yield "timer", ctx.timestamp()
 
 
-def test_a_record_without_a_timestamp_does_not_have_that_of_the_timer_before_it() -> None:
+def test_record_without_timestamp_does_not_take_that_of_a_timer() -> None:
     env, sink = LocalEnvironment(), CollectSink()
     env.from_collection([5, 7]).key_by(lambda v: 0).process(Stamps()).sink_to(sink)
     LocalJob(env, clock=ManualClock(1000), epoch_sizes=lambda: 1).run()

@@ -122,31 +122,31 @@ PROGRAMS: dict[str, Program] = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_results_are_those_of_records_that_travel_whole(program: Program) -> None:
+def test_tuple_members_give_the_results_of_whole_records(program: Program) -> None:
     assert run(program) == run(program, inlining=False)
     assert run(program)
 
 
-def test_records_of_two_layouts_take_turns() -> None:
+def test_tuple_members_and_whole_records_mix_in_an_epoch() -> None:
     """Blocks with the members of records, and with whole ones, come to the same values in the same epoch."""
     program = PROGRAMS["beside others"]
     assert run(program, records=3000) == run(program, inlining=False, records=3000)
 
 
-def test_a_constant_does_not_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuple_members_omit_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = lines_of(monkeypatch)
     run(PROGRAMS["a constant"])
     assert "for x0 in batch:" in lines
     assert not any(line.startswith("x = ") for line in lines)
 
 
-def test_a_timestamp_that_is_a_member_travels_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuple_members_send_a_timestamp_member_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = lines_of(monkeypatch)
     run(windowed)
     assert "for x0, x1 in zip(it, it):" in lines
 
 
-def test_a_tuple_is_put_together_where_a_function_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuple_members_are_rebuilt_where_a_function_takes_the_tuple(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = lines_of(monkeypatch)
     run(PROGRAMS["two ways"])
     assert lines.count("x = (x0, (1),)") == 2  # in each of two subtasks
@@ -166,7 +166,7 @@ FAILING: dict[str, tuple[Program, str]] = {
 
 
 @pytest.mark.parametrize(("program", "record"), FAILING.values(), ids=FAILING)
-def test_an_error_shows_the_record_as_the_user_knows_it(program: Program, record: str) -> None:
+def test_tuple_members_errors_show_the_whole_record(program: Program, record: str) -> None:
     with pytest.raises(SubtaskFailed) as raised:
         run(program)
     failure = raised.value.failure
@@ -175,7 +175,7 @@ def test_an_error_shows_the_record_as_the_user_knows_it(program: Program, record
     assert __file__ in failure.user_traceback
 
 
-def test_a_member_that_changes_later_travels_as_it_was() -> None:
+def test_tuple_members_are_copied_before_later_mutation() -> None:
     class Growing(ProcessFunction):
         def open(self, runtime_context: Any) -> None:
             self.seen: list[int] = []
@@ -199,7 +199,7 @@ def counted_in_lists(stream: DataStream) -> DataStream:
     return stream.map(lambda x: (x % 3, 1)).key_by(lambda t: t[0]).reduce(lambda a, b: [*a[:1], 100]).uid("count")
 
 
-def test_a_value_that_another_program_left_is_gone_on_with() -> None:
+def test_tuple_members_state_of_another_program_is_restored() -> None:
     before = StreamHarness(counted_in_lists)
     before.process_elements([1, 4])
     assert before.output() == [(1, 1), [1, 100]]
@@ -214,7 +214,7 @@ def test_a_value_that_another_program_left_is_gone_on_with() -> None:
 
 
 @pytest.mark.parametrize("same_process", [False, True])
-def test_an_epoch_that_fails_leaves_nothing_in_a_value(same_process: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuple_members_failed_epoch_leaves_no_state(same_process: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = StreamHarness(counted)
     if same_process:
         monkeypatch.setattr(LocalSlots, "start", lambda self: None)
@@ -226,7 +226,7 @@ def test_an_epoch_that_fails_leaves_nothing_in_a_value(same_process: bool, monke
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_results_are_the_same_wherever_an_epoch_is_cut(batch: bool) -> None:
+def test_tuple_members_results_do_not_depend_on_epoch_size(batch: bool) -> None:
     def count(epoch: str, keys: int) -> list[Any]:
         settings = {"millstream.epoch.max-records": epoch, "execution.runtime-mode": "BATCH" if batch else "STREAMING"}
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))

@@ -129,7 +129,7 @@ def results(
 @pytest.mark.parametrize("stamped", list(product((False, True), repeat=2)))
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_record_passes_once(name: str, batch: bool, stamped: tuple[bool, bool]) -> None:
+def test_two_input_operator_processes_every_record_once(name: str, batch: bool, stamped: tuple[bool, bool]) -> None:
     def told(side: str, value: Any, has_timestamp: bool) -> Any:
         return (side, value) if "map" in name else (side, value, value[1] if has_timestamp else MIN_WATERMARK)
 
@@ -142,7 +142,7 @@ def test_every_record_passes_once(name: str, batch: bool, stamped: tuple[bool, b
 
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("name", JOINS)
-def test_joins_in_both_modes(name: str, batch: bool) -> None:
+def test_two_input_joins_in_both_modes(name: str, batch: bool) -> None:
     # Monotonous timestamps are promised, and not kept, so that one epoch each is right in streaming.
     for size in (1, 100) if batch else (100,):
         found = results(JOINS[name], batch, (True, True), size)

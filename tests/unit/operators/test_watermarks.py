@@ -51,7 +51,7 @@ class TwoSplits(Source, SplitEnumerator, SourceReader):
         return share[0]
 
 
-def test_the_slowest_split_decides(env1: Env) -> None:
+def test_watermark_follows_the_slowest_split(env1: Env) -> None:
     sink = CollectSink()
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda t, _: t)
     script = [("a", [1]), ("b", [2]), ("a", [50]), ("b", [12]), ("a", [51]), ("b", [60]), ("a", [70])]
@@ -109,7 +109,7 @@ def brute_force(script: list[tuple[str, list[int | None]]], size: int) -> list[A
 
 @settings(max_examples=200, deadline=None)
 @given(shares, st.integers(1, 20), st.sampled_from([1, 2, 5]), st.integers(0, 99))
-def test_idle_splits_hold_nobody_up(script: list[Any], size: int, parallelism: int, seed: int) -> None:
+def test_watermark_ignores_idle_splits(script: list[Any], size: int, parallelism: int, seed: int) -> None:
     dice = random.Random(seed)
     env = Env.get_execution_environment().set_parallelism(parallelism)
     sink = CollectSink()
@@ -130,7 +130,7 @@ def test_idle_splits_hold_nobody_up(script: list[Any], size: int, parallelism: i
     assert sorted(sink.results()) == brute_force(script, size)
 
 
-def test_ingestion_time(env1: Env) -> None:
+def test_watermark_of_ingestion_time(env1: Env) -> None:
     sink = CollectSink()
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(IngestionTimeAssigner())
 
@@ -145,7 +145,7 @@ def test_ingestion_time(env1: Env) -> None:
     assert abs(sink.results()[0] - time.time() * 1000) < 60_000
 
 
-def test_what_follows_a_reduce_cannot_change_its_state(env1: Env) -> None:
+def test_reduce_state_is_isolated_from_downstream_mutation(env1: Env) -> None:
     sink = CollectSink()
 
     def spoil(value: dict[str, int]) -> dict[str, int]:
