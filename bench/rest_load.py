@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from millstream.service.client import ServiceClient
-from millstream.service.run_file import Found, running_services
+from millstream.service.run_file import RunningService, running_services
 
 PROGRAM = """
 from millstream.datastream import StreamExecutionEnvironment
@@ -102,7 +102,7 @@ def used(process: psutil.Process) -> float:
     return float(times.user + times.system) * 1000
 
 
-async def view_times(found: Found, view: str, jobs: list[tuple[str, str]], clients: int) -> dict[str, float]:
+async def view_times(found: RunningService, view: str, jobs: list[tuple[str, str]], clients: int) -> dict[str, float]:
     """Return how long one client waits for a view, and so many at once."""
     url, token, process = found.url, found.token or "", psutil.Process(found.pid)
     paths = [view.format(job=job, vertex=vertex) for job, vertex in jobs]

@@ -39,14 +39,14 @@ def test_the_vertex_that_holds_a_job_up_is_named_and_the_one_with_a_hot_key(env:
     off, on = seen["off_cpu"], seen["on_cpu"]
     assert off["_slow"] > on["_slow"] and on["_busy"] > 2 * off["_busy"], seen
     if resident_slots:
-        assert told["back pressure"]["title"] == "slow holds the job up"
+        assert told["back pressure"]["title"] == "slow is the bottleneck"
         assert "Source: numbers -> Map" in told["back pressure"]["text"]
         assert "made at test_explanations.py:" in told["back pressure"]["text"]
-    assert told["skew"]["title"] == "hot -> Sink has more to do in one subtask"
+    assert told["skew"]["title"] == "hot -> Sink has data skew"
     # The key 0 has nine of ten records.
     (hottest, *_) = told["skew"]["about"]["keys"]
     assert hottest["key"] == "0" and hottest["share"] > 0.7
-    assert "of these, the key that comes most often: 0 with " in told["skew"]["text"]
+    assert "hot key 0 with " in told["skew"]["text"]
 
 
 def _busy(x: int) -> int:

@@ -300,7 +300,7 @@ def test_a_cluster_that_is_killed_is_missed_and_leaves_nothing_behind(session: S
     session.cluster.kill()
     status = session.call("cluster", "status")
     assert status.returncode == 1
-    assert f"The cluster that was at {session.url} (process {session.cluster.pid}) was killed" in status.stderr
+    assert f"The cluster at {session.url} (process {session.cluster.pid}) was killed" in status.stderr
     assert "`millstream cluster start -d` starts one" in status.stderr
     gone, left = psutil.wait_procs(family, 20)
     assert left == [] and gone

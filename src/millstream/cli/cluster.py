@@ -33,9 +33,9 @@ from millstream.service.archive import DIRECTORY, Archive
 from millstream.service.client import ServiceError, cluster_of
 from millstream.service.history import Shelf
 from millstream.service.logs import RecentLines
-from millstream.service.options import MOST_UPLOADED, PORT, SUBMIT, ServiceOptions
+from millstream.service.options import MAX_UPLOAD, PORT, SUBMIT, ServiceOptions
 from millstream.service.registry import CAPACITY, EXPIRATION
-from millstream.service.run_file import Gone, running_services
+from millstream.service.run_file import KilledService, running_services
 from millstream.service.server import PublicServer
 from millstream.service.session.program_store import Library, Uploads
 from millstream.service.session.programs import Programs
@@ -77,7 +77,7 @@ def start(master: str | None, detached: bool, defines: tuple[str, ...]) -> None:
     # Before anything is started, and in the terminal that asks for it.
     options = ServiceOptions.read(config)
     assert options is not None
-    gone: list[Gone] = []
+    gone: list[KilledService] = []
     list(running_services(gone))
     for lost in gone:
         click.echo(str(lost), err=True)
@@ -134,8 +134,8 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
             submit_token=submit_token,
             refresh_ms=options.refresh_ms,
             submits=SUBMIT.read(config),
-            most_uploaded=MOST_UPLOADED.read(config),
-            keep_seconds=options.keep_seconds,
+            max_upload=MAX_UPLOAD.read(config),
+            cache_seconds=options.cache_seconds,
             end=stop,
             log=log,
         )

@@ -22,7 +22,7 @@ from millstream.service.client import (
     service_of,
     services,
 )
-from millstream.service.run_file import Gone
+from millstream.service.run_file import KilledService
 
 
 def at_service(command: Callable[..., None]) -> Callable[..., None]:
@@ -76,7 +76,7 @@ def list_jobs(
     """List the jobs of this user's processes, or of one service."""
     found = []
     asked = 0
-    gone: list[Gone] = []
+    gone: list[KilledService] = []
     for client in services(address, token, gone):
         asked += 1
         found += [{**job, "service": client.url} for job in client.jobs()]

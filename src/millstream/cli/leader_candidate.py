@@ -22,7 +22,7 @@ from millstream.leader.cas_cells import Cells, OvertakenError
 from millstream.leader.election_runner import ElectionRunner
 from millstream.leader.leadership import Leadership, lead
 from millstream.leader.options import HaOptions
-from millstream.service.server import serve_behind
+from millstream.service.server import serve_as_standby
 from millstream.service.standby import Standby
 
 _LOOK = 0.1
@@ -119,7 +119,7 @@ def _run_as_leader(
 ) -> None:
     cells = options.open()
     standby = Standby(cells)
-    server = serve_behind(config, standby)
+    server = serve_as_standby(config, standby)
     candidate = Candidate(options, cells, "" if server is None else server.url)
     candidate.stand()
     term = candidate.await_lead(lambda: False)

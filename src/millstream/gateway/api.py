@@ -21,7 +21,7 @@ from millstream.gateway.script_text import script_at
 from millstream.gateway.scripts import Scripts
 from millstream.gateway.session import Outcome
 from millstream.gateway.sessions import OpenSession, Sessions
-from millstream.service.http import Refused, answer, body_of
+from millstream.service.http import RequestError, answer, body_of
 from millstream.service.responses.cluster import FLINK_VERSION
 from millstream.sql.errors import TableException, ValidationException
 
@@ -182,7 +182,7 @@ class GatewayApi:
         try:
             return await run_in_threadpool(act)
         except Exception as e:
-            raise Refused(500, told_to_client(otherwise, e)) from e
+            raise RequestError(500, told_to_client(otherwise, e)) from e
 
 
 def _page_body(piece: Piece, row_format: str, next_uri: Callable[[int], str]) -> bytes:
@@ -235,7 +235,9 @@ def _row_format(request: Request) -> str:
 
 
 def _unresolved(parameter: str, value: str) -> str:
-    raise Refused(400, f'Bad request, could not parse parameters: Cannot resolve {parameter} from value "{value}".')
+    raise RequestError(
+        400, f'Bad request, could not parse parameters: Cannot resolve {parameter} from value "{value}".'
+    )
 
 
 def _text(body: dict[str, Any], name: str) -> str:
@@ -251,5 +253,5 @@ def _number(body: dict[str, Any], name: str) -> int:
 def _texts(body: dict[str, Any], name: str) -> dict[str, str]:
     values = body.get(name) or {}
     if not isinstance(values, dict):
-        raise Refused(400, f"{name} must be an object of texts.")
+        raise RequestError(400, f"{name} must be an object of texts.")
     return {str(k): str(v) for k, v in values.items()}

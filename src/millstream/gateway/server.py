@@ -49,7 +49,7 @@ class Gateway:
         self._has_token_file = options.token is None
         self.token = options.token or secrets.token_urlsafe(32)
         options = replace(options, token=self.token)
-        service = service_of(self.registry, settings, options.token, options.refresh_ms, options.keep_seconds)
+        service = service_of(self.registry, settings, options.token, options.refresh_ms, options.cache_seconds)
         self._server = PublicServer(make_app(service, GatewayApi(self.sessions, self.scripts).routes()), options)
         self._sampler = Sampler(self.registry)
 

@@ -19,12 +19,12 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from millstream.service.auth_and_cache import Front
 from millstream.service.cluster_api import ClusterApi, Household
-from millstream.service.http import Refused, refusal
+from millstream.service.http import RequestError, error_response
 from millstream.service.jobs_api import JobsApi
-from millstream.service.logs import Heard, RecentLines
+from millstream.service.logs import JobOutput, RecentLines
 from millstream.service.prometheus import prometheus_routes
 from millstream.service.registry import Operations, Registry
-from millstream.service.responses.cluster import Slots, slots_beside
+from millstream.service.responses.cluster import Slots, slots_without_cluster
 from millstream.service.responses.jobs import overview_of
 from millstream.service.state_api import StateApi
 from millstream.service.vertices_api import VerticesApi
@@ -45,9 +45,9 @@ class Service:
         change_token: required of clients that change something; None for none.
         refresh_ms: the refresh interval of pages.
         lines: recent log lines.
-        heard: logs and output of user functions.
+        output: logs and output of user functions.
         operations: asynchronous operations.
-        keep_seconds: how long responses are cached.
+        cache_seconds: how long responses are cached.
     """
 
     registry: Registry
@@ -56,9 +56,9 @@ class Service:
     token: str | None = None
     refresh_ms: int = 3000
     lines: RecentLines = field(default_factory=RecentLines)
-    heard: Heard = field(default_factory=Heard)
+    output: JobOutput = field(default_factory=JobOutput)
     operations: Operations = field(default_factory=Operations)
-    keep_seconds: float = 0.0
+    cache_seconds: float = 0.0
     clock: Callable[[], float] = time.time
     change_token: str | None = None
 
@@ -70,14 +70,14 @@ def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
         service: its parts.
         besides: further routes, with versioned paths.
     """
-    jobs = JobsApi(service.registry, service.operations, service.clock, service.lines, service.heard)
+    jobs = JobsApi(service.registry, service.operations, service.clock, service.lines, service.output)
 
     async def lines() -> list[dict[str, Any]]:
         now = service.clock()
         return [overview_of(e.view, now) for e in service.registry.entries()]
 
     def slots() -> Slots:
-        return slots_beside([e.view for e in service.registry.entries()], service.slots)
+        return slots_without_cluster([e.view for e in service.registry.entries()], service.slots)
 
     home = Household(
         settings=service.settings,
@@ -85,8 +85,8 @@ def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
         log=service.lines,
         lines=lines,
         slots=slots,
-        workers=OwnWorkers(service.registry, slots, service.lines, service.heard),
-        said=service.heard.logged,
+        workers=OwnWorkers(service.registry, slots, service.lines, service.output),
+        said=service.output.logged,
         token=service.token or service.change_token,
     )
     routes = [
@@ -96,14 +96,14 @@ def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
         *ClusterApi(home).routes(),
     ]
     more = prometheus_routes(service.registry, service.clock)
-    return assembled(routes, service.token, more, service.keep_seconds, besides, service.change_token)
+    return assembled(routes, service.token, more, service.cache_seconds, besides, service.change_token)
 
 
 def assembled(
     routes: Sequence[BaseRoute],
     token: str | None,
     more: Sequence[BaseRoute] = (),
-    keep_seconds: float = 0.0,
+    cache_seconds: float = 0.0,
     first: Sequence[BaseRoute] = (),
     change_token: str | None = None,
 ) -> Starlette:
@@ -113,14 +113,14 @@ def assembled(
         routes: routes with and without /v1.
         token: required of all clients; None for no authentication.
         more: further routes.
-        keep_seconds: how long responses are cached.
+        cache_seconds: how long responses are cached.
         first: routes that take precedence, also under /v1.
         change_token: required of clients that change something; None for none.
     """
     return Starlette(
         routes=[*first, *routes, Mount("/v1", routes=_again(routes)), *page_routes(), *more],
-        middleware=[Middleware(Front, token=token, keep_seconds=keep_seconds, change_token=change_token)],
-        exception_handlers={Refused: _refused, HTTPException: _not_served, Exception: _broken},
+        middleware=[Middleware(Front, token=token, cache_seconds=cache_seconds, change_token=change_token)],
+        exception_handlers={RequestError: _refused, HTTPException: _not_served, Exception: _broken},
     )
 
 
@@ -129,20 +129,20 @@ def _again(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return refusal(error.status, error.why)
+    assert isinstance(error, RequestError)
+    return error_response(error.status, error.reason)
 
 
 async def _not_served(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return refusal(404, f"Not found: {request.url.path}")
-    return refusal(error.status_code, error.detail)
+        return error_response(404, f"Not found: {request.url.path}")
+    return error_response(error.status_code, error.detail)
 
 
 async def _broken(request: Request, error: Exception) -> Response:
     log.error("REST: %s %s could not be answered.", request.method, request.url.path, exc_info=error)
-    return refusal(500, "Internal server error.")
+    return error_response(500, "Internal server error.")
 
 
 # Only what is in this list is ever read.

@@ -27,7 +27,7 @@ from millstream.common.setting import TextSetting
 from millstream.jobmaster.failure_reports import directory_of, files_of
 from millstream.jobmaster.machine.view import JobView
 from millstream.service.app import Service, make_app
-from millstream.service.http import Refused, ask_app
+from millstream.service.http import RequestError, get_from_app
 from millstream.service.registry import Entry
 from millstream.service.responses.metrics import aggregated_metrics, listed_metrics
 from millstream.service.responses.tasks import vertex_id
@@ -99,7 +99,7 @@ class Archive:
             return listed_metrics(_by_subtask(self._metrics(f"{vertex}/metrics")).get(number, {}), wanted)
         if found is not None and what in ("", f"attempts/{found['attempt']}"):
             return found
-        raise Refused(404, f"Not found: {path}: the job has ended, and that was not kept.")
+        raise RequestError(404, f"Not found: {path}: the job has ended, and that was not kept.")
 
     def to_bytes(self) -> bytes:
         """Return the stored form of the archive."""
@@ -171,10 +171,10 @@ async def archived(app: ASGIApp, view: JobView, more: Iterable[str]) -> Archive:
         more: further paths to archive.
     """
     answers: dict[str, Any] = {}
-    listed = (await ask_app(app, _OVERVIEW)).json()["jobs"]
+    listed = (await get_from_app(app, _OVERVIEW)).json()["jobs"]
     answers[_OVERVIEW] = {"jobs": [line for line in listed if line["jid"] == view.job_id]}
     for path in (*_paths(view), *more):
-        told = await ask_app(app, path, _ALL_METRICS if path.endswith("/metrics") else "")
+        told = await get_from_app(app, path, _ALL_METRICS if path.endswith("/metrics") else "")
         if told.status == 200:
             answers[path] = told.json()
     return Archive(view.job_id, answers)
@@ -239,7 +239,7 @@ class Archiver:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        self._registry.when_ended(self._archive)
+        self._registry.on_job_end(self._archive)
         atexit.register(self.wait)
 
     def now(self, entry: Entry) -> Archive:

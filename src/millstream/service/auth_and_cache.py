@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from millstream.service.http import is_page, refusal, shows
+from millstream.service.http import error_response, has_token, is_page
 
 # Maximum number of cached responses, and maximum bytes of each.
 _MOST_KEPT, _MOST_BYTES = 2000, 1 << 20
@@ -51,7 +51,7 @@ class Front:
         self,
         app: ASGIApp,
         token: str | None,
-        keep_seconds: float,
+        cache_seconds: float,
         clock: Callable[[], float] = time.monotonic,
         change_token: str | None = None,
     ) -> None:
@@ -60,14 +60,14 @@ class Front:
         Args:
             app: the application.
             token: required of all clients; None for no authentication.
-            keep_seconds: how long responses are cached.
+            cache_seconds: how long responses are cached.
             clock: a monotonic clock.
             change_token: required to change something or to read state; None for none.
         """
         self._app = app
         self._change_token = change_token
         self._token = token
-        self._keep_seconds = keep_seconds
+        self._cache_seconds = cache_seconds
         self._clock = clock
         self._kept: dict[tuple[str, bytes], _Kept] = {}
 
@@ -78,12 +78,12 @@ class Front:
         path: str = scope["path"]
         why = self._why_not(scope, path)
         if why is not None:
-            await refusal(401, why)(scope, receive, send)
+            await error_response(401, why)(scope, receive, send)
         elif scope["method"] != "GET":
             await self._app(scope, receive, send)
             # Clients see their own changes.
             self._kept.clear()
-        elif self._keep_seconds <= 0 or _NEVER_KEPT.search(path):
+        elif self._cache_seconds <= 0 or _NEVER_KEPT.search(path):
             await self._app(scope, receive, send)
         else:
             await self._answer(scope, receive, send)
@@ -91,10 +91,10 @@ class Front:
     def _why_not(self, scope: Scope, path: str) -> str | None:
         """Return why a request is rejected; None if it is allowed."""
         shown = _header(scope)
-        if self._token is not None and not is_page(path) and not shows(shown, self._token):
+        if self._token is not None and not is_page(path) and not has_token(shown, self._token):
             return "Show the token of this service: Authorization: Bearer <token>."
         changes = scope["method"] not in ("GET", "HEAD") or _NOT_FOR_ALL.search(path) is not None
-        if self._change_token is not None and changes and not shows(shown, self._change_token):
+        if self._change_token is not None and changes and not has_token(shown, self._change_token):
             return (
                 "Whoever changes a job, or reads its state, does so as the user of this service: show its token "
                 "(Authorization: Bearer <token>). The commands of that user find it by themselves; for others it is in "
@@ -131,7 +131,7 @@ class Front:
         finally:
             new.is_made.set()
             # From its completion: a slow response would expire before it is complete.
-            new.until = self._clock() + self._keep_seconds
+            new.until = self._clock() + self._cache_seconds
             is_kept = new.is_whole and new.start["status"] == 200 and sum(map(len, new.body)) <= _MOST_BYTES
             if not is_kept and self._kept.get(key) is new:
                 del self._kept[key]

@@ -19,7 +19,7 @@ from millstream.common.errors import MillstreamError
 from millstream.leader.cas_cells import Cells
 from millstream.leader.election_runner import find_leader
 from millstream.leader.options import HaOptions
-from millstream.service.run_file import Found, Gone, running_services
+from millstream.service.run_file import KilledService, RunningService, running_services
 
 _TIMEOUT = 30.0
 # Poll interval of operations, in seconds.
@@ -172,13 +172,15 @@ def mean_leader(settings: dict[str, str]) -> None:
     _leader[:] = [] if options is None else [options]
 
 
-def services(address: str | None, token: str | None, gone: list[Gone] | None = None) -> Iterator[ServiceClient]:
+def services(
+    address: str | None, token: str | None, killed: list[KilledService] | None = None
+) -> Iterator[ServiceClient]:
     """Yield the addressed services: the one at an address, the leader, else all of this user's processes.
 
     Args:
         address: of the service.
         token: required by the service.
-        gone: receives services whose processes were killed.
+        killed: receives services whose processes were killed.
     """
     if address is None and _leader:
         yield LeaderClient(_leader[0].open(), token)
@@ -189,7 +191,7 @@ def services(address: str | None, token: str | None, gone: list[Gone] | None = N
         # A host name may resolve to another machine: send the token only to the address of the run file.
         yield ServiceClient(url if own is None else own.url, token or (None if own is None else own.token))
         return
-    for found in (s for s in running_services(gone) if s.kind != "standby"):
+    for found in (s for s in running_services(killed) if s.kind != "standby"):
         yield ServiceClient(found.url, found.token)
 
 
@@ -199,7 +201,7 @@ def _token_of(url: str) -> str | None:
     return None if own is None else own.token
 
 
-def _own(url: str) -> Found | None:
+def _own(url: str) -> RunningService | None:
     """Return this user's service at a URL; localhost is 127.0.0.1."""
     meant = url.rstrip("/").replace("://localhost:", "://127.0.0.1:", 1)
     return next((f for f in running_services() if f.url in (url.rstrip("/"), meant)), None)
@@ -209,10 +211,10 @@ def cluster_of(address: str | None, token: str | None) -> ServiceClient:
     """Return the addressed cluster: the one at an address, the leader's, else this user's."""
     if address is not None or _leader:
         return next(services(address, token))
-    gone: list[Gone] = []
-    found = [service for service in running_services(gone) if service.kind == "cluster"]
+    killed: list[KilledService] = []
+    found = [service for service in running_services(killed) if service.kind == "cluster"]
     if not found:
-        lost = [str(one) for one in gone if one.kind == "cluster"]
+        lost = [str(one) for one in killed if one.kind == "cluster"]
         sentence = "No cluster of yours runs on this machine: `millstream cluster start -d` starts one."
         raise ServiceError(" ".join([*lost, sentence]))
     if len(found) > 1:
@@ -266,19 +268,19 @@ def leased_checkpoint(client: ServiceClient, job_id: str) -> Iterator[str]:
         ServiceError: the job has no complete checkpoint, or has ended.
     """
     lease = client.ask(f"/jobs/{job_id}/state-leases", "POST", {})
-    path, is_over = f"/jobs/{job_id}/state-leases/{lease['lease']}", threading.Event()
+    path, is_released = f"/jobs/{job_id}/state-leases/{lease['lease']}", threading.Event()
 
     def renew() -> None:
-        # When the job has ended, its checkpoint is gone or stays, and reading it shows which.
+        # When the job has ended, its checkpoint may be deleted; reading it shows that.
         with suppress(ServiceError):
-            while not is_over.wait(lease["seconds"] / _RENEWALS):
+            while not is_released.wait(lease["seconds"] / _RENEWALS):
                 client.ask(path, "PUT", {})
 
     threading.Thread(target=renew, name="millstream-lease", daemon=True).start()
     try:
         yield str(lease["location"])
     finally:
-        is_over.set()
+        is_released.set()
         # A lease that nobody releases expires.
         with suppress(ServiceError):
             client.ask(path, "DELETE")

@@ -18,7 +18,7 @@ from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.savepoint_editor import dispose_savepoint
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
-from millstream.service.http import Refused, an_id, answer, body_of, names_of, shows
+from millstream.service.http import RequestError, answer, body_of, has_token, id_parameter, names_of
 from millstream.service.logs import Line, RecentLines, text_of
 from millstream.service.registry import Operations
 from millstream.service.responses import cluster
@@ -129,7 +129,7 @@ class ClusterApi:
         asked = request.path_params["taskmanagerid"]
         found = next((w for w in await self._home.workers.all() if w.id == asked), None)
         if found is None:
-            raise Refused(404, f"Could not find TaskExecutor with id {asked}.")
+            raise RequestError(404, f"Could not find TaskExecutor with id {asked}.")
         return found
 
     async def task_manager(self, request: Request) -> Response:
@@ -182,7 +182,7 @@ class ClusterApi:
 
     async def log(self, request: Request) -> Response:
         if request.path_params.get("name", OWN_LOG) != OWN_LOG:
-            raise Refused(404, "There is no log of that name.")
+            raise RequestError(404, "There is no log of that name.")
         return PlainTextResponse(self._log())
 
     async def output(self, _: Request) -> Response:
@@ -199,7 +199,7 @@ class ClusterApi:
         self._check_may_name_paths(request)
         path = (await body_of(request)).get("savepoint-path")
         if not isinstance(path, str) or not path:
-            raise Refused(400, "savepoint-path must be given.")
+            raise RequestError(400, "savepoint-path must be given.")
         done: Future[None] = Future()
         asyncio.get_running_loop().run_in_executor(None, self._dispose, path, done)
         return answer({"request-id": self._operations.start(_NO_JOB, "savepoint-disposal", done)})
@@ -208,13 +208,13 @@ class ClusterApi:
         """Check the token: a path is read, and here deleted, as the user of this process."""
         token = self._home.token
         if token is None:
-            raise Refused(
+            raise RequestError(
                 403,
                 "A savepoint is deleted for nobody who has shown no token: set millstream.rest.token-file for this "
                 "service, or delete it with `millstream savepoint dispose`.",
             )
-        if not shows(request.headers.get("authorization", ""), token):
-            raise Refused(401, "Whoever deletes a savepoint must show the token: Authorization: Bearer <token>.")
+        if not has_token(request.headers.get("authorization", ""), token):
+            raise RequestError(401, "Whoever deletes a savepoint must show the token: Authorization: Bearer <token>.")
 
     def _dispose(self, path: str, done: Future[None]) -> None:
         try:
@@ -225,10 +225,10 @@ class ClusterApi:
             done.set_exception(e)
 
     async def disposed(self, request: Request) -> Response:
-        trigger = an_id(request, "triggerid", "trigger id")
+        trigger = id_parameter(request, "triggerid", "trigger id")
         done = self._operations.find(_NO_JOB, trigger)
         if done is None:
-            raise Refused(404, f"There is no operation {trigger}.")
+            raise RequestError(404, f"There is no operation {trigger}.")
         if not done.done():
             return answer({"status": {"id": "IN_PROGRESS"}})
         error = done.exception()

@@ -4,7 +4,7 @@ The service runs in the process of the jobs. A client that opens connections and
 byte or many requests at once, or does not read its response must not exhaust the process. These limits apply before
 authentication.
 
-The memory of one connection is bounded: the head of a request (`MOST_HEAD` bytes, `MOST_HEADERS` headers), pipelined
+The memory of one connection is bounded: the head of a request (`MOST_HEAD` bytes, `MAX_HEADERS` headers), pipelined
 requests (`MOST_PIPELINED`), and the bytes read at once (`RECEIVE_BYTES`).
 """
 
@@ -21,7 +21,7 @@ MOST_CONNECTIONS = 500
 HEAD_SECONDS = 20.0
 MOST_HEAD = 1 << 16
 # A header of five bytes takes a hundred in memory.
-MOST_HEADERS = 128
+MAX_HEADERS = 128
 # Maximum number of pipelined requests.
 MOST_PIPELINED = 16
 # Maximum time until a response is read: longer than any long poll.
@@ -74,7 +74,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # --- parser callbacks; an exception closes the connection
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if len(self.headers) >= MOST_HEADERS:
+        if len(self.headers) >= MAX_HEADERS:
             raise TooMuch
         super().on_header(name, value)
 

@@ -27,13 +27,13 @@ from millstream.service.responses.tasks import NONE_TO, milliseconds, progress_o
 
 @dataclass(frozen=True)
 class Explanation:
-    """One thing that is worth knowing.
+    """One finding about a job.
 
     Attributes:
-        kind: what it is about.
-        level: `high` for what stops a job from getting on, `low` for what slows it, `ok` for what is good to know.
-        vertex: the vertex it is about, by its id; None for the whole job.
-        about: the same for machines.
+        kind: the kind of finding.
+        level: `high` if the job makes no progress, `low` if it is slowed down, `ok` for information.
+        vertex: the id of the vertex concerned; None for the whole job.
+        about: the same facts as values.
     """
 
     kind: str
@@ -45,29 +45,29 @@ class Explanation:
 
 
 def where(vertex: Vertex) -> str:
-    """Say where the operators of a vertex were made."""
+    """Return the program lines that define the operators of a vertex."""
     places = [n.made_at for n in vertex.nodes if n.made_at]
     return f" (made at {', '.join(dict.fromkeys(places))})" if places else ""
 
 
-# So far apart, in milliseconds, splits may be in event time, and for so long it may stand, before it is worth telling.
-_APART, _STANDS = 10_000, 5_000
+# Findings report splits that lag this many milliseconds of event time, or watermarks unchanged for this many.
+_MAX_LAG_MS, _MAX_STALL_MS = 10_000, 5_000
 
 
 @dataclass(frozen=True)
 class _Holder:
-    """Who holds event time back: a split, or a subtask that has none; the mark is None where no watermarks are made."""
+    """A split, or a subtask without splits, that holds event time back. Without watermarks the mark is None."""
 
     vertex: Vertex
     subtask: int
     mark: SplitMark | None
-    # All inputs on the way are idle.
+    # All inputs on the path are idle.
     is_idle: bool
 
 
 @dataclass
-class _Waits:
-    """What waits behind one of them, and how far it has come on the way there."""
+class _Waiters:
+    """What waits downstream of a holder: counts by kind, the earliest time, the inputs through which it waits."""
 
     counts: dict[str, int]
     earliest: int
@@ -75,63 +75,63 @@ class _Waits:
 
 
 def event_time(view: JobView, now: float) -> list[Explanation]:
-    """Say what holds event time back, where somebody waits for it."""
-    held: dict[tuple[int, int, SplitMark | None], tuple[_Holder, _Waits]] = {}
+    """Explain what holds event time back where windows, timers or rows wait for it."""
+    held: dict[tuple[int, int, SplitMark | None], tuple[_Holder, _Waiters]] = {}
     for vertex in view.plan.vertices:
         for subtask in range(vertex.parallelism):
-            seen = _insight(view, vertex, subtask)
-            if seen is None or not seen.waiting or not _runs(view, vertex, subtask):
+            diagnostics = _diagnostics(view, vertex, subtask)
+            if diagnostics is None or not diagnostics.waiting or not _is_running(view, vertex, subtask):
                 continue
             holder, first = _trace(view, vertex, subtask)
             if holder is None:
                 continue
             address = holder.vertex.id, holder.subtask, holder.mark
-            _, waits = held.setdefault(address, (holder, _Waits({}, MAX_WATERMARK, [])))
-            for one in seen.waiting:
+            _, waits = held.setdefault(address, (holder, _Waiters({}, MAX_WATERMARK, [])))
+            for one in diagnostics.waiting:
                 waits.counts[one.kind] = waits.counts.get(one.kind, 0) + one.count
                 waits.earliest = min(waits.earliest, one.earliest)
             if first is not None and len(vertex.in_edges) > 1:
                 waits.inputs.append(_input(vertex, first))
-    told = (_told(view, holder, waits, milliseconds(now)) for holder, waits in held.values())
-    return [one for one in told if one is not None]
+    found = (_explain_holder(view, holder, waits, milliseconds(now)) for holder, waits in held.values())
+    return [one for one in found if one is not None]
 
 
 def _name(vertex: Vertex) -> str:
-    """Return what a vertex is to people: of one that reads, the source."""
+    """Return the display name of a vertex; for a source vertex, the source's name."""
     return vertex.head.name if vertex.is_source else vertex.name
 
 
-def _insight(view: JobView, vertex: Vertex, subtask: int) -> SubtaskDiagnostics | None:
+def _diagnostics(view: JobView, vertex: Vertex, subtask: int) -> SubtaskDiagnostics | None:
     progress = view.progress.subtasks.get((vertex.id, subtask))
     return None if progress is None else progress.insight
 
 
-def _runs(view: JobView, vertex: Vertex, subtask: int) -> bool:
+def _is_running(view: JobView, vertex: Vertex, subtask: int) -> bool:
     task = view.tasks.get((vertex.id, subtask))
     return task is not None and task.state is ExecutionState.RUNNING
 
 
 def _trace(view: JobView, vertex: Vertex, subtask: int) -> tuple[_Holder | None, InputMark | None]:
-    """Go up from a subtask to who holds its time back; return that, and the input by which the way began."""
+    """Follow the lowest watermark upstream; return who holds it back and the first input on the path."""
     by_id = {v.id: v for v in view.plan.vertices}
     first: InputMark | None = None
     is_idle = False
     while True:
-        seen = _insight(view, vertex, subtask)
-        if seen is None:
+        diagnostics = _diagnostics(view, vertex, subtask)
+        if diagnostics is None:
             return None, first
-        if seen.splits:
-            # Ordered: those that are not idle first, and of them the one that is furthest behind.
-            mark = seen.splits[0]
+        if diagnostics.splits:
+            # Sorted: active splits first, the lowest watermark first.
+            mark = diagnostics.splits[0]
             return _Holder(vertex, subtask, mark, is_idle or mark.idle), first
-        if not seen.inputs:
+        if not diagnostics.inputs:
             return _Holder(vertex, subtask, None, is_idle), first
-        least = min(seen.inputs, key=lambda i: (i.idle == i.channels, i.watermark))
-        if least.watermark == MAX_WATERMARK:
+        lowest = min(diagnostics.inputs, key=lambda i: (i.idle == i.channels, i.watermark))
+        if lowest.watermark == MAX_WATERMARK:
             return None, first
-        first, is_idle = first or least, is_idle or least.idle == least.channels
-        edge = next(e for e in vertex.in_edges if e.id == least.edge)
-        vertex, subtask = by_id[edge.source], least.sender
+        first, is_idle = first or lowest, is_idle or lowest.idle == lowest.channels
+        edge = next(e for e in vertex.in_edges if e.id == lowest.edge)
+        vertex, subtask = by_id[edge.source], lowest.sender
 
 
 def _input(vertex: Vertex, mark: InputMark) -> str:
@@ -139,13 +139,13 @@ def _input(vertex: Vertex, mark: InputMark) -> str:
     return f"input {number} of {vertex.name}"
 
 
-def _told(view: JobView, holder: _Holder, waits: _Waits, now: int) -> Explanation | None:
+def _explain_holder(view: JobView, holder: _Holder, waits: _Waiters, now: int) -> Explanation | None:
     vertex, mark = holder.vertex, holder.mark
     waiting = _waiting(waits)
     if mark is None:
         text = (
-            f"No timestamps and watermarks are assigned to what {_name(vertex)} reads{where(vertex)}: give from_source "
-            f"a WatermarkStrategy, or call assign_timestamps_and_watermarks(...). {waiting}"
+            f"{_name(vertex)}{where(vertex)} assigns no timestamps and watermarks: pass a WatermarkStrategy to "
+            f"from_source, or call assign_timestamps_and_watermarks(...). {waiting}"
         )
         return _explanation(holder, waits, "high", f"{_name(vertex)} has no event time", text, None)
     if mark.watermark == MAX_WATERMARK:
@@ -156,76 +156,76 @@ def _told(view: JobView, holder: _Holder, waits: _Waits, now: int) -> Explanatio
             f"The WatermarkStrategy of {_name(vertex)}{where(vertex)} is no_watermarks(): use "
             f"for_bounded_out_of_orderness(...) or for_monotonous_timestamps(). {waiting}"
         )
-        return _explanation(holder, waits, "high", f"{_name(vertex)} makes no watermarks", text, None)
+        return _explanation(holder, waits, "high", f"{_name(vertex)} emits no watermarks", text, None)
     if mark.watermark <= MIN_WATERMARK:
         return _silent(view, holder, waits, waiting)
     return _behind(view, holder, mark, waits, waiting, now)
 
 
-def _silent(view: JobView, holder: _Holder, waits: _Waits, waiting: str) -> Explanation | None:
-    """Nothing has come yet where time is held back."""
+def _silent(view: JobView, holder: _Holder, waits: _Waiters, waiting: str) -> Explanation | None:
+    """Explain a holder that has read no record yet."""
     vertex = holder.vertex
     marks = {i: _marks(view, vertex, i) for i in range(vertex.parallelism)}
     silent = [i for i, found in marks.items() if all(m.watermark <= MIN_WATERMARK for m in found)]
-    splits = sum(seen.split_count for i in marks if (seen := _insight(view, vertex, i)) is not None)
+    splits = sum(found.split_count for i in marks if (found := _diagnostics(view, vertex, i)) is not None)
     without = [i for i in silent if not any(m.name is not None for m in marks[i])]
     mark = holder.mark
     assert mark is not None
     if without and splits and splits < vertex.parallelism:
         text = (
             f"{_name(vertex)} has {vertex.parallelism} subtasks and {_count(splits, 'split')}: {_subtasks(without)} no "
-            f"split to read, and event time waits for {'it' if len(without) == 1 else 'them'}. Give the source no more "
-            f"subtasks than there are splits, or {_small(_advice(vertex, mark))}."
+            f"split to read, and event time waits for {'it' if len(without) == 1 else 'them'}. Set the parallelism of "
+            f"the source to at most the number of splits, or {_small(_advice(vertex, mark))}."
         )
     elif mark.name is not None:
         text = (
-            f"Split {mark.name!r} (subtask {holder.subtask} of {vertex.parallelism}) has had no record{_idle(mark)}. "
-            f"{_advice(vertex, mark)}, so that the others need not wait for it."
+            f"Split {mark.name!r} (subtask {holder.subtask} of {vertex.parallelism}) has read no record{_idle(mark)}. "
+            f"{_advice(vertex, mark)}, so that other splits do not wait for it."
         )
     else:
         text = (
-            f"{_subtasks(silent or [holder.subtask])} had no record, of {vertex.parallelism} subtasks{_idle(mark)}: "
-            f"there is no split to read, or nothing comes. {_advice(vertex, mark)}, or use no more subtasks than there "
-            "are splits."
+            f"{_subtasks(silent or [holder.subtask])} read no record, of {vertex.parallelism} subtasks{_idle(mark)}: "
+            f"there is no split to read, or no input. {_advice(vertex, mark)}, or set the parallelism to at most the "
+            "number of splits."
         )
-    title = f"Event time does not go on behind {_name(vertex)}"
+    title = f"Event time does not advance after {_name(vertex)}"
     return _explanation(holder, waits, "high", title, f"{text} {waiting}", None)
 
 
 def _behind(
-    view: JobView, holder: _Holder, mark: SplitMark, waits: _Waits, waiting: str, now: int
+    view: JobView, holder: _Holder, mark: SplitMark, waits: _Waiters, waiting: str, now: int
 ) -> Explanation | None:
-    """Time has come to somewhere: tell it if others are further, or if it stands."""
+    """Explain a watermark that lags behind other splits, or has not changed for some time."""
     vertex = holder.vertex
     others = [m.watermark for m in _all_marks(view) if m != mark and m.watermark < MAX_WATERMARK and not m.idle]
     ahead = max([m - mark.watermark for m in others if m > MIN_WATERMARK], default=0)
-    stood = now - mark.since
-    if ahead <= _APART and stood <= _STANDS:
+    stalled = now - mark.since
+    if ahead <= _MAX_LAG_MS and stalled <= _MAX_STALL_MS:
         return None
-    who = f"subtask {holder.subtask} of {vertex.parallelism}"
+    label = f"subtask {holder.subtask} of {vertex.parallelism}"
     if mark.name is not None:
-        who = f"split {mark.name!r} ({who})"
+        label = f"split {mark.name!r} ({label})"
     text = (
-        f"{who[0].upper()}{who[1:]} stands at {_time(mark.watermark)}, {(now - mark.watermark) / 1000:,.0f} s behind "
+        f"{label[0].upper()}{label[1:]} is at {_time(mark.watermark)}, {(now - mark.watermark) / 1000:,.0f} s behind "
         "the clock"
     )
-    if stood > _STANDS:
-        text += f", and has for {stood / 1000:,.0f} s"
+    if stalled > _MAX_STALL_MS:
+        text += f", unchanged for {stalled / 1000:,.0f} s"
     if ahead > 0:
-        text += f"; others are {ahead / 1000:,.0f} s further"
-    text += f". Its last record came {max(now - mark.last_record, 0) / 1000:,.0f} s ago{_idle(mark)}."
-    if stood > _STANDS and not mark.idle:
+        text += f"; others are {ahead / 1000:,.0f} s ahead"
+    text += f". Its last record arrived {max(now - mark.last_record, 0) / 1000:,.0f} s ago{_idle(mark)}."
+    if stalled > _MAX_STALL_MS and not mark.idle:
         text += (
-            f" {_advice(vertex, mark)}, so that the others need not wait for it."
+            f" {_advice(vertex, mark)}, so that other splits do not wait for it."
             if others
-            else " A window fires when a record comes that is later than its end."
+            else " A window fires when a record arrives with a timestamp after its end."
         )
-    title = f"{who.partition(' (')[0].capitalize()} of {_name(vertex)} holds event time back"
-    return _explanation(holder, waits, "high" if stood > _STANDS else "low", title, f"{text} {waiting}", ahead)
+    title = f"{label.partition(' (')[0].capitalize()} of {_name(vertex)} holds event time back"
+    return _explanation(holder, waits, "high" if stalled > _MAX_STALL_MS else "low", title, f"{text} {waiting}", ahead)
 
 
 def _advice(vertex: Vertex, mark: SplitMark) -> str:
-    """Return how to have time go on without a split, in the words of whoever makes its watermarks."""
+    """Return how to mark a split idle, in the terms of the operator that assigns its watermarks."""
     marker = next((n for n in vertex.nodes if n.id == mark.operator), None)
     return Operator.idle_advice if marker is None else marker.operator.idle_advice
 
@@ -235,8 +235,8 @@ def _small(advice: str) -> str:
 
 
 def _marks(view: JobView, vertex: Vertex, subtask: int) -> tuple[SplitMark, ...]:
-    seen = _insight(view, vertex, subtask)
-    return () if seen is None else seen.splits
+    diagnostics = _diagnostics(view, vertex, subtask)
+    return () if diagnostics is None else diagnostics.splits
 
 
 def _all_marks(view: JobView) -> Iterator[SplitMark]:
@@ -246,7 +246,7 @@ def _all_marks(view: JobView) -> Iterator[SplitMark]:
 
 
 def _explanation(
-    holder: _Holder, waits: _Waits, level: str, title: str, text: str, behind_by: int | None
+    holder: _Holder, waits: _Waiters, level: str, title: str, text: str, behind_by: int | None
 ) -> Explanation:
     mark = holder.mark
     about: dict[str, Any] = {
@@ -264,7 +264,7 @@ def _explanation(
     return Explanation("event time", level, title, text, vertex_id(holder.vertex), about)
 
 
-def _waiting(waits: _Waits) -> str:
+def _waiting(waits: _Waiters) -> str:
     counts = [_count(count, kind.removesuffix("s")) for kind, count in waits.counts.items()]
     verb = "waits" if sum(waits.counts.values()) == 1 else "wait"
     inputs = f" ({', '.join(sorted(set(waits.inputs)))})" if waits.inputs else ""
@@ -272,7 +272,7 @@ def _waiting(waits: _Waits) -> str:
 
 
 def _subtasks(numbers: list[int]) -> str:
-    """Write which subtasks have something.
+    """Return the subtasks with the verb "have".
 
     Example:
         >>> _subtasks([1]), _subtasks([1, 2])
@@ -292,7 +292,7 @@ def _count(number: int, thing: str) -> str:
 
 
 def _time(millis: int) -> str:
-    """Write a time.
+    """Format a timestamp.
 
     Example:
         >>> _time(1_000), _time(-(2**62))
@@ -304,22 +304,22 @@ def _time(millis: int) -> str:
         return str(millis)
 
 
-# From such a share of its time on a subtask is as good as always busy.
+# A subtask that is busy for this share of its time is saturated.
 _BUSY = 0.8
-# With so many times the records of the others a subtask has too many.
+# A subtask with this many times the mean of the others is skewed.
 _SKEW = 2.0
-# With such a share of the records a key is one that comes too often.
+# A key with this share of a subtask's records is hot.
 _HOT = 0.1
-# An epoch that takes longer hangs, or is one that cannot be cut.
+# An epoch that takes longer hangs.
 _HANGING_SECONDS = 5.0
-# So many records that came too late are shown.
-_SAMPLES = 3
+# Maximum late records shown.
+_MAX_SAMPLES = 3
 
 Metrics = Mapping[int, list[dict[str, Value]]]
 
 
 def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanation]:
-    """Return what is worth knowing of a job.
+    """Return the findings about a job.
 
     Args:
         view: the job.
@@ -329,7 +329,7 @@ def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanatio
     return [
         *_stuck(view),
         *_hanging(view, now),
-        *_held_up(view, metrics),
+        *_backpressure(view, metrics),
         *_skewed(view, metrics),
         *event_time(view, now),
         *_starving(view),
@@ -340,21 +340,21 @@ def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanatio
 def _stuck(view: JobView) -> list[Explanation]:
     if not view.is_stuck:
         return []
-    text = f"It has failed {view.alike} times in a row in the same way, with nothing done in between: see Exceptions."
-    return [Explanation("restarts", "high", "The job starts again and again and does not get on", text)]
+    text = f"It has failed {view.alike} times in a row with the same error and without progress: see Exceptions."
+    return [Explanation("restarts", "high", "The job keeps restarting without progress", text)]
 
 
 def _hanging(view: JobView, now: float) -> list[Explanation]:
-    """Say that an epoch does not end: nothing else is told of a job before it does."""
+    """Explain an epoch that does not end. Nothing else is reported about the job until it does."""
     if view.epoch_since is None or now - view.epoch_since < _HANGING_SECONDS:
         return []
     if view.plan.settings.batch or not view.progress.epochs:
-        # An epoch is all of a level's input there; and slots come with the first.
+        # In batch mode an epoch is all input of a level. Before the first epoch slots are still starting.
         return []
     seconds = int(now - view.epoch_since)
     text = (
-        f"An epoch takes a fraction of a second, and this one has not ended for {seconds} s: a function blocks, or a "
-        "slot's process hangs; the flame graph and the thread dump of the task manager show what it does. A frozen "
+        f"An epoch takes a fraction of a second, but this one has been running for {seconds} s: a function blocks, or "
+        "a slot's process hangs; the flame graph and the thread dump of the task manager show where. A frozen "
         "process is replaced after heartbeat.timeout, and the job restarts when checkpoints exceed "
         "execution.checkpointing.timeout."
     )
@@ -366,34 +366,34 @@ def _share(metrics: dict[str, Value], name: str) -> float:
     return float(metrics.get(name, 0)) / 1000
 
 
-def _held_up(view: JobView, metrics: Metrics) -> list[Explanation]:
-    """Name the vertex that works without a pause while those before it wait for it."""
+def _backpressure(view: JobView, metrics: Metrics) -> list[Explanation]:
+    """Explain vertices that are busy while their upstream vertices are backpressured."""
     by_id = {v.id: v for v in view.plan.vertices}
     found = []
     for vertex in view.plan.vertices:
         busy = max((_share(m, "busyTimeMsPerSecond") for m in metrics.get(vertex.id, [])), default=0.0)
-        before = [by_id[e.source] for e in vertex.in_edges]
-        waits = {
+        upstream = [by_id[e.source] for e in vertex.in_edges]
+        shares = {
             v.name: max((_share(m, "backPressuredTimeMsPerSecond") for m in metrics.get(v.id, [])), default=0.0)
-            for v in before
+            for v in upstream
         }
-        held = {name: share for name, share in waits.items() if share > NONE_TO}
+        held = {name: share for name, share in shares.items() if share > NONE_TO}
         own = max((_share(m, "backPressuredTimeMsPerSecond") for m in metrics.get(vertex.id, [])), default=0.0)
         if held and own <= max(held.values()) and busy >= _BUSY / 2 and busy > own:
-            who = " and ".join(f"{name} ({share:.0%} of its time)" for name, share in held.items())
+            blocked = " and ".join(f"{name} ({share:.0%} of its time)" for name, share in held.items())
             text = (
-                f"It is busy {busy:.0%} of the time, and {who} waits for it. Make its functions cheaper"
-                f"{where(vertex)}, or give it more subtasks than {vertex.parallelism}."
+                f"It is busy {busy:.0%} of the time, and backpressures {blocked}. Make its functions cheaper"
+                f"{where(vertex)}, or increase its parallelism above {vertex.parallelism}."
             )
             level = "high" if max(held.values()) > 0.5 else "low"
             found.append(
-                Explanation("back pressure", level, f"{vertex.name} holds the job up", text, vertex_id(vertex))
+                Explanation("back pressure", level, f"{vertex.name} is the bottleneck", text, vertex_id(vertex))
             )
     return found
 
 
 def _skewed(view: JobView, metrics: Metrics) -> list[Explanation]:
-    """Name a vertex one of whose subtasks has most of the records."""
+    """Explain vertices with one subtask that receives most of the records."""
     found = []
     for vertex in view.plan.vertices:
         if vertex.parallelism < 2 or vertex.is_source:
@@ -402,67 +402,67 @@ def _skewed(view: JobView, metrics: Metrics) -> list[Explanation]:
         total = sum(read)
         if total < 1000 or len(read) < 2:
             continue
-        most = max(read)
-        if most > _SKEW * (total - most) / (len(read) - 1):
-            subtask = read.index(most)
+        largest = max(read)
+        if largest > _SKEW * (total - largest) / (len(read) - 1):
+            subtask = read.index(largest)
             hot = [key for key in _hottest(view, vertex, subtask) if key.share >= _HOT]
-            text = f"Subtask {subtask} of {len(read)} has taken {most / total:.0%} of its records: {_blame(hot)}"
+            text = f"Subtask {subtask} of {len(read)} has received {largest / total:.0%} of the records: {_cause(hot)}"
             about = {
                 "subtask": subtask,
-                "share": most / total,
+                "share": largest / total,
                 "keys": [{"key": key.key, "share": key.share} for key in hot],
             }
-            title = f"{vertex.name} has more to do in one subtask"
+            title = f"{vertex.name} has data skew"
             found.append(Explanation("skew", "low", title, text, vertex_id(vertex), about))
     return found
 
 
 def _hottest(view: JobView, vertex: Vertex, subtask: int) -> tuple[HotKey, ...]:
-    seen = progress_of(view, vertex, subtask).insight
-    return () if seen is None else seen.keys
+    diagnostics = progress_of(view, vertex, subtask).insight
+    return () if diagnostics is None else diagnostics.keys
 
 
-def _blame(hot: list[HotKey]) -> str:
-    """Say why a subtask has more than the others."""
+def _cause(hot: list[HotKey]) -> str:
+    """Return why a subtask has more records than the others."""
     if not hot:
-        return "there are few keys, or a key comes more often than others. Spread it over more keys."
+        return "there are few keys, or some keys are more frequent. Use more distinct keys."
     keys = ", ".join(f"{key.key} with {key.share:.0%}" for key in hot)
-    what = "the key" if len(hot) == 1 else "keys"
     return (
-        f"of these, {what} that come{'s' if len(hot) == 1 else ''} most often: {keys}. Spread what has that key over "
-        "more keys, or combine records before they are sent."
+        f"hot key{'' if len(hot) == 1 else 's'} {keys}. Split {'it' if len(hot) == 1 else 'them'} into several keys, "
+        "or pre-aggregate records before the exchange."
     )
 
 
 def _starving(view: JobView) -> list[Explanation]:
-    """Name a join that has rows of one input and none of the other."""
+    """Explain joins that have rows of one input and none of the other."""
     by_id = {v.id: v for v in view.plan.vertices}
     found = []
     for vertex in view.plan.vertices:
         waiting: dict[int, int] = {}
-        seen = [progress_of(view, vertex, i).insight for i in range(vertex.parallelism)]
-        told = [[] if one is None else list(one.starved) for one in seen]
-        # A subtask with rows of both, or of neither, says nothing; one side of all must be empty.
-        for one in (s for subtask in told for s in subtask):
+        diagnostics = [progress_of(view, vertex, i).insight for i in range(vertex.parallelism)]
+        starved = [[] if one is None else list(one.starved) for one in diagnostics]
+        # Report only if the same input is empty in all subtasks that have rows.
+        for one in (s for subtask in starved for s in subtask):
             waiting[one.input] = waiting.get(one.input, 0) + one.rows
-        has_both = any(one is not None and one.state_rows and not s for one, s in zip(seen, told, strict=True))
+        has_both = any(
+            one is not None and one.state_rows and not s for one, s in zip(diagnostics, starved, strict=True)
+        )
         if len(waiting) != 1 or has_both:
             continue
-        ((place, rows),) = waiting.items()
-        before = by_id[vertex.in_edges[place].source]
-        name = before.head.name if before.is_source else before.name
+        ((index, rows),) = waiting.items()
+        upstream = by_id[vertex.in_edges[index].source]
         text = (
-            f"{rows:,} row{'s wait' if rows != 1 else ' waits'} there for a partner from {name}, of which nothing has "
-            "come that could be joined: is there anything to read, and does a condition before the join let it pass?"
+            f"{rows:,} row{'s wait' if rows != 1 else ' waits'} for a matching row of {_name(upstream)}, which has "
+            "sent none: check that it has input, and that no filter before the join drops it."
         )
-        about = {"input": place, "rows": rows}
-        title = f"{vertex.name} waits for its {('first', 'second')[place]} input"
+        about = {"input": index, "rows": rows}
+        title = f"{vertex.name} waits for its {('first', 'second')[index]} input"
         found.append(Explanation("waiting join", "high", title, text, vertex_id(vertex), about))
     return found
 
 
 def _late(view: JobView, metrics: Metrics) -> list[Explanation]:
-    """Say who has dropped records that came too late."""
+    """Explain vertices that drop late records."""
     found = []
     for vertex in view.plan.vertices:
         dropped = sum(
@@ -474,23 +474,21 @@ def _late(view: JobView, metrics: Metrics) -> list[Explanation]:
         if dropped:
             read = sum(int(m.get("numRecordsIn", 0)) for m in metrics[vertex.id])
             text = (
-                f"{dropped:,} of {read:,} records came when their windows were over already, and were dropped"
-                f"{where(vertex)}. Let watermarks follow later (for_bounded_out_of_orderness), keep windows for "
-                "longer (allowed_lateness), or take such records from a side output (side_output_late_data)."
+                f"{dropped:,} of {read:,} records were late for their windows and were dropped{where(vertex)}. "
+                "Increase the bound of for_bounded_out_of_orderness, set allowed_lateness, or read late records from a "
+                "side output (side_output_late_data)."
             )
             samples = _late_samples(view, vertex)
             if samples:
-                shown = "; ".join(
-                    f"{late.record} of {late.timestamp}, when time had come to {late.watermark}" for late in samples
-                )
-                text += f" The last ones: {shown}."
+                shown = "; ".join(f"{late.record} at {late.timestamp}, watermark {late.watermark}" for late in samples)
+                text += f" Latest: {shown}."
             about = {"dropped": dropped, "read": read, "samples": [asdict(late) for late in samples]}
-            title = f"Records come too late for {vertex.name}"
+            title = f"{vertex.name} drops late records"
             found.append(Explanation("late records", "low", title, text, vertex_id(vertex), about))
     return found
 
 
 def _late_samples(view: JobView, vertex: Vertex) -> list[LateRecord]:
-    """Return some of the records that came too late, of all subtasks."""
-    seen = (progress_of(view, vertex, i).insight for i in range(vertex.parallelism))
-    return [late for one in seen if one is not None for late in one.late][:_SAMPLES]
+    """Return samples of late records of all subtasks."""
+    diagnostics = (progress_of(view, vertex, i).insight for i in range(vertex.parallelism))
+    return [late for one in diagnostics if one is not None for late in one.late][:_MAX_SAMPLES]

@@ -15,9 +15,9 @@ from millstream.common.job_status import JobStatus
 from millstream.service.app import assembled
 from millstream.service.archive import Archive
 from millstream.service.cluster_api import ClusterApi, Household
-from millstream.service.http import Answer, Refused, is_id, json_bytes
+from millstream.service.http import Answer, RequestError, is_id, json_bytes
 from millstream.service.logs import RecentLines
-from millstream.service.remote_jobs_api import ElsewhereApi, unknown
+from millstream.service.remote_jobs_api import RemoteJobsApi, unknown
 
 log = logging.getLogger("millstream")
 
@@ -76,9 +76,9 @@ class Shelf:
             # As while the job's process exists.
             if archive.line["state"] == JobStatus.CANCELED.name:
                 return Answer(202, b"{}")
-            raise Refused(409, f"Job {job_id} has ended already: it is {archive.line['state']}.")
+            raise RequestError(409, f"Job {job_id} has ended already: it is {archive.line['state']}.")
         if method != "GET":
-            raise Refused(404, f"Job {job_id} not found: it has ended and is {archive.line['state']}.")
+            raise RequestError(404, f"Job {job_id} not found: it has ended and is {archive.line['state']}.")
         return Answer(200, json_bytes(archive.answer(rest, dict(parse_qsl(query, keep_blank_values=True)))))
 
 
@@ -108,4 +108,4 @@ def history_app(shelf: Shelf, settings: dict[str, str], token: str | None, refre
     home = Household(
         settings=settings, refresh_ms=refresh_ms, log=RecentLines(), lines=shelf.lines, is_history=True, token=token
     )
-    return assembled([*ElsewhereApi(shelf).routes(), *ClusterApi(home).routes()], token)
+    return assembled([*RemoteJobsApi(shelf).routes(), *ClusterApi(home).routes()], token)

@@ -1,4 +1,4 @@
-"""In-process requests to an ASGI application."""
+"""HTTP helpers: JSON responses, errors, request bodies and parameters, and in-process requests to an application."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-# A body larger than this, or one that takes longer to come, is not read.
-MOST_BODY = 1 << 20
+# Limits of a request body, and of the time to receive it.
+MAX_BODY = 1 << 20
 BODY_SECONDS = 60.0
-# Bodies that are coming have so many bytes together; uploads, whose sender has shown a token, do not count.
-MOST_BODIES = 1 << 25
+# Limit of all bodies being received. Uploads, which require a token, do not count.
+MAX_BODIES = 1 << 25
 
 _ID = re.compile("[0-9a-f]{32}")
 
 
-class Refused(Exception):
-    """A request that cannot be answered as it was meant: its status code and why."""
+class RequestError(Exception):
+    """A request that fails with a status code and a reason."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
         self.status = status
-        self.why = why
+        self.reason = reason
 
 
 def json_bytes(body: Any) -> bytes:
-    """Return a body as it is sent.
+    """Return a body encoded as JSON.
 
     Example:
         >>> json_bytes({"lag": float("nan"), "name": "\\ud800"})
@@ -43,39 +43,39 @@ def json_bytes(body: Any) -> bytes:
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except ValueError:
-        # A number that JSON has no word for, or half a character: what user code has measured, or a client has sent.
-        return json.dumps(_sayable(body), separators=(",", ":")).encode()
+        # Values of user code or clients: a number that JSON lacks, or half a surrogate pair.
+        return json.dumps(_json_numbers(body), separators=(",", ":")).encode()
 
 
-def _sayable(body: Any) -> Any:
-    """Return a body with numbers that JSON has no word for as Flink tells them: as text."""
+def _json_numbers(body: Any) -> Any:
+    """Return a body with NaN and infinities as text, as in Flink."""
     if isinstance(body, dict):
-        return {key: _sayable(value) for key, value in body.items()}
+        return {key: _json_numbers(value) for key, value in body.items()}
     if isinstance(body, (list, tuple)):
-        return [_sayable(value) for value in body]
+        return [_json_numbers(value) for value in body]
     if isinstance(body, float) and not math.isfinite(body):
         return "NaN" if math.isnan(body) else "Infinity" if body > 0 else "-Infinity"
     return body
 
 
 def answer(body: Any, status: int = 200) -> Response:
-    """Return a body as JSON."""
+    """Return a JSON response."""
     return Response(json_bytes(body), status, media_type="application/json")
 
 
-def refusal(status: int, why: str) -> Response:
-    """Return an error, in the one shape that clients read."""
-    return answer({"errors": [why]}, status)
+def error_response(status: int, reason: str) -> Response:
+    """Return an error response in Flink's format."""
+    return answer({"errors": [reason]}, status)
 
 
-def shows(authorization: str, token: str) -> bool:
-    """Return whether a request with this header `Authorization` shows a token."""
-    shown = authorization.removeprefix("Bearer ")
-    return hmac.compare_digest(shown.encode(), token.encode())
+def has_token(authorization: str, token: str) -> bool:
+    """Return whether an `Authorization` header contains a token."""
+    sent = authorization.removeprefix("Bearer ")
+    return hmac.compare_digest(sent.encode(), token.encode())
 
 
 def is_page(path: str) -> bool:
-    """Return whether a path is of the page, which itself says nothing of any job."""
+    """Return whether a path belongs to the web page, which itself contains no data of jobs."""
     return path in ("/", "/ui") or path.startswith("/ui/")
 
 
@@ -84,59 +84,59 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def an_id(request: Request, name: str, what: str) -> str:
-    """Return an id of the path: 32 hexadecimal digits."""
-    asked: str = request.path_params[name]
-    if not is_id(asked.lower()):
-        why = f'Cannot resolve path parameter ({name}) from value "{asked}"'
-        raise Refused(400, f"{why}: a {what} has 32 hexadecimal digits.")
-    return asked.lower()
+def id_parameter(request: Request, name: str, label: str) -> str:
+    """Return an id in the path: 32 hexadecimal digits."""
+    value: str = request.path_params[name]
+    if not is_id(value.lower()):
+        reason = f'Cannot resolve path parameter ({name}) from value "{value}"'
+        raise RequestError(400, f"{reason}: a {label} has 32 hexadecimal digits.")
+    return value.lower()
 
 
-def a_number(request: Request, name: str) -> int:
-    """Return a number of the path."""
-    asked: str = request.path_params[name]
-    if not asked.isdecimal() or len(asked) > 18:
-        raise Refused(400, f'Cannot resolve path parameter ({name}) from value "{asked}": it is not a number.')
-    return int(asked)
+def number_parameter(request: Request, name: str) -> int:
+    """Return a number in the path."""
+    value: str = request.path_params[name]
+    if not value.isdecimal() or len(value) > 18:
+        raise RequestError(400, f'Cannot resolve path parameter ({name}) from value "{value}": it is not a number.')
+    return int(value)
 
 
-async def read_body(request: Request, most: int = MOST_BODY) -> bytes:
-    """Return the bytes of a request's body, if they are not too many."""
+async def read_body(request: Request, max_bytes: int = MAX_BODY) -> bytes:
+    """Return a request's body, at most `max_bytes` long."""
     length = request.headers.get("content-length", "0")
-    too_long = Refused(413, f"A request has at most {most:,} bytes here.")
-    if not length.isdecimal() or int(length) > most:
+    too_long = RequestError(413, f"The request body exceeds {max_bytes:,} bytes.")
+    if not length.isdecimal() or int(length) > max_bytes:
         raise too_long
-    body = _Body(most, too_long)
+    body = _Body(max_bytes, too_long)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 body.take(chunk)
     except TimeoutError:
-        raise Refused(408, f"The request has not come within {BODY_SECONDS:g} s.") from None
+        raise RequestError(408, f"The request body did not arrive within {BODY_SECONDS:g} s.") from None
     finally:
         body.release()
     return b"".join(body.parts)
 
 
 class _Body:
-    """A body that is coming. Only the server's own thread has any."""
+    """A body being received. Used on the server's thread only."""
 
     _all_bytes = 0
 
-    def __init__(self, most: int, too_long: Refused) -> None:
+    def __init__(self, max_bytes: int, too_long: RequestError) -> None:
         self.parts: list[bytes] = []
-        self._most = most
+        self._max_bytes = max_bytes
         self._too_long = too_long
         self._bytes = 0
 
     def take(self, chunk: bytes) -> None:
         self.parts.append(chunk)
         self._count(len(chunk))
-        if self._bytes > self._most:
+        if self._bytes > self._max_bytes:
             raise self._too_long
-        if _Body._all_bytes > MOST_BODIES and not self._is_upload:
-            raise Refused(503, "Too many requests are coming at once: ask again.")
+        if _Body._all_bytes > MAX_BODIES and not self._is_upload:
+            raise RequestError(503, "Too many requests at once: try again later.")
 
     def release(self) -> None:
         self._count(-self._bytes)
@@ -148,32 +148,32 @@ class _Body:
 
     @property
     def _is_upload(self) -> bool:
-        return self._most > MOST_BODY
+        return self._max_bytes > MAX_BODY
 
 
 async def body_of(request: Request) -> dict[str, Any]:
-    """Return a request's body; an empty one is an empty object."""
-    read = await read_body(request)
-    if not read.strip():
+    """Return a request's JSON object; an empty body is an empty object."""
+    text = await read_body(request)
+    if not text.strip():
         return {}
     try:
-        found = json.loads(read)
+        body = json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise Refused(400, f"The request is not JSON: {e}") from None
-    if not isinstance(found, dict):
-        raise Refused(400, "The request must be a JSON object.")
-    return found
+        raise RequestError(400, f"The request is not JSON: {e}") from None
+    if not isinstance(body, dict):
+        raise RequestError(400, "The request must be a JSON object.")
+    return body
 
 
 def names_of(request: Request, parameter: str) -> list[str] | None:
-    """Return the names of a query parameter that lists them with commas; None when it is not given."""
-    given = request.query_params.get(parameter)
-    return None if given is None else [name for name in given.split(",") if name]
+    """Return the comma-separated names of a query parameter; None if it is absent."""
+    value = request.query_params.get(parameter)
+    return None if value is None else [name for name in value.split(",") if name]
 
 
-def asked_metrics(request: Request, found: Iterable[str]) -> list[str] | None:
-    """Return the metrics that are asked for by `get`, or by `all=true`, which archives use; None for only names."""
-    return list(found) if request.query_params.get("all") == "true" else names_of(request, "get")
+def requested_metrics(request: Request, names: Iterable[str]) -> list[str] | None:
+    """Return the metrics requested with `get`, or with `all=true` (for archives); None to list names only."""
+    return list(names) if request.query_params.get("all") == "true" else names_of(request, "get")
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Answer:
         return json.loads(self.body)
 
 
-async def ask_app(app: ASGIApp, path: str, query: str = "") -> Answer:
+async def get_from_app(app: ASGIApp, path: str, query: str = "") -> Answer:
     """Return an application's response to a GET request."""
     status, body = 0, b""
     scope: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""REST: jobs, and what can be asked of them."""
+"""REST: jobs, and operations on them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,26 @@ from millstream.jobmaster.machine.requests import (
     RescaleRequest,
     SavepointRequest,
 )
-from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, body_of, names_of
-from millstream.service.logs import Heard, RecentLines, text_of
+from millstream.service.http import (
+    RequestError,
+    answer,
+    body_of,
+    id_parameter,
+    names_of,
+    number_parameter,
+    requested_metrics,
+)
+from millstream.service.logs import JobOutput, RecentLines, text_of
 from millstream.service.registry import Entry, Operations, Registry
 from millstream.service.responses import checkpoints, jobs, metrics
 from millstream.service.responses.metrics import aggregated_metrics, listed_metrics
 from millstream.service.responses.tasks import milliseconds
 
-_MOST_EXCEPTIONS = 20
+_MAX_EXCEPTIONS = 20
 
 
 class JobsApi:
-    """Answers for what is under /jobs."""
+    """Handles requests under /jobs."""
 
     def __init__(
         self,
@@ -44,30 +52,30 @@ class JobsApi:
         operations: Operations,
         clock: Callable[[], float],
         lines: RecentLines,
-        heard: Heard,
+        output: JobOutput,
     ) -> None:
-        """Take what is known of jobs.
+        """Serve the jobs of a registry.
 
         Args:
             registry: the jobs.
-            operations: what was asked for and takes its time.
+            operations: asynchronous operations of clients.
             clock: the time in seconds since 1970.
-            lines: what this process has logged.
-            heard: what functions have logged and printed.
+            lines: log lines of this process.
+            output: log lines and printed text of user functions.
         """
         self._lines = lines
-        self._heard = heard
+        self._output = output
         self._registry = registry
         self._clock = clock
         self._operations = operations
 
     def entry(self, request: Request) -> Entry:
-        """Return the job that a request is about."""
-        job_id = an_id(request, "jobid", "job id")
-        found = self._registry.find(job_id)
-        if found is None:
-            raise Refused(404, f"Job {job_id} not found")
-        return found
+        """Return the job of a request."""
+        job_id = id_parameter(request, "jobid", "job id")
+        entry = self._registry.find(job_id)
+        if entry is None:
+            raise RequestError(404, f"Job {job_id} not found")
+        return entry
 
     def routes(self) -> list[Route]:
         """Return the routes and their handlers."""
@@ -104,7 +112,7 @@ class JobsApi:
             Route(f"{job}/resource-requirements", self.require, methods=["PUT"]),
         ]
 
-    # --- looking
+    # --- reading
 
     async def ids(self, _: Request) -> Response:
         listed = [{"id": e.view.job_id, "status": e.view.status.name} for e in self._registry.entries()]
@@ -129,45 +137,45 @@ class JobsApi:
         return answer({"plan": jobs.plan(self.entry(request).view)})
 
     async def log(self, request: Request) -> Response:
-        """Answer with what the functions of a job have logged, and its process."""
+        """Return the log lines of a job's functions and of its process."""
         entry = self.entry(request)
         since = min(entry.view.times.values())
         own = [line for line in self._lines.lines() if line[0] >= since]
-        return PlainTextResponse(text_of(own, self._heard.logged(job=entry.view.job_id)))
+        return PlainTextResponse(text_of(own, self._output.logged(job=entry.view.job_id)))
 
     async def output(self, request: Request) -> Response:
-        """Answer with what the functions of a job have printed."""
-        return PlainTextResponse(self._heard.printed(job=self.entry(request).view.job_id))
+        """Return the text printed by a job's functions."""
+        return PlainTextResponse(self._output.printed(job=self.entry(request).view.job_id))
 
     async def configuration(self, request: Request) -> Response:
         entry = self.entry(request)
         return answer(jobs.configuration(entry.view, entry.configuration))
 
     async def exceptions(self, request: Request) -> Response:
-        most = request.query_params.get("maxExceptions", str(_MOST_EXCEPTIONS))
-        if not most.isdecimal():
-            raise Refused(400, f"maxExceptions must be a number, not {most!r}.")
-        return answer(jobs.exceptions(self.entry(request).view, int(most)))
+        limit = request.query_params.get("maxExceptions", str(_MAX_EXCEPTIONS))
+        if not limit.isdecimal():
+            raise RequestError(400, f"maxExceptions must be a number, not {limit!r}.")
+        return answer(jobs.exceptions(self.entry(request).view, int(limit)))
 
     async def accumulators(self, request: Request) -> Response:
-        found = self.entry(request).view.progress.metrics()
-        shown = [{"name": n, "type": type(v).__name__, "value": str(v)} for n, v in found.items()]
+        values = self.entry(request).view.progress.metrics()
+        shown = [{"name": n, "type": type(v).__name__, "value": str(v)} for n, v in values.items()]
         empty: dict[str, Any] = {"job-accumulators": [], "serialized-user-task-accumulators": {}}
         return answer({**empty, "user-task-accumulators": shown})
 
     async def metrics(self, request: Request) -> Response:
-        found = metrics.of_job(self.entry(request).view, self._clock())
-        return answer(listed_metrics(found, asked_metrics(request, found)))
+        values = metrics.of_job(self.entry(request).view, self._clock())
+        return answer(listed_metrics(values, requested_metrics(request, values)))
 
     async def all_metrics(self, request: Request) -> Response:
         now = self._clock()
-        wanted = names_of(request, "jobs")
-        found = [metrics.of_job(e.view, now) for e in self._registry.entries() if not wanted or e.view.job_id in wanted]
-        return answer(aggregated_metrics(found, names_of(request, "get"), names_of(request, "agg")))
+        ids = names_of(request, "jobs")
+        values = [metrics.of_job(e.view, now) for e in self._registry.entries() if not ids or e.view.job_id in ids]
+        return answer(aggregated_metrics(values, names_of(request, "get"), names_of(request, "agg")))
 
     async def result(self, request: Request) -> Response:
         view = self.entry(request).view
-        if not jobs.is_over(view):
+        if not jobs.has_ended(view):
             return answer({"status": {"id": "IN_PROGRESS"}})
         start, end = min(view.times.values()), view.times[view.status]
         result: dict[str, Any] = {
@@ -189,66 +197,66 @@ class JobsApi:
         return answer(checkpoints.statistics(self.entry(request).view))
 
     async def checkpoint(self, request: Request) -> Response:
-        view, number = self.entry(request).view, a_number(request, "checkpointid")
-        found = next((c for c in view.checkpoints.history if c.id == number), None)
-        if found is None:
-            raise Refused(404, f"Could not find checkpointing statistics for checkpoint {number}.")
-        return answer(checkpoints.details(view, found))
+        view, number = self.entry(request).view, number_parameter(request, "checkpointid")
+        checkpoint = next((c for c in view.checkpoints.history if c.id == number), None)
+        if checkpoint is None:
+            raise RequestError(404, f"Could not find checkpointing statistics for checkpoint {number}.")
+        return answer(checkpoints.details(view, checkpoint))
 
     async def checkpoint_configuration(self, request: Request) -> Response:
         entry = self.entry(request)
         return answer(checkpoints.configuration(entry.view, entry.configuration))
 
-    # --- steering
+    # --- operations
 
     async def cancel(self, request: Request) -> Response:
         mode = request.query_params.get("mode", "cancel")
         if mode != "cancel":
-            raise Refused(
-                400, f"The termination mode {mode!r} is not known: a job can be cancelled, or stopped at /stop."
+            raise RequestError(
+                400, f"The termination mode {mode!r} is not supported: use mode=cancel, or POST to /stop."
             )
         entry = self.entry(request)
-        if jobs.is_over(entry.view) and entry.view.status is not JobStatus.CANCELED:
-            raise Refused(409, f"Job {entry.view.job_id} has ended already: it is {entry.view.status.name}.")
+        if jobs.has_ended(entry.view) and entry.view.status is not JobStatus.CANCELED:
+            raise RequestError(409, f"Job {entry.view.job_id} has ended already: it is {entry.view.status.name}.")
         entry.job.cancel()
         return answer({}, 202)
 
     async def take_checkpoint(self, request: Request) -> Response:
         entry, body = self._running(request), await body_of(request)
-        asked = CheckpointRequest()
-        entry.job.ask(asked)
-        return self._begun(entry, "checkpoints", asked.done, body)
+        checkpoint = CheckpointRequest()
+        entry.job.ask(checkpoint)
+        return self._started(entry, "checkpoints", checkpoint.done, body)
 
     async def take_savepoint(self, request: Request) -> Response:
         entry, body = self._running(request), await body_of(request)
-        asked = SavepointRequest(_directory(entry, body.get("target-directory")))
+        savepoint = SavepointRequest(_directory(entry, body.get("target-directory")))
         if body.get("cancel-job"):
-            asked.done.add_done_callback(lambda done: entry.job.cancel() if done.exception() is None else None)
-        entry.job.ask(asked)
-        return self._begun(entry, "savepoints", asked.done, body)
+            savepoint.done.add_done_callback(lambda done: entry.job.cancel() if done.exception() is None else None)
+        entry.job.ask(savepoint)
+        return self._started(entry, "savepoints", savepoint.done, body)
 
     async def stop(self, request: Request) -> Response:
         entry, body = self._running(request), await body_of(request)
-        asked = SavepointRequest(
+        savepoint = SavepointRequest(
             _directory(entry, body.get("targetDirectory")), stop=True, drain=bool(body.get("drain", False))
         )
-        entry.job.ask(asked)
-        return self._begun(entry, "savepoints", asked.done, body)
+        entry.job.ask(savepoint)
+        return self._started(entry, "savepoints", savepoint.done, body)
 
     async def rescale(self, request: Request) -> Response:
         entry = self._running(request)
-        given = request.query_params.get("parallelism", "")
-        done = self._rescale(entry, int(given) if given.isdecimal() else 0)
-        return self._begun(entry, "rescaling", done, {}, status=200)
+        value = request.query_params.get("parallelism", "")
+        done = self._rescale(entry, int(value) if value.isdecimal() else 0)
+        return self._started(entry, "rescaling", done, {}, status=200)
 
     def _rescale(self, entry: Entry, parallelism: int) -> Future[None]:
         try:
             check_parallelism(parallelism, "the job")
         except MillstreamError as e:
-            raise Refused(400, str(e)) from None
-        asked = RescaleRequest(parallelism)
-        entry.job.ask(asked)
-        return asked.done
+            raise RequestError(400, str(e)) from None
+        rescale = RescaleRequest(parallelism)
+        entry.job.ask(rescale)
+        return rescale.done
 
     async def requirements(self, request: Request) -> Response:
         view = self.entry(request).view
@@ -258,31 +266,31 @@ class JobsApi:
     async def require(self, request: Request) -> Response:
         entry, body = self._running(request), await body_of(request)
         try:
-            wanted = {vertex: _read_bounds(given["parallelism"]) for vertex, given in body.items()}
+            bounds = {vertex: _read_bounds(value["parallelism"]) for vertex, value in body.items()}
         except (KeyError, TypeError, ValueError):
-            raise Refused(400, "Each vertex must say its parallelism's lowerBound and upperBound.") from None
-        if not wanted:
-            raise Refused(400, "There is no vertex in the request.")
+            raise RequestError(400, "Each vertex needs a parallelism with lowerBound and upperBound.") from None
+        if not bounds:
+            raise RequestError(400, "The request names no vertex.")
         if entry.view.bounds is None:
-            self._rescale(entry, max(bounds.upper for bounds in wanted.values()))
+            self._rescale(entry, max(b.upper for b in bounds.values()))
             return answer({})
-        asked = RequirementsRequest(wanted)
-        entry.job.ask(asked)
+        requirements = RequirementsRequest(bounds)
+        entry.job.ask(requirements)
         try:
-            await asyncio.wrap_future(asked.done)
+            await asyncio.wrap_future(requirements.done)
         except MillstreamError as e:
-            raise Refused(400, str(e)) from None
+            raise RequestError(400, str(e)) from None
         return answer({})
 
     def _running(self, request: Request) -> Entry:
         entry = self.entry(request)
-        if jobs.is_over(entry.view):
-            raise Refused(404, f"Job {entry.view.job_id} not found: it has ended and is {entry.view.status.name}.")
+        if jobs.has_ended(entry.view):
+            raise RequestError(404, f"Job {entry.view.job_id} not found: it has ended and is {entry.view.status.name}.")
         return entry
 
-    def _begun(self, entry: Entry, kind: str, done: Future[Any], body: dict[str, Any], status: int = 202) -> Response:
-        asked = body.get("triggerId")
-        trigger = self._operations.start(entry.view.job_id, kind, done, asked if isinstance(asked, str) else None)
+    def _started(self, entry: Entry, kind: str, done: Future[Any], body: dict[str, Any], status: int = 202) -> Response:
+        own = body.get("triggerId")
+        trigger = self._operations.start(entry.view.job_id, kind, done, own if isinstance(own, str) else None)
         return answer({"request-id": trigger}, status)
 
     async def taken_savepoint(self, request: Request) -> Response:
@@ -295,14 +303,14 @@ class JobsApi:
         return self._polled(request, lambda _: {})
 
     def _polled(self, request: Request, shown: Callable[[Any], dict[str, Any]]) -> Response:
-        job_id, trigger = an_id(request, "jobid", "job id"), an_id(request, "triggerid", "trigger id")
+        job_id, trigger = id_parameter(request, "jobid", "job id"), id_parameter(request, "triggerid", "trigger id")
         done = self._operations.find(job_id, trigger)
         if done is None:
-            raise Refused(404, f"There is no operation {trigger} of job {job_id}.")
+            raise RequestError(404, f"There is no operation {trigger} of job {job_id}.")
         if not done.done():
             return answer({"status": {"id": "IN_PROGRESS"}})
         response = self._completed(done, shown)
-        # Runs when the response was sent.
+        # Runs after the response is sent.
         response.background = BackgroundTask(self._operations.mark_read, job_id, trigger)
         return response
 
@@ -322,16 +330,16 @@ def _shown_bounds(bounds: Bounds) -> dict[str, Any]:
     return {"parallelism": {"lowerBound": bounds.lower, "upperBound": bounds.upper}}
 
 
-def _read_bounds(given: dict[str, Any]) -> Bounds:
-    return Bounds(int(given["lowerBound"]), int(given["upperBound"]))
+def _read_bounds(value: dict[str, Any]) -> Bounds:
+    return Bounds(int(value["lowerBound"]), int(value["upperBound"]))
 
 
-def _directory(entry: Entry, given: Any) -> str:
-    """Return where a savepoint goes."""
+def _directory(entry: Entry, requested: Any) -> str:
+    """Return the directory for a savepoint."""
     default = CheckpointOptions.read(Configuration.from_dict(dict(entry.configuration))).savepoint_directory
-    directory = given or default
+    directory = requested or default
     if not isinstance(directory, str):
-        raise Refused(
+        raise RequestError(
             400,
             "Config key [execution.checkpointing.savepoint-dir] is not set. Property [target-directory] must be "
             "provided.",
@@ -340,6 +348,6 @@ def _directory(entry: Entry, given: Any) -> str:
 
 
 def _number_of(location: str) -> int:
-    """Return the number of a checkpoint from where it is: .../chk-7."""
+    """Return the number of a checkpoint at a location: .../chk-7."""
     tail = location.rstrip("/").rsplit("chk-", 1)[-1]
     return int(tail) if tail.isdecimal() else -1

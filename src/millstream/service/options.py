@@ -1,4 +1,4 @@
-"""The settings of the job service."""
+"""Options of the job service."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from millstream.common.setting import DurationSetting, FlagSetting, IntegerSetti
 
 PORT = TextSetting("rest.bind-port", None, ("rest.port", "web.port", "jobmanager.web.port"))
 ADDRESS = TextSetting("rest.bind-address", None, ("web.address", "jobmanager.web.address"))
-# Where clients look for it, and so where it is served unless that is said.
+# The address for clients; also the bind address unless that is set.
 OWN_ADDRESS = TextSetting("rest.address", None, ("jobmanager.rpc.address",))
 TOKEN = TextSetting("millstream.rest.token", None)
-# Other users see what stands in a command line, and not what stands in a file.
+# Other users can read a command line, but not a private file.
 TOKEN_FILE = TextSetting("millstream.rest.token-file", None)
 CERTIFICATE = TextSetting("millstream.rest.tls.certificate", None)
 KEY = TextSetting("millstream.rest.tls.key", None)
 SUBMIT = FlagSetting("web.submit.enable", True, ("jobmanager.web.submit.enable",))
-MOST_UPLOADED = IntegerSetting("rest.server.max-content-length", 104_857_600, limit=at_least(1))
-KEEP = DurationSetting("rest.cache.execution-graph.timeout", 1000)
+MAX_UPLOAD = IntegerSetting("rest.server.max-content-length", 104_857_600, limit=at_least(1))
+CACHE = DurationSetting("rest.cache.execution-graph.timeout", 1000)
 REFRESH = DurationSetting("web.refresh-interval", 3000, ("jobmanager.web.refresh-interval",))
 
 _AUTO = "auto"
@@ -32,16 +32,16 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """Where the service is served, and to whom.
+    """Where the service listens, and how clients authenticate.
 
     Attributes:
-        ports: to be tried one after the other; 0 is any that is free.
-        address: the interface it listens at.
-        token: what clients must show; None for nothing, on loopback only.
-        certificate, key: files for TLS; None without.
-        refresh_ms: how often pages ask again.
-        keep_seconds: for how long an answer is also given to others who ask for the same.
-        called: the name under which clients find it, if that is said.
+        ports: tried in order; 0 is any free port.
+        address: the interface to listen on.
+        token: the token that clients must send; None for no authentication, on loopback only.
+        certificate, key: files for TLS; None without TLS.
+        refresh_ms: how often pages refresh.
+        cache_seconds: how long a response is cached.
+        hostname: the host name that clients use, if configured.
     """
 
     ports: tuple[int, ...]
@@ -50,29 +50,29 @@ class ServiceOptions:
     certificate: str | None
     key: str | None
     refresh_ms: int
-    keep_seconds: float
-    called: str | None = None
+    cache_seconds: float
+    hostname: str | None = None
 
     @staticmethod
     def read(config: Configuration) -> ServiceOptions | None:
-        """Read and check the settings; None when nothing is to be served.
+        """Read and check the options; return None if no port is configured.
 
         Example:
             >>> options = ServiceOptions.read(Configuration.from_dict({"rest.port": "8081-8083"}))
             >>> options.address, options.ports
             ('127.0.0.1', (8081, 8082, 8083))
         """
-        given = PORT.read(config)
-        if given is None:
+        ports = PORT.read(config)
+        if ports is None:
             return None
         options = ServiceOptions(
-            tuple(_ports(given)),
+            tuple(_ports(ports)),
             ADDRESS.read(config) or OWN_ADDRESS.read(config) or "127.0.0.1",
             _token(config),
             CERTIFICATE.read(config),
             KEY.read(config),
             REFRESH.read(config),
-            KEEP.read(config) / 1000,
+            CACHE.read(config) / 1000,
             OWN_ADDRESS.read(config),
         )
         options._check()
@@ -81,16 +81,16 @@ class ServiceOptions:
     def _check(self) -> None:
         if not self.is_loopback and not self.token:
             raise InvalidProgramError(
-                f"{ADDRESS.key} is {self.address}, which others can reach, and who reaches the service can stop jobs: "
-                f"set {TOKEN.key} to a secret that clients must show, or {TOKEN_FILE.key} to a file that holds it, or "
-                "leave the address at 127.0.0.1."
+                f"{ADDRESS.key} is {self.address}, which other machines can reach, and any client of the service can "
+                f"stop jobs: set {TOKEN.key} to a secret, or {TOKEN_FILE.key} to a file that contains it, or leave the "
+                "address at 127.0.0.1."
             )
         if (self.certificate is None) != (self.key is None):
-            raise InvalidProgramError(f"TLS needs both {CERTIFICATE.key} and {KEY.key}: give the other one too.")
+            raise InvalidProgramError(f"TLS needs both {CERTIFICATE.key} and {KEY.key}: set the other one too.")
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the service."""
         if self.address == "localhost":
             return True
         try:
@@ -100,38 +100,38 @@ class ServiceOptions:
 
     @property
     def names(self) -> frozenset[str] | None:
-        """What it is called besides this machine's names; None where any name will do, as a token is asked for."""
+        """Allowed host names besides those of this machine; None allows any, because a token is required."""
         if not self.is_loopback:
             return None
-        return frozenset(name.lower() for name in (self.address, self.called) if name is not None)
+        return frozenset(name.lower() for name in (self.address, self.hostname) if name is not None)
 
 
 def _token(config: Configuration) -> str | None:
-    """Return what clients must show, from a setting or from a file; None for nothing."""
+    """Return the token that clients must send, from an option or a file; None for no authentication."""
     token, path = TOKEN.read(config), TOKEN_FILE.read(config)
     if path is None:
         return token
     if token is not None:
-        raise InvalidProgramError(f"{TOKEN.key} and {TOKEN_FILE.key} are both set: leave out one of them.")
+        raise InvalidProgramError(f"{TOKEN.key} and {TOKEN_FILE.key} are both set: remove one of them.")
     try:
-        found = read_private(path).decode().strip()
+        content = read_private(path).decode().strip()
     except OSError as e:
         raise InvalidProgramError(f"{TOKEN_FILE.key} is {path}, which cannot be read: {e.strerror}.") from None
-    if not found:
+    if not content:
         raise InvalidProgramError(f"{TOKEN_FILE.key} is {path}, which is empty: write the token to it.")
-    return found
+    return content
 
 
-def _ports(given: str) -> Iterator[int]:
-    """Yield the ports of a setting such as `8081`, `8081-8090`, `50100,50200-50300`, `auto`."""
-    for part in given.split(","):
+def _ports(text: str) -> Iterator[int]:
+    """Yield the ports of an option such as `8081`, `8081-8090`, `50100,50200-50300`, `auto`."""
+    for part in text.split(","):
         if part.strip().lower() in (_AUTO, "0"):
             yield 0
             continue
-        found = _RANGE.fullmatch(part.strip())
-        first, last = (0, 0) if found is None else (int(found[1]), int(found[2] or found[1]))
+        match = _RANGE.fullmatch(part.strip())
+        first, last = (0, 0) if match is None else (int(match[1]), int(match[2] or match[1]))
         if not 0 < first <= last < 1 << 16:
             raise InvalidProgramError(
-                f"{PORT.key} (or rest.port) is {given!r}: it must be a port, a range such as 8081-8090, or auto."
+                f"{PORT.key} (or rest.port) is {text!r}: it must be a port, a range such as 8081-8090, or auto."
             )
         yield from range(first, last + 1)

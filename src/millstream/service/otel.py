@@ -1,4 +1,4 @@
-"""Sends metrics and spans to a collector of OpenTelemetry's, by its own library: OTLP over HTTP."""
+"""Exports metrics and spans to an OpenTelemetry collector with OTLP over HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _nanos(seconds: float) -> int:
 
 
 def _url(endpoint: str, path: str) -> str:
-    """Return where to send to: an address without a path means the usual one.
+    """Return the URL to send to; an endpoint without a path gets the standard one.
 
     Example:
         >>> _url("http://localhost:4318", "/v1/traces"), _url("http://localhost/otlp/t", "/v1/traces")
@@ -34,7 +34,7 @@ def _url(endpoint: str, path: str) -> str:
 
 
 class OtelSender:
-    """Sends to one collector. OpenTelemetry's library is loaded where one is made: it is an extra."""
+    """Sends to one collector. Imports OpenTelemetry's library, an optional extra, when constructed."""
 
     def __init__(self, target: Target) -> None:
         try:
@@ -43,14 +43,14 @@ class OtelSender:
             from opentelemetry.sdk.resources import Resource
         except ImportError as e:
             raise InvalidProgramError(
-                f"The OpenTelemetry reporter needs packages that are not installed ({e}): pip install "
+                f"The OpenTelemetry reporter needs packages that are not installed ({e}): run pip install "
                 "'millstream[otel]'."
             ) from None
         self.interval = target.interval
         self.endpoint = target.endpoint
         library = logging.getLogger("opentelemetry.exporter.otlp.proto.http")
         if library.level == logging.NOTSET:
-            # It tells of every attempt; that it fails is said once, by who reports.
+            # It logs every failed attempt; the reporter warns once instead.
             library.setLevel(logging.CRITICAL)
         about = {"service.name": target.service, **({"service.version": target.version} if target.version else {})}
         self._resource = Resource.create({**about, **target.variables})
@@ -70,7 +70,7 @@ class OtelSender:
         for one in measured:
             if isinstance(one.value, (int, float)):
                 points.setdefault((one.name, one.is_counter), []).append(_point(one))
-        metrics = [_metric(name, is_counter, found) for (name, is_counter), found in points.items()]
+        metrics = [_metric(name, is_counter, values) for (name, is_counter), values in points.items()]
         scope = ScopeMetrics(InstrumentationScope(_SCOPE), metrics, "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
         return self._metrics.export(data) is MetricExportResult.SUCCESS

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, under the names that Flink's reporter gives them."""
+"""Metrics for Prometheus, under the names of Flink's reporter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from millstream.service.registry import Entry, Registry
 from millstream.service.responses import metrics
-from millstream.service.responses.tasks import place_of, vertex_id
+from millstream.service.responses.tasks import location_of, vertex_id
 
 _NOT_ALLOWED = re.compile("[^a-zA-Z0-9_]")
 _OF_JOB, _OF_TASK = "flink_jobmanager_job_", "flink_taskmanager_job_task_"
@@ -21,13 +21,13 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def prometheus_routes(registry: Registry, clock: Callable[[], float]) -> list[BaseRoute]:
-    """Return the route that Prometheus asks; without its client library it says how to get it."""
+    """Return the scrape route; without the client library it responds with how to install it."""
 
     async def scrape(_: Request) -> Response:
         try:
             from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
         except ImportError:
-            return PlainTextResponse("Install the package prometheus-client to be asked for metrics here.\n", 501)
+            return PlainTextResponse("Install the package prometheus-client to export metrics.\n", 501)
         collectors = CollectorRegistry(auto_describe=False)
         collectors.register(_Collector(registry, clock()))
         return Response(generate_latest(collectors), media_type=CONTENT_TYPE_LATEST)
@@ -36,7 +36,7 @@ def prometheus_routes(registry: Registry, clock: Callable[[], float]) -> list[Ba
 
 
 class _Collector:
-    """What the client library asks for metrics: all jobs as they are now."""
+    """Collects the current metrics of all jobs for the client library."""
 
     def __init__(self, registry: Registry, now: float) -> None:
         self._registry = registry
@@ -72,7 +72,7 @@ def _of_tasks(entry: Entry, job: Labels) -> Iterator[tuple[str, Labels, float]]:
                 ("task_id", vertex_id(vertex)),
                 ("task_name", vertex.name),
                 ("subtask_index", str(subtask)),
-                ("tm_id", place_of(entry.view, vertex, subtask)[0]),
+                ("tm_id", location_of(entry.view, vertex, subtask)[0]),
             )
             for name, value in metrics.of_subtask(entry.view, vertex, subtask, before, seconds).items():
                 if isinstance(value, (int, float)):
@@ -80,7 +80,7 @@ def _of_tasks(entry: Entry, job: Labels) -> Iterator[tuple[str, Labels, float]]:
 
 
 def _clean(name: str) -> str:
-    """Return a name that Prometheus takes.
+    """Return a valid Prometheus name.
 
     Example:
         >>> _clean("buffers.outPoolUsage")

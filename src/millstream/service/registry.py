@@ -1,4 +1,4 @@
-"""The jobs of a process: those that run, and for a while those that have ended."""
+"""The jobs of a process: running ones, and recently ended ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from millstream.jobmaster.leases import CheckpointLeases, Lease
 from millstream.jobmaster.machine.requests import Request
 from millstream.jobmaster.machine.view import JobView
 
-# For how long jobs that have ended stay visible, and how many of them.
+# How long ended jobs are retained, and how many of them.
 EXPIRATION = DurationSetting("jobstore.expiration-time", 3_600_000)
 CAPACITY = IntegerSetting("jobstore.max-capacity", 2**31 - 1, limit=at_least(1))
 
-# Rates are averaged over so many samples, which are a second apart.
+# Rates are averaged over this many samples, one second apart.
 _SAMPLES = 6
 
 
 class Job(Protocol):
-    """A job as the registry knows it; a `JobMaster` is one."""
+    """A job as the registry uses it; implemented by `JobMaster`."""
 
     result: Future[Any]
     leases: CheckpointLeases
@@ -47,7 +47,7 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """A job at a moment of a steady clock."""
+    """A job's view at a time of a monotonic clock."""
 
     at: float
     view: JobView
@@ -55,14 +55,14 @@ class Sample:
 
 @dataclass
 class Entry:
-    """What the registry has of a job.
+    """A job in the registry.
 
     Attributes:
         job: the job.
-        configuration: what it was started with.
-        samples: how it was in the last seconds, oldest first.
-        clock: the steady clock of the samples.
-        ended_at: when it ended, None while it runs.
+        configuration: the configuration at its start.
+        samples: its views of the last seconds, oldest first.
+        clock: the monotonic clock of the samples.
+        ended_at: when it ended; None while it runs.
     """
 
     job: Job
@@ -76,14 +76,14 @@ class Entry:
         return self.job.view
 
     def before(self) -> tuple[JobView | None, float]:
-        """Return the job as it was some seconds ago, and how many; None if it is too new."""
+        """Return an earlier view and its age in seconds; (None, 0) if the job is too new."""
         oldest = self.samples[0]
         seconds = self.clock() - oldest.at if self.ended_at is None else self.ended_at - oldest.at
         return (oldest.view, seconds) if seconds > 0 else (None, 0.0)
 
 
 class Registry:
-    """The jobs of a process. Every thread may ask it; none of them touches a live job but by its views and requests."""
+    """The jobs of a process. Thread-safe: callers use only views and requests of a running job."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -94,16 +94,16 @@ class Registry:
         self._expiration = 3600.0
 
     def configure(self, configuration: Configuration) -> None:
-        """Take the settings for how long jobs that have ended are kept."""
+        """Read how long ended jobs are retained."""
         self._capacity = CAPACITY.read(configuration)
         self._expiration = EXPIRATION.read(configuration) / 1000
 
-    def when_ended(self, listener: Callable[[Entry], None]) -> None:
-        """Have something done with each job that ends."""
+    def on_job_end(self, listener: Callable[[Entry], None]) -> None:
+        """Call a listener for each job that ends."""
         self._listeners.append(listener)
 
     def add(self, job: Job, configuration: Mapping[str, str]) -> Entry:
-        """Take up a job that was started."""
+        """Add a job that was started."""
         entry = Entry(job, configuration, self._clock)
         entry.samples.append(Sample(self._clock(), job.view))
         with self._lock:
@@ -117,19 +117,19 @@ class Registry:
             listener(entry)
 
     def entries(self) -> list[Entry]:
-        """Return the jobs that are visible, in the order in which they were started."""
+        """Return the jobs in start order."""
         with self._lock:
-            self._forget()
+            self._expire()
             return list(self._entries.values())
 
     def find(self, job_id: str) -> Entry | None:
-        """Return a job, None if it is not known or was forgotten."""
+        """Return a job; None if it is unknown or has expired."""
         with self._lock:
-            self._forget()
+            self._expire()
             return self._entries.get(job_id)
 
-    def _forget(self) -> None:
-        """Forget jobs that ended too long ago, and the oldest of too many."""
+    def _expire(self) -> None:
+        """Remove jobs that ended too long ago, and the oldest of too many."""
         oldest = self._clock() - self._expiration
         ended = sorted((e.ended_at, i) for i, e in self._entries.items() if e.ended_at is not None)
         too_many = len(ended) - self._capacity
@@ -138,7 +138,7 @@ class Registry:
                 del self._entries[job_id]
 
     def sample(self) -> None:
-        """Note how the jobs are now; done every second while somebody may ask for rates."""
+        """Record the current views; called every second while rates may be requested."""
         now = self._clock()
         for entry in self.entries():
             if entry.ended_at is None:
@@ -148,55 +148,55 @@ class Registry:
 # The jobs of this process.
 JOBS = Registry()
 
-# So many are remembered.
-_MOST = 1000
+# Maximum operations retained.
+_MAX_OPERATIONS = 1000
 
 
 class Operations:
-    """Things under way, by id."""
+    """Asynchronous operations of clients, by trigger id."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
         self._known: OrderedDict[tuple[str, str], tuple[str, Future[Any]]] = OrderedDict()
-        # Whose result no client has been sent yet.
+        # Operations whose result no client has received yet.
         self._unread: set[tuple[str, str]] = set()
 
-    def start(self, job_id: str, kind: str, done: Future[Any], asked: str | None = None) -> str:
-        """Remember something that was begun for a job; return its id, the client's own if it gave one.
+    def start(self, job_id: str, kind: str, done: Future[Any], trigger: str | None = None) -> str:
+        """Add an operation of a job; return its trigger id.
 
         Args:
             job_id: the job.
-            kind: what was begun: the part of the path under which it is asked for.
-            done: what comes of it.
-            asked: the client's id.
+            kind: the path segment under which clients poll it.
+            done: its result.
+            trigger: the client's own id, if any.
         """
-        trigger = asked or uuid.uuid4().hex
+        trigger = trigger or uuid.uuid4().hex
         with self._lock:
             self._known[job_id, trigger] = (kind, done)
             self._unread.add((job_id, trigger))
-            while len(self._known) > _MOST:
+            while len(self._known) > _MAX_OPERATIONS:
                 self._unread.discard(self._known.popitem(last=False)[0])
         return trigger
 
     def find(self, job_id: str, trigger: str) -> Future[Any] | None:
-        """Return what was begun, None if it is not known."""
+        """Return the result of an operation; None if it is unknown."""
         with self._lock:
             known = self._known.get((job_id, trigger))
             return None if known is None else known[1]
 
     def mark_read(self, job_id: str, trigger: str) -> None:
-        """Note that a client was sent the result."""
+        """Record that a client has received the result."""
         with self._lock:
             self._unread.discard((job_id, trigger))
             self._lock.notify_all()
 
     def wait_until_read(self, seconds: float) -> None:
-        """Wait until clients were sent the results of all operations; no longer than some seconds."""
+        """Wait until clients have received the results of all operations, for a limited time."""
         with self._lock:
             self._lock.wait_for(lambda: not self._unread, seconds)
 
     def paths(self, job_id: str) -> list[str]:
-        """Return under which paths what was begun for a job is asked for."""
+        """Return the paths of a job's operations."""
         with self._lock:
             return [
                 f"/jobs/{job}/{kind}/{trigger}" for (job, trigger), (kind, _) in self._known.items() if job == job_id

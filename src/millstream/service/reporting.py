@@ -1,4 +1,4 @@
-"""Metrics and spans that are sent somewhere: which reporters the settings name, and when they report."""
+"""Reporters that send metrics and spans to external systems, as configured."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ log = logging.getLogger("millstream")
 METRICS = TextSetting("metrics.reporters", None)
 TRACES = TextSetting("traces.reporters", None)
 
-# Spans are looked for so often: of many checkpoints only the last ones are remembered.
-_LOOK_SECONDS = 1.0
-# How long a program that ends waits for its last report.
-_PATIENCE = 5.0
+# Spans are polled this often because a view has only the latest checkpoints.
+_POLL_SECONDS = 1.0
+# How long the end of a program waits for the last report.
+_CLOSE_SECONDS = 5.0
 
 Attributes = Mapping[str, str | int | float]
 
 
 @dataclass(frozen=True)
 class Span:
-    """Something that took a while. Times are in seconds since 1970."""
+    """An interval of a job. Times are in seconds since 1970."""
 
     job_id: str
     scope: str
@@ -49,7 +49,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Measured:
-    """A metric's value: its name with Flink's logical scope, whose it is, and whether it only grows."""
+    """A metric's value: its name with Flink's logical scope, its attributes, and whether it is a counter."""
 
     name: str
     attributes: Attributes
@@ -59,7 +59,7 @@ class Measured:
 
 
 class Sender(Protocol):
-    """What sends to one place."""
+    """Sends to one endpoint."""
 
     interval: float
     endpoint: str
@@ -71,7 +71,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True)
 class Target:
-    """Where a reporter sends to, and what it says of itself."""
+    """A reporter's endpoint and the resource attributes it sends."""
 
     name: str
     kind: str
@@ -84,48 +84,48 @@ class Target:
 
 
 def targets(config: Configuration, kind: str) -> Iterator[Target]:
-    """Yield the reporters of metrics or of traces that the settings name."""
+    """Yield the configured reporters of metrics or of traces."""
     named = (METRICS if kind == "metrics" else TRACES).read(config) or ""
     for name in filter(None, map(str.strip, named.replace(";", ",").split(","))):
-        front = f"{kind}.reporter.{name}."
-        factory = config.get_string(f"{front}factory.class", "OpenTelemetry" if name == "otel" else "")
+        prefix = f"{kind}.reporter.{name}."
+        factory = config.get_string(f"{prefix}factory.class", "OpenTelemetry" if name == "otel" else "")
         if "OpenTelemetry" not in factory:
-            log.warning("The reporter %s of %s is left out: only OpenTelemetry's is known here.", name, kind)
+            log.warning("Ignoring reporter %s of %s: only OpenTelemetry's is supported.", name, kind)
             continue
-        yield _target(config, front, name, kind)
+        yield _target(config, prefix, name, kind)
 
 
-def _target(config: Configuration, front: str, name: str, kind: str) -> Target:
-    endpoint = config.get_string(f"{front}exporter.endpoint", "")
+def _target(config: Configuration, prefix: str, name: str, kind: str) -> Target:
+    endpoint = config.get_string(f"{prefix}exporter.endpoint", "")
     if not endpoint:
-        raise InvalidProgramError(f"Say where the reporter sends to: {front}exporter.endpoint, an http:// address.")
-    if config.get_string(f"{front}exporter.protocol", "HTTP").upper() != "HTTP":
+        raise InvalidProgramError(f"{prefix}exporter.endpoint is not set: set it to the collector's http:// address.")
+    if config.get_string(f"{prefix}exporter.protocol", "HTTP").upper() != "HTTP":
         raise InvalidProgramError(
-            f"{front}exporter.protocol must be HTTP, which is all that is spoken here: collectors take it at port 4318."
+            f"{prefix}exporter.protocol must be HTTP, the only one supported: collectors accept it at port 4318."
         )
-    variables = config.get_string(f"{front}scope.variables.additional", "")
+    variables = config.get_string(f"{prefix}scope.variables.additional", "")
     pairs = [v.partition(":") for v in variables.split(",") if v]
     return Target(
         name=name,
         kind=kind,
         endpoint=endpoint,
-        timeout=DurationSetting(f"{front}exporter.timeout", 10_000).read(config) / 1000,
-        interval=DurationSetting(f"{front}interval", 10_000).read(config) / 1000,
-        service=config.get_string(f"{front}service.name", "millstream"),
-        version=config.get_string(f"{front}service.version", ""),
+        timeout=DurationSetting(f"{prefix}exporter.timeout", 10_000).read(config) / 1000,
+        interval=DurationSetting(f"{prefix}interval", 10_000).read(config) / 1000,
+        service=config.get_string(f"{prefix}service.name", "millstream"),
+        version=config.get_string(f"{prefix}service.version", ""),
         variables={key: value for key, _, value in pairs},
     )
 
 
 class Reporter:
-    """Sends what there is to tell of the jobs of a process, on a thread of its own."""
+    """Reports the jobs of a process on its own thread."""
 
     def __init__(self, registry: Registry, metrics: list[Sender], traces: list[Sender]) -> None:
         self._registry = registry
         self._metrics = metrics
         self._traces = traces
-        self._told = ToldSpans()
-        self._is_over = threading.Event()
+        self._spans = SpanTracker()
+        self._is_closed = threading.Event()
         self._lock = threading.Lock()
         self._due = [0.0] * len(metrics)
         self._has_warned = False
@@ -135,9 +135,9 @@ class Reporter:
         atexit.register(self.close)
 
     def _run(self) -> None:
-        began = time.monotonic()
-        self._due = [began + sender.interval for sender in self._metrics]
-        while not self._is_over.wait(_LOOK_SECONDS):
+        start = time.monotonic()
+        self._due = [start + sender.interval for sender in self._metrics]
+        while not self._is_closed.wait(_POLL_SECONDS):
             self.report()
 
     def report(self, everything: bool = False) -> None:
@@ -148,44 +148,42 @@ class Reporter:
                 if everything or time.monotonic() >= self._due[number]:
                     self._due[number] = time.monotonic() + sender.interval
                     self._check(sender, sender.send_metrics([m for e in entries for m in measured(e, now)]))
-            spans = self._told.new(entries, now) if self._traces else []
+            spans = self._spans.new(entries) if self._traces else []
             for sender in self._traces if spans else ():
                 self._check(sender, sender.send_spans(spans))
 
     def _check(self, sender: Sender, is_sent: bool) -> None:
         if not is_sent and not self._has_warned:
             self._has_warned = True
-            log.warning(
-                "Metrics or spans cannot be sent to %s, which does not take them; this is said once.", sender.endpoint
-            )
+            log.warning("%s rejects metrics or spans, or cannot be reached; this is logged only once.", sender.endpoint)
 
     def close(self) -> None:
-        """Send the last report; a program that ends does not wait for long."""
-        self._is_over.set()
+        """Send the last report, without delaying the end of the program for long."""
+        self._is_closed.set()
         last = threading.Thread(target=self.report, args=(True,), daemon=True)
         try:
             last.start()
         except RuntimeError:
-            # The interpreter ends, and no thread can be started any more.
+            # The interpreter is shutting down and starts no more threads.
             self.report(True)
             return
-        last.join(_PATIENCE)
+        last.join(_CLOSE_SECONDS)
 
 
-class ToldSpans:
-    """Finds the spans of jobs that were not told yet: checkpoints, and how long jobs took to run, or to run again."""
+class SpanTracker:
+    """Finds spans not reported yet: checkpoints, and initializations after a start or restart."""
 
     def __init__(self) -> None:
         self._checkpoints: dict[str, int] = {}
         self._starts: dict[str, int] = {}
 
-    def new(self, entries: list[Entry], now: float) -> list[Span]:
+    def new(self, entries: list[Entry]) -> list[Span]:
         return [span for e in entries for span in (*self._of_checkpoints(e.view), *self._of_starts(e.view))]
 
     def _of_checkpoints(self, view: JobView) -> Iterator[Span]:
-        told = self._checkpoints.get(view.job_id, 0)
+        reported = self._checkpoints.get(view.job_id, 0)
         for one in view.checkpoints.history:
-            if one.id <= told or not (one.is_complete or one.failure):
+            if one.id <= reported or not (one.is_complete or one.failure):
                 continue
             self._checkpoints[view.job_id] = max(one.id, self._checkpoints.get(view.job_id, 0))
             end = one.completed_at or one.acknowledged_at or one.triggered_at
@@ -200,16 +198,16 @@ class ToldSpans:
             yield Span(view.job_id, scope, "Checkpoint", one.triggered_at, end, {**_job(view), **about})
 
     def _of_starts(self, view: JobView) -> Iterator[Span]:
-        """Yield the times from a failure, or the job's beginning, until it ran."""
+        """Yield the spans from the job's start, or from a failure, until it is running."""
         running = view.times.get(JobStatus.RUNNING)
         if running is None:
             return
-        begun = [(0, min(view.times.values()), None), *((f.number, f.at, f) for f in view.failures if f.restarts_at)]
-        for number, start, failure in begun:
+        starts = [(0, min(view.times.values()), None), *((f.number, f.at, f) for f in view.failures if f.restarts_at)]
+        for number, start, failure in starts:
             if number < self._starts.get(view.job_id, 0):
                 continue
-            following = next((at for n, at, _ in begun if n > number), None)
-            # Of earlier ones the time is gone at which the job ran again: it is when it was to start.
+            following = next((at for n, at, _ in starts if n > number), None)
+            # The view has no running time of earlier attempts: use the planned restart time.
             end = running if running >= start else None
             if following is not None and failure is not None:
                 end = failure.restarts_at
@@ -224,7 +222,7 @@ class ToldSpans:
 
 
 def _reason(message: str) -> str:
-    """Return the one line of a failure that says the most: what was raised, behind the traceback.
+    """Return the last line of a failure's traceback, which names the exception.
 
     Example:
         >>> _reason("Traceback (most recent call last):\\n  File ...\\nValueError: no\\nin operator 'Map' (no uid)")
@@ -239,7 +237,7 @@ def _job(view: JobView) -> dict[str, str]:
     return {"job_id": view.job_id, "job_name": view.job_name}
 
 
-# What only grows, by the end of its name.
+# Metrics that only grow, by the last part of their name.
 _COUNTERS = ("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numRestarts", "numLateRecordsDropped")
 
 
@@ -263,15 +261,15 @@ _reporters: list[Reporter] = []
 
 
 def report(config: Configuration, registry: Registry) -> bool:
-    """Start the reporters that the settings name, once a process; return whether there are any."""
+    """Start the configured reporters, once per process; return whether there are any."""
     with _lock:
         if _reporters:
             return True
-        found = list(targets(config, "metrics")), list(targets(config, "traces"))
-        if any(found):
+        configured = list(targets(config, "metrics")), list(targets(config, "traces"))
+        if any(configured):
             from millstream.service.otel import OtelSender
 
-            of_metrics, of_traces = ([OtelSender(target) for target in kind] for kind in found)
+            of_metrics, of_traces = ([OtelSender(target) for target in kind] for kind in configured)
             _reporters.append(Reporter(registry, [*of_metrics], [*of_traces]))
             _reporters[0].start()
         return bool(_reporters)

@@ -1,4 +1,4 @@
-"""Run files: how a command line in another terminal finds the job service of a process of the same user."""
+"""Run files: how the command line finds the job services of the same user's processes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from millstream.common.private_files import (
 
 
 @dataclass(frozen=True)
-class Found:
-    """A service that runs: where, what to show there, and what it is: `jobs` of a program, a `cluster`, a `history`."""
+class RunningService:
+    """A running service: its URL, token and kind: `jobs` of a program, a `cluster`, a `history` server."""
 
     url: str
     token: str | None
@@ -32,8 +32,8 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Gone:
-    """A service whose process was killed: where it was, and where its log is, if it has one."""
+class KilledService:
+    """A service whose process was killed."""
 
     url: str
     pid: int
@@ -41,10 +41,10 @@ class Gone:
     log: str | None
 
     def __str__(self) -> str:
-        what = {"cluster": "The cluster", "history": "The history server"}.get(self.kind, "The program")
-        with_it = ", and its jobs have ended with it" if self.kind != "history" else ""
-        log = f" What it said is in {self.log}." if self.log else ""
-        return f"{what} that was at {self.url} (process {self.pid}) was killed{with_it}.{log}"
+        label = {"cluster": "The cluster", "history": "The history server"}.get(self.kind, "The program")
+        jobs = ", and its jobs ended with it" if self.kind != "history" else ""
+        log = f" Its log is {self.log}." if self.log else ""
+        return f"{label} at {self.url} (process {self.pid}) was killed{jobs}.{log}"
 
 
 class RunFile:
@@ -58,14 +58,14 @@ class RunFile:
         leavings: Sequence[str] = (),
         log: str | None = None,
     ) -> None:
-        """Say where the service of this process is.
+        """Describe the service of this process.
 
         Args:
-            url: its address.
-            token: what this user's clients show there.
-            kind: what it is.
-            leavings: directories that nobody needs without it.
-            log: the file it logs to.
+            url: its URL.
+            token: the token for clients of this user.
+            kind: its kind.
+            leavings: directories to delete if the process is killed.
+            log: its log file.
         """
         self._url = url
         self._token = token
@@ -75,7 +75,7 @@ class RunFile:
         self._path = os.path.join(runtime_directory(), f"{os.getpid()}.json")
 
     def write(self) -> None:
-        """Say where the service is, to this user alone; the file goes with the process."""
+        """Write the file, readable by this user only; it is deleted at exit."""
         make_private_directory(os.path.dirname(self._path))
         text = json.dumps(
             {
@@ -96,7 +96,7 @@ class RunFile:
 
 
 class TokenFile:
-    """The token of a service of this user's, in a file that only this user can read: rest-<port>.token."""
+    """The token of a service in a file that only this user can read: rest-<port>.token."""
 
     def __init__(self, port: int, token: str) -> None:
         self.path = os.path.join(runtime_directory(), f"rest-{port}.token")
@@ -108,22 +108,22 @@ class TokenFile:
         atexit.register(self.remove)
 
     def remove(self) -> None:
-        """Delete the file, unless it is already that of another service at the same port."""
+        """Delete the file, unless another service at the same port has replaced it."""
         with suppress(FileNotFoundError):
             if read_private(self.path) == self._token.encode():
                 os.remove(self.path)
 
 
-def running_services(gone: list[Gone] | None = None) -> Iterator[Found]:
+def running_services(killed: list[KilledService] | None = None) -> Iterator[RunningService]:
     """Yield the services of this user's processes.
 
-    Files of processes that are gone are deleted, with what these have left behind.
+    Deletes run files of killed processes, and the directories these have left behind.
 
     Args:
-        gone: gets those.
+        killed: receives the killed services.
 
     Raises:
-        NotPrivateError: the directory for run files is not this user's alone.
+        NotPrivateError: other users can access the directory of run files.
     """
     directory = runtime_directory()
     if not os.path.lexists(directory):
@@ -136,27 +136,27 @@ def running_services(gone: list[Gone] | None = None) -> Iterator[Found]:
             with open(path) as file:
                 about = json.load(file)
             pid = int(name.removesuffix(".json"))
-            found = Found(about["url"], about["token"], pid, about["kind"])
+            service = RunningService(about["url"], about["token"], pid, about["kind"])
             if is_alive(about["owner"]):
-                yield found
+                yield service
                 continue
-            lost = Gone(found.url, pid, found.kind, about.get("log"))
+            lost = KilledService(service.url, pid, service.kind, about.get("log"))
             leavings = [str(one) for one in about.get("leavings", [])]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         with suppress(FileNotFoundError):
             os.remove(path)
-        port = found.url.rpartition(":")[2]
-        if found.token is not None and port.isdecimal():
-            TokenFile(int(port), found.token).remove()
+        port = service.url.rpartition(":")[2]
+        if service.token is not None and port.isdecimal():
+            TokenFile(int(port), service.token).remove()
         for one in leavings:
             _clear(one)
-        if gone is not None:
-            gone.append(lost)
+        if killed is not None:
+            killed.append(lost)
 
 
 def _clear(directory: str) -> None:
-    """Delete a directory that a process has left behind, if it is one of ours."""
+    """Delete a directory left behind by a process, if Millstream created it."""
     if not os.path.basename(directory).startswith("millstream-"):
         return
     with suppress(FileNotFoundError, NotPrivateError):

@@ -1,4 +1,4 @@
-"""Serves the job service of this process, on a thread of its own."""
+"""Serves the job service of this process on its own thread."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from millstream.jobmaster.output_listeners import listen
 from millstream.service.app import Service, make_app
 from millstream.service.archive import Archiver, put_where_settings_say
 from millstream.service.connection_limits import GuardedProtocol, limit_reads
-from millstream.service.logs import Heard, RecentLines
+from millstream.service.logs import JobOutput, RecentLines
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
 from millstream.service.reporting import report
-from millstream.service.request_checks import Gate
+from millstream.service.request_checks import RequestChecks
 from millstream.service.run_file import RunFile, TokenFile
 from millstream.service.standby import Standby
 
 _SAMPLE_SECONDS = 1.0
-# How long the end of the program waits for clients to ask for the results of their requests.
+# How long the end of the program waits for clients to poll the results of their requests.
 _RESULT_SECONDS = 3.0
 
 
 class Server:
-    """Serves an application until the process ends, or `stop` is called; on a thread of its own."""
+    """Serves an application on its own thread until `stop` is called or the process ends."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket, tls: tuple[str, str] | None = None) -> None:
-        """Take an application, to be served.
+        """Prepare to serve an application.
 
         Args:
             app: the application.
-            listener: where it is served; it listens already.
-            tls: the files of certificate and key.
+            listener: a listening socket.
+            tls: the certificate and key files.
         """
         self._socket = listener
         limit_reads(listener)
@@ -53,11 +53,10 @@ class Server:
             access_log=False,
             lifespan="off",
             http=GuardedProtocol,
-            # There are none here.
             ws="none",
             ssl_certfile=tls[0] if tls else None,
             ssl_keyfile=tls[1] if tls else None,
-            # What listens for signals is the program's own.
+            # The program handles signals itself.
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
@@ -77,7 +76,7 @@ class Server:
 
 
 class PublicServer:
-    """A server that clients of this user find: at an address, with a run file that says where."""
+    """A server that this user's clients find by its run file."""
 
     def __init__(
         self,
@@ -88,37 +87,37 @@ class PublicServer:
         leavings: Sequence[str] = (),
         log: str | None = None,
     ) -> None:
-        """Take an application, to be served.
+        """Listen at the configured address.
 
         Args:
             app: the application.
-            options: where, and to whom.
-            kind: what it is, for who looks for it.
-            token: what this user's clients show, when it is not what all must show; it is also in a file.
-            leavings: directories that nobody needs without it.
-            log: the file it logs to.
+            options: address and authentication.
+            kind: the service's kind in the run file.
+            token: the token for this user's clients if options have none; it is also written to a file.
+            leavings: directories to delete if the process is killed.
+            log: the log file.
         """
         listener = bound(options)
         tls = None if options.certificate is None or options.key is None else (options.certificate, options.key)
-        self._server = Server(Gate(app, options.names), listener, tls)
+        self._server = Server(RequestChecks(app, options.names), listener, tls)
         host, port = listener.getsockname()[:2]
-        # Who listens everywhere is found by the machine's name.
+        # A wildcard address is reached by the machine's name.
         host = socket.getfqdn() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"{'https' if tls else 'http'}://{host}:{port}"
         self._token = token or options.token
-        # Settings have not said it: who sends requests by other means finds it there.
+        # The generated token is in no configuration: scripts read it from this file.
         self.token_file = None if options.token is not None or token is None else TokenFile(port, token)
         self._run_file = RunFile(self.url, self._token, kind, leavings, log)
 
     def start(self) -> None:
-        # Who comes before the server is ready waits: it listens already.
+        # The socket listens already, so early clients wait.
         self._run_file.write()
         if self.token_file is not None:
             self.token_file.write()
         self._server.start()
 
     def become(self, kind: str, leavings: Sequence[str] = (), log: str | None = None) -> None:
-        """Tell who looks for it that it is something else now."""
+        """Replace the run file after the service has changed its kind."""
         self._run_file = RunFile(self.url, self._token, kind, leavings, log)
         self._run_file.write()
 
@@ -131,7 +130,7 @@ class PublicServer:
 
 
 class Sampler:
-    """Notes how the jobs of a registry are, every second, for as long as rates may be asked for."""
+    """Samples the jobs of a registry every second, for rates."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -149,14 +148,14 @@ class Sampler:
 
 
 def bound(options: ServiceOptions) -> socket.socket:
-    """Return a socket at the first port that is free."""
+    """Return a socket listening at the first free port."""
     family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
     for port in options.ports:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((options.address, port))
-            # From now on: who comes before the server is ready waits.
+            # Early clients wait until the server is ready.
             listener.listen()
         except OSError as e:
             listener.close()
@@ -171,22 +170,22 @@ def bound(options: ServiceOptions) -> socket.socket:
 
 
 _lock = threading.Lock()
-# What was begun as settings say, and whether somebody else sees to it.
+# What `serve` has started, and whether a cluster's service replaces it.
 _archivers: list[Archiver] = []
 _servers: list[PublicServer] = []
 _samplers: list[Sampler] = []
-_seen_to: list[bool] = []
+_left_to_cluster: list[bool] = []
 
 
 def serve(config: Configuration) -> bool:
-    """Serve, archive and report the jobs of this process as the settings say; each once, the address told once.
+    """Start the configured service, archiver and reporters of this process, each once.
 
     Returns:
-        Whether a job with these settings belongs among those of this process.
+        Whether to register jobs with this configuration in `JOBS`.
     """
     with _lock:
         reports = report(config, JOBS)
-        if _seen_to:
+        if _left_to_cluster:
             return False
         options = ServiceOptions.read(config)
         JOBS.configure(config)
@@ -203,7 +202,7 @@ def serve(config: Configuration) -> bool:
 
 @dataclass(frozen=True)
 class StandbyServer:
-    """The service of a process that may lead one day."""
+    """The service of a leader candidate."""
 
     server: PublicServer
     standby: Standby
@@ -214,13 +213,13 @@ class StandbyServer:
         return self.server.url
 
     def lead(self, leads: Callable[[], bool]) -> None:
-        """Answer for the jobs of this process from now on, for as long as it leads."""
+        """Serve the jobs of this process from now on, while it is the leader."""
         self.standby.lead(self.app, leads)
         self.server.become("jobs")
 
 
-def serve_behind(config: Configuration, standby: Standby) -> StandbyServer | None:
-    """Serve the jobs of this process once it leads; until then say where the leader is. None if nothing is served."""
+def serve_as_standby(config: Configuration, standby: Standby) -> StandbyServer | None:
+    """Redirect clients to the leader until this process leads. Return None if no service is configured."""
     options = ServiceOptions.read(config)
     if options is None:
         return None
@@ -234,15 +233,15 @@ def serve_behind(config: Configuration, standby: Standby) -> StandbyServer | Non
 
 
 def leave_to_cluster() -> None:
-    """Let settings start no service here: the cluster that this process belongs to has one."""
-    _seen_to.append(True)
+    """Start no service in this process: it belongs to a cluster, which has one."""
+    _left_to_cluster.append(True)
 
 
 def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
     service = open_to_all(JOBS, config.to_dict(), options)
     server = PublicServer(make_app(service), options, token=service.change_token)
     server.start()
-    # Before the run file goes: a client that stopped the last job asks once more what came of it.
+    # Runs before the run file is removed: a client that stopped the last job polls the result once more.
     atexit.register(service.operations.wait_until_read, _RESULT_SECONDS)
     if not config.get_boolean("millstream.quiet", False):
         print(f"millstream: jobs are served at {server.url}", file=sys.stderr)
@@ -250,21 +249,21 @@ def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
 
 
 def open_to_all(registry: Registry, settings: Mapping[str, str], options: ServiceOptions) -> Service:
-    """Return the service over the jobs of this process at an address that other users of the machine can reach.
+    """Return the service over a registry's jobs at an address that other users of the machine can reach.
 
-    Where settings have said no token, all may look, and only this user may change something: who has a savepoint taken
-    has files written where he says, as the user of this process.
+    Without a configured token, all users may read, but only this user may change something: a savepoint writes files
+    at a path the client chooses, with the permissions of this process.
     """
-    service = service_of(registry, settings, options.token, options.refresh_ms, options.keep_seconds)
+    service = service_of(registry, settings, options.token, options.refresh_ms, options.cache_seconds)
     return replace(service, change_token=options.token or secrets.token_urlsafe(32))
 
 
 def service_of(
-    registry: Registry, settings: Mapping[str, str], token: str | None, refresh_ms: int, keep_seconds: float = 0.0
+    registry: Registry, settings: Mapping[str, str], token: str | None, refresh_ms: int, cache_seconds: float = 0.0
 ) -> Service:
-    """Return the service over the jobs of this process, with the process's log."""
-    lines, heard = RecentLines(), Heard()
+    """Return the service over a registry's jobs, with the log of this process."""
+    lines, output = RecentLines(), JobOutput()
     logging.getLogger("millstream").addHandler(lines)
-    listen(heard)
+    listen(output)
     slots = os.cpu_count() or 1
-    return Service(registry, settings, slots, token, refresh_ms, lines, heard, keep_seconds=keep_seconds)
+    return Service(registry, settings, slots, token, refresh_ms, lines, output, cache_seconds=cache_seconds)

@@ -1,4 +1,4 @@
-"""REST: the state of a job that runs, from its last complete checkpoint."""
+"""REST: state of a running job, from its latest complete checkpoint."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.pickles import load
 from millstream.jobmaster.leases import Lease
-from millstream.service.http import Refused, an_id, answer
+from millstream.service.http import RequestError, answer, id_parameter
 from millstream.service.jobs_api import JobsApi
 from millstream.service.registry import Entry
 from millstream.service.responses.tasks import milliseconds
 
-_MOST_ROWS = 100
+_MAX_ROWS = 100
 # How long a client's lease on a checkpoint lasts unless the client renews it.
 LEASE_SECONDS = 60.0
 
 
 class StateApi:
-    """Answers for what is under /jobs/:jobid/state."""
+    """Handles requests under /jobs/:jobid/state."""
 
     def __init__(self, jobs: JobsApi) -> None:
         self._jobs = jobs
@@ -46,16 +46,15 @@ class StateApi:
         ]
 
     async def states(self, request: Request) -> Response:
-        told = await self._read(self._jobs.entry(request), lambda i: {"operators": states_as_json(i)})
-        return answer(told)
+        return answer(await self._read(self._jobs.entry(request), lambda i: {"operators": states_as_json(i)}))
 
     async def rows(self, request: Request) -> Response:
         operator, name = request.path_params["operator"], request.path_params["name"]
         key = request.query_params.get("key")
         entry = self._jobs.entry(request)
-        return answer(await self._read(entry, lambda i: rows_as_json(i, operator, name, key, _MOST_ROWS)))
+        return answer(await self._read(entry, lambda i: rows_as_json(i, operator, name, key, _MAX_ROWS)))
 
-    # --- for clients that read a checkpoint themselves
+    # --- leases, for clients that read a checkpoint themselves
 
     async def lease(self, request: Request) -> Response:
         entry = self._jobs.entry(request)
@@ -64,47 +63,47 @@ class StateApi:
         return answer({**about, "seconds": LEASE_SECONDS}, 201)
 
     async def renew(self, request: Request) -> Response:
-        entry, lease = self._jobs.entry(request), an_id(request, "leaseid", "lease id")
+        entry, lease = self._jobs.entry(request), id_parameter(request, "leaseid", "lease id")
         if not entry.job.leases.renew(lease, LEASE_SECONDS):
-            raise Refused(404, f"There is no lease {lease}: it has expired.")
+            raise RequestError(404, f"There is no lease {lease}: it has expired.")
         return answer({"seconds": LEASE_SECONDS})
 
     async def release(self, request: Request) -> Response:
-        self._jobs.entry(request).job.leases.release(an_id(request, "leaseid", "lease id"))
+        self._jobs.entry(request).job.leases.release(id_parameter(request, "leaseid", "lease id"))
         return answer({})
 
     async def _read(self, entry: Entry, read: Callable[[Inspection], dict[str, Any]]) -> dict[str, Any]:
-        """Read from the last complete checkpoint, beside what else is asked."""
+        """Read from the latest complete checkpoint, in another thread."""
         lease = _lease(entry)
         config = Configuration.from_dict(dict(entry.configuration))
         about = {"checkpoint": lease.checkpoint, "completed": milliseconds(lease.completed_at)}
         try:
             return {**about, **await asyncio.to_thread(_read_from, lease.location, config, read)}
         except InvalidProgramError as e:
-            raise Refused(404, str(e)) from None
+            raise RequestError(404, str(e)) from None
         except DamagedStateError as e:
             if entry.view.outcome is not None:
-                # Its end has deleted it.
-                raise Refused(404, _no_checkpoint(entry.view.job_id)) from None
-            raise Refused(503, str(e)) from None
+                # The end of the job has deleted the checkpoint.
+                raise RequestError(404, _no_checkpoint(entry.view.job_id)) from None
+            raise RequestError(503, str(e)) from None
         except MillstreamError as e:
-            raise Refused(500, str(e)) from None
+            raise RequestError(500, str(e)) from None
         finally:
             entry.job.leases.release(lease.id)
 
 
 def _lease(entry: Entry, seconds: float = math.inf) -> Lease:
-    """Lease the last complete checkpoint of a job."""
+    """Lease the latest complete checkpoint of a job."""
     lease = entry.job.lease_checkpoint(seconds)
     if lease is None:
-        raise Refused(404, _no_checkpoint(entry.view.job_id))
+        raise RequestError(404, _no_checkpoint(entry.view.job_id))
     return lease
 
 
 def _no_checkpoint(job_id: str) -> str:
     return (
-        f"Job {job_id} has no complete checkpoint to be asked: with execution.checkpointing.interval it takes them, "
-        "and with POST /jobs/:jobid/checkpoints one now."
+        f"Job {job_id} has no complete checkpoint: set execution.checkpointing.interval, or trigger one with POST "
+        "/jobs/:jobid/checkpoints."
     )
 
 
@@ -112,4 +111,4 @@ def _read_from(location: str, config: Configuration, read: Callable[[Inspection]
     try:
         return read(Inspection.open(location, storage_options(config), load, signing_keys(config)))
     except FileNotFoundError as e:
-        raise DamagedStateError(f"{location} was deleted while it was read: {e}") from None
+        raise DamagedStateError(f"{location} was deleted while it was being read: {e}") from None

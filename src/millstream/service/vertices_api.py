@@ -14,23 +14,23 @@ from millstream.common.masking import masked_text
 from millstream.operators.diagnostics.sampling import flame_graph
 from millstream.operators.runtime.vertex import Vertex
 from millstream.service.diagnosis import explanations
-from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, names_of
+from millstream.service.http import RequestError, answer, id_parameter, names_of, number_parameter, requested_metrics
 from millstream.service.jobs_api import JobsApi
 from millstream.service.registry import Entry
 from millstream.service.responses import metrics, tasks
-from millstream.service.responses.jobs import is_over
+from millstream.service.responses.jobs import has_ended
 from millstream.service.responses.metrics import aggregated_metrics, listed_metrics
 
-# Which stacks each kind of flame graph is of: those on which the processor worked, those on which it did not.
+# The stacks in each kind of flame graph: on CPU (True), off CPU (False).
 _SAMPLED = {"full": (True, False), "on_cpu": (True,), "off_cpu": (False,)}
-# For how long slots are sampled after somebody has asked.
+# How long slots are sampled after a request.
 _SAMPLE_SECONDS = 15.0
-# Flink's times for what has none: the job is over, nothing was seen yet.
-_OVER, _NOT_YET = -1, -3
+# Flink's timestamps without a graph: the job has ended, or there are no samples yet.
+_ENDED, _NO_SAMPLES = -1, -3
 
 
 class VerticesApi:
-    """Answers for what is under /jobs/:jobid/vertices."""
+    """Handles requests under /jobs/:jobid/vertices."""
 
     def __init__(self, jobs: JobsApi, clock: Callable[[], float]) -> None:
         self._jobs = jobs
@@ -61,24 +61,24 @@ class VerticesApi:
         ]
 
     def _vertex(self, request: Request) -> tuple[Entry, Vertex]:
-        entry, asked = self._jobs.entry(request), an_id(request, "vertexid", "vertex id")
-        vertex = tasks.find_vertex(entry.view, asked)
+        entry, vertex_id = self._jobs.entry(request), id_parameter(request, "vertexid", "vertex id")
+        vertex = tasks.find_vertex(entry.view, vertex_id)
         if vertex is None:
-            raise Refused(404, f"No vertex with ID '{asked}' exists.")
+            raise RequestError(404, f"No vertex with ID '{vertex_id}' exists.")
         return entry, vertex
 
     def _subtask(self, request: Request) -> tuple[Entry, Vertex, int]:
         entry, vertex = self._vertex(request)
-        subtask = a_number(request, "subtaskindex")
+        subtask = number_parameter(request, "subtaskindex")
         if subtask >= vertex.parallelism:
-            raise Refused(404, f"Vertex {vertex.name} has {vertex.parallelism} subtasks, and none of number {subtask}.")
+            raise RequestError(404, f"Vertex {vertex.name} has {vertex.parallelism} subtasks, not subtask {subtask}.")
         return entry, vertex, subtask
 
     async def explanations(self, request: Request) -> Response:
         entry = self._jobs.entry(request)
         view = entry.view
-        told = explanations(view, {v.id: _all_metrics(entry, v) for v in view.plan.vertices}, self._clock())
-        shown = [asdict(one) for one in told]
+        found = explanations(view, {v.id: _all_metrics(entry, v) for v in view.plan.vertices}, self._clock())
+        shown = [asdict(one) for one in found]
         return answer({"explanations": [one | {"text": masked_text(one["text"])} for one in shown]})
 
     async def details(self, request: Request) -> Response:
@@ -95,36 +95,36 @@ class VerticesApi:
 
     async def back_pressure(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
-        found = _all_metrics(entry, vertex)
-        seen = [entry.view.tasks.get((vertex.id, i)) for i in range(vertex.parallelism)]
-        attempts = [0 if t is None else t.attempt for t in seen]
-        return answer(tasks.back_pressure_of(found, attempts, tasks.milliseconds(self._clock())))
+        values = _all_metrics(entry, vertex)
+        views = [entry.view.tasks.get((vertex.id, i)) for i in range(vertex.parallelism)]
+        attempts = [0 if t is None else t.attempt for t in views]
+        return answer(tasks.back_pressure_of(values, attempts, tasks.milliseconds(self._clock())))
 
     async def flame_graph(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
         kind = request.query_params.get("type", "full").lower()
         if kind not in _SAMPLED:
-            raise Refused(400, f"type is {kind!r}: it must be one of {', '.join(_SAMPLED)}.")
-        if is_over(entry.view):
-            return answer({"endTimestamp": _OVER})
-        # As long as somebody asks.
+            raise RequestError(400, f"type is {kind!r}: it must be one of {', '.join(_SAMPLED)}.")
+        if has_ended(entry.view):
+            return answer({"endTimestamp": _ENDED})
+        # Each request extends sampling.
         entry.job.sample(_SAMPLE_SECONDS)
         chosen = names_of(request, "subtaskindex")
-        found = entry.view.progress.samples
+        samples = entry.view.progress.samples
         slots = [i for i in range(vertex.parallelism) if chosen is None or str(i) in chosen]
-        seen = [s for i in slots if (s := found.get((vertex.id, vertex.slot_offset + i)))]
-        if not seen:
-            return answer({"endTimestamp": _NOT_YET})
-        tree = flame_graph(seen, _SAMPLED[kind])
+        stacks = [s for i in slots if (s := samples.get((vertex.id, vertex.slot_offset + i)))]
+        if not stacks:
+            return answer({"endTimestamp": _NO_SAMPLES})
+        tree = flame_graph(stacks, _SAMPLED[kind])
         return answer({"endTimestamp": tasks.milliseconds(self._clock()), "data": tree})
 
     async def watermarks(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
-        found = _all_metrics(entry, vertex)
+        values = _all_metrics(entry, vertex)
         return answer(
             [
                 {"id": f"{i}.currentInputWatermark", "value": str(m["currentInputWatermark"])}
-                for i, m in enumerate(found)
+                for i, m in enumerate(values)
             ]
         )
 
@@ -134,8 +134,8 @@ class VerticesApi:
 
     async def metrics(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
-        found = {f"{i}.{n}": v for i, m in enumerate(_all_metrics(entry, vertex)) for n, v in m.items()}
-        return answer(listed_metrics(found, asked_metrics(request, found)))
+        values = {f"{i}.{n}": v for i, m in enumerate(_all_metrics(entry, vertex)) for n, v in m.items()}
+        return answer(listed_metrics(values, requested_metrics(request, values)))
 
     async def no_metrics(self, request: Request) -> Response:
         self._vertex(request)
@@ -143,11 +143,11 @@ class VerticesApi:
 
     async def subtasks_metrics(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
-        found = _all_metrics(entry, vertex)
+        values = _all_metrics(entry, vertex)
         chosen = names_of(request, "subtasks")
         if chosen is not None:
-            found = [m for i, m in enumerate(found) if str(i) in chosen]
-        return answer(aggregated_metrics(found, names_of(request, "get"), names_of(request, "agg")))
+            values = [m for i, m in enumerate(values) if str(i) in chosen]
+        return answer(aggregated_metrics(values, names_of(request, "get"), names_of(request, "agg")))
 
     async def subtask_metrics(self, request: Request) -> Response:
         entry, vertex, subtask = self._subtask(request)
@@ -163,17 +163,17 @@ class VerticesApi:
         return answer(tasks.subtask_details(entry.view, vertex, subtask, self._clock()))
 
     def _check_attempt(self, request: Request, entry: Entry, vertex: Vertex, subtask: int) -> int:
-        attempt, task = a_number(request, "attempt"), entry.view.tasks.get((vertex.id, subtask))
+        attempt, task = number_parameter(request, "attempt"), entry.view.tasks.get((vertex.id, subtask))
         if task is None or task.attempt != attempt:
-            raise Refused(404, f"There is no attempt {attempt} of subtask {subtask} now.")
+            raise RequestError(404, f"Subtask {subtask} has no current attempt {attempt}.")
         return attempt
 
     async def accumulators(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
-        found: list[dict[str, Any]] = []
+        values: list[dict[str, str]] = []
         for subtask in range(vertex.parallelism):
-            found += _accumulators(entry, vertex, subtask)
-        return answer({"id": tasks.vertex_id(vertex), "user-accumulators": found})
+            values += _accumulators(entry, vertex, subtask)
+        return answer({"id": tasks.vertex_id(vertex), "user-accumulators": values})
 
     async def subtask_accumulators(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
@@ -183,17 +183,16 @@ class VerticesApi:
     async def attempt_accumulators(self, request: Request) -> Response:
         entry, vertex, subtask = self._subtask(request)
         attempt = self._check_attempt(request, entry, vertex, subtask)
-        found = _accumulators(entry, vertex, subtask)
-        return answer({"subtask": subtask, "attempt": attempt, "id": "", "user-accumulators": found})
+        values = _accumulators(entry, vertex, subtask)
+        return answer({"subtask": subtask, "attempt": attempt, "id": "", "user-accumulators": values})
 
     def _with_accumulators(self, entry: Entry, vertex: Vertex, subtask: int) -> dict[str, Any]:
-        seen = tasks.subtask_details(entry.view, vertex, subtask, self._clock())
-        found = _accumulators(entry, vertex, subtask)
+        details = tasks.subtask_details(entry.view, vertex, subtask, self._clock())
         return {
             "subtask": subtask,
-            "attempt": seen["attempt"],
-            "endpoint": seen["endpoint"],
-            "user-accumulators": found,
+            "attempt": details["attempt"],
+            "endpoint": details["endpoint"],
+            "user-accumulators": _accumulators(entry, vertex, subtask),
         }
 
 
@@ -206,6 +205,6 @@ def _all_metrics(entry: Entry, vertex: Vertex) -> list[dict[str, metrics.Value]]
     return [_metrics(entry, vertex, i) for i in range(vertex.parallelism)]
 
 
-def _accumulators(entry: Entry, vertex: Vertex, subtask: int) -> list[dict[str, Any]]:
-    found = tasks.progress_of(entry.view, vertex, subtask).metrics
-    return [{"name": name, "type": type(value).__name__, "value": str(value)} for name, value in found.items()]
+def _accumulators(entry: Entry, vertex: Vertex, subtask: int) -> list[dict[str, str]]:
+    values = tasks.progress_of(entry.view, vertex, subtask).metrics
+    return [{"name": name, "type": type(value).__name__, "value": str(value)} for name, value in values.items()]

@@ -1,4 +1,4 @@
-"""Workers as a service knows them: Spark's executors, or this process where jobs run without Spark."""
+"""Workers of a service: Spark's executors, or this process for jobs without Spark."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from millstream.common.errors import MillstreamError
-from millstream.service.http import Refused
-from millstream.service.logs import Heard, RecentLines, text_of
+from millstream.service.http import RequestError
+from millstream.service.logs import JobOutput, RecentLines, text_of
 from millstream.service.registry import Registry
 from millstream.service.responses.cluster import Slots, Worker
-from millstream.service.responses.jobs import is_over
+from millstream.service.responses.jobs import has_ended
 from millstream.service.responses.metrics import Value
 from millstream.service.responses.tasks import LOCAL
 from millstream.spark.executors import Executor, executors, read_log, threads_of
 
-# For so long what Spark said of its executors is told again: they seldom come and go, and to ask Java takes time.
-_KEEP_SECONDS = 5.0
-# What functions have logged, on any worker.
+# How long the list of executors is cached: it seldom changes, and a call to Java takes time.
+_CACHE_SECONDS = 5.0
+# Log lines of functions on a worker.
 LOG = "taskmanager.log"
 
 
 @dataclass(frozen=True)
-class Placed:
-    """What jobs have on an executor: slots, subtasks that run; and what is known of its machine."""
+class ExecutorUse:
+    """What jobs use on an executor: slots and running subtasks, and the memory of its machine."""
 
     slots: int = 0
     tasks: int = 0
@@ -38,7 +38,7 @@ class Placed:
 
 
 class Workers(Protocol):
-    """Who knows the workers."""
+    """Provides the workers."""
 
     async def all(self) -> list[Worker]:
         """Return the workers."""
@@ -49,16 +49,16 @@ class Workers(Protocol):
         ...
 
     async def printed(self, worker: Worker) -> str:
-        """Return what functions have printed there."""
+        """Return text printed by functions on a worker."""
         ...
 
     async def threads(self, worker: Worker) -> list[tuple[str, str]]:
-        """Return what its threads do, by name."""
+        """Return thread names and stack traces."""
         ...
 
 
 class NoWorkers:
-    """Where all jobs have ended; follows `Workers`."""
+    """No workers, for servers without running jobs; implements `Workers`."""
 
     async def all(self) -> list[Worker]:
         return []
@@ -74,50 +74,50 @@ class NoWorkers:
 
 
 class SparkExecutors:
-    """Spark's executors, asked for every five seconds at most, never on the thread that answers others."""
+    """Spark's executors, queried in another thread, at most every five seconds."""
 
     def __init__(self) -> None:
-        self._found: list[Executor] = []
+        self._executors: list[Executor] = []
         self._until = 0.0
         self._lock = threading.Lock()
 
     async def all(self) -> list[Executor]:
-        return await asyncio.to_thread(self._look)
+        return await asyncio.to_thread(self._poll)
 
-    def _look(self) -> list[Executor]:
+    def _poll(self) -> list[Executor]:
         with self._lock:
             if time.monotonic() >= self._until:
-                self._found = executors()
-                self._until = time.monotonic() + _KEEP_SECONDS
-            return self._found
+                self._executors = executors()
+                self._until = time.monotonic() + _CACHE_SECONDS
+            return self._executors
 
 
 class OwnWorkers:
-    """The workers of the jobs of this process; follows `Workers`."""
+    """The workers of the jobs of this process; implements `Workers`."""
 
-    def __init__(self, registry: Registry, slots: Callable[[], Slots], log: RecentLines, heard: Heard) -> None:
-        """Take what is known in this process.
+    def __init__(self, registry: Registry, slots: Callable[[], Slots], log: RecentLines, output: JobOutput) -> None:
+        """Create the workers.
 
         Args:
-            registry: its jobs.
-            slots: returns how many slots there are.
-            log: what it has logged.
-            heard: what functions have said.
+            registry: the jobs of this process.
+            slots: returns the slots.
+            log: log lines of this process.
+            output: log lines and printed text of user functions.
         """
         self._registry = registry
         self._slots = slots
         self._log = log
-        self._heard = heard
+        self._output = output
         self._spark = SparkExecutors()
 
     async def all(self) -> list[Worker]:
         found = await self._spark.all()
         if not found:
             return [self._this_process()]
-        return dealt_out(found, self._slots(), placed(self._registry))
+        return workers_of(found, self._slots(), executor_use(self._registry))
 
     def _this_process(self) -> Worker:
-        running = (e.view for e in self._registry.entries() if not is_over(e.view))
+        running = (e.view for e in self._registry.entries() if not has_ended(e.view))
         tasks = sum(v.parallelism for view in running for v in view.plan.vertices)
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
         cores, slots = os.cpu_count() or 1, self._slots()
@@ -129,45 +129,45 @@ class OwnWorkers:
     async def log(self, worker: Worker, name: str) -> str:
         if name != LOG:
             return await spark_log(worker, name)
-        # Without Spark, functions log in this process as all others do.
-        return self._log.text() if worker.id == LOCAL else text_of(self._heard.logged(executor=worker.id))
+        # Without Spark, functions log in this process.
+        return self._log.text() if worker.id == LOCAL else text_of(self._output.logged(executor=worker.id))
 
     async def printed(self, worker: Worker) -> str:
-        return self._heard.printed(executor="" if worker.id == LOCAL else worker.id)
+        return self._output.printed(executor="" if worker.id == LOCAL else worker.id)
 
     async def threads(self, worker: Worker) -> list[tuple[str, str]]:
         return python_threads() if worker.id == LOCAL else await spark_threads(worker)
 
 
-def placed(registry: Registry) -> dict[str, Placed]:
-    """Return what the running jobs of a registry have on each executor."""
-    found: dict[str, Placed] = {}
-    for view in (e.view for e in registry.entries() if not is_over(e.view)):
+def executor_use(registry: Registry) -> dict[str, ExecutorUse]:
+    """Return what the running jobs of a registry use on each executor."""
+    use: dict[str, ExecutorUse] = {}
+    for view in (e.view for e in registry.entries() if not has_ended(e.view)):
         for slot, place in view.progress.places.items():
             subtasks = sum(v.slot_offset <= slot < v.slot_offset + v.parallelism for v in view.plan.vertices)
-            before = found.get(place.executor, Placed())
-            found[place.executor] = Placed(before.slots + 1, before.tasks + subtasks, place.memory)
-    return found
+            before = use.get(place.executor, ExecutorUse())
+            use[place.executor] = ExecutorUse(before.slots + 1, before.tasks + subtasks, place.memory)
+    return use
 
 
-def dealt_out(found: Iterable[Executor], slots: Slots, taken: dict[str, Placed]) -> list[Worker]:
-    """Return executors as workers, each with its share of the slots.
+def workers_of(found: Iterable[Executor], slots: Slots, use: dict[str, ExecutorUse]) -> list[Worker]:
+    """Return executors as workers, with slots in proportion to their cores.
 
     Args:
         found: the executors.
-        slots: how many there are in all.
-        taken: what jobs have on each.
+        slots: the slots of all executors.
+        use: what jobs use on each.
     """
     ordered = sorted(found, key=lambda e: (len(e.id), e.id))
-    shares = shared(slots.total, [e.cores for e in ordered])
-    return [_worker(e, share, taken.get(e.id, Placed())) for e, share in zip(ordered, shares, strict=True)]
+    shares = apportion(slots.total, [e.cores for e in ordered])
+    return [_worker(e, share, use.get(e.id, ExecutorUse())) for e, share in zip(ordered, shares, strict=True)]
 
 
-def shared(total: int, weights: list[int]) -> list[int]:
-    """Return whole shares of a number.
+def apportion(total: int, weights: list[int]) -> list[int]:
+    """Split a number into integers in proportion to weights.
 
     Example:
-        >>> shared(7, [2, 2, 4]), shared(3, [0, 0])
+        >>> apportion(7, [2, 2, 4]), apportion(3, [0, 0])
         ([2, 2, 3], [2, 1])
     """
     parts = weights if sum(weights) else [1] * len(weights)
@@ -175,14 +175,14 @@ def shared(total: int, weights: list[int]) -> list[int]:
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _worker(executor: Executor, share: int, has: Placed) -> Worker:
-    slots = Slots(max(share, has.slots), max(share - has.slots, 0))
-    memory = has.memory or (machine_memory() if executor.id == "driver" else executor.memory)
+def _worker(executor: Executor, share: int, use: ExecutorUse) -> Worker:
+    slots = Slots(max(share, use.slots), max(share - use.slots, 0))
+    memory = use.memory or (machine_memory() if executor.id == "driver" else executor.memory)
     return Worker(
         id=executor.id,
         address=executor.address,
         slots=slots,
-        tasks=has.tasks,
+        tasks=use.tasks,
         cores=executor.cores,
         memory=memory,
         free_memory=max(executor.memory - executor.used, 0),
@@ -211,25 +211,25 @@ def machine_memory() -> int:
 
 
 def python_threads() -> list[tuple[str, str]]:
-    """Return what the threads of this process do."""
+    """Return the names and stack traces of this process's threads."""
     names = {t.ident: t.name for t in threading.enumerate()}
     frames = sys._current_frames()
     return [(names.get(i, str(i)), "".join(traceback.format_stack(frame))) for i, frame in frames.items()]
 
 
 async def spark_threads(worker: Worker) -> list[tuple[str, str]]:
-    """Return what the threads of an executor's Java do."""
-    found = await asyncio.to_thread(threads_of, worker.id)
-    if found is None:
-        raise Refused(404, f"Executor {worker.id} does not say what its threads do.")
-    return found
+    """Return the names and stack traces of an executor's Java threads."""
+    threads = await asyncio.to_thread(threads_of, worker.id)
+    if threads is None:
+        raise RequestError(404, f"Executor {worker.id} provides no thread dump.")
+    return threads
 
 
 async def spark_log(worker: Worker, name: str) -> str:
-    """Return a log that Spark keeps of an executor."""
+    """Return one of Spark's logs of an executor."""
     if name not in worker.logs:
-        raise Refused(404, f"Worker {worker.id} has no log of that name.")
+        raise RequestError(404, f"Worker {worker.id} has no log of that name.")
     try:
         return await asyncio.to_thread(read_log, worker.logs[name])
     except MillstreamError as e:
-        raise Refused(404, str(e)) from None
+        raise RequestError(404, str(e)) from None

@@ -309,7 +309,7 @@ def test_service_answers_few_pipelined_requests_in_order(target: Target) -> None
 
 
 def test_service_refuses_bodies_beyond_their_sum(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.service.http.MOST_BODIES", 1 << 20)
+    monkeypatch.setattr("millstream.service.http.MAX_BODIES", 1 << 20)
     job = target.start()
     head = f"POST /jobs/{job}/savepoints HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n".encode()
     clients = [target.connect() for _ in range(3)]
@@ -370,7 +370,7 @@ def cluster(tmp_path: Any, request: pytest.FixtureRequest) -> Iterator[Target]:
     app = cluster_app(
         Cluster(
             programs=programs, shelf=Shelf(), uploads=target.uploads, settings={}, token=None,  # type: ignore[attr-defined]
-            submit_token=TOKEN, refresh_ms=1000, submits=request.param, most_uploaded=10_000, keep_seconds=0.0,
+            submit_token=TOKEN, refresh_ms=1000, submits=request.param, max_upload=10_000, cache_seconds=0.0,
             end=lambda: None, log=RecentLines(),
         )
     )  # fmt: skip

@@ -220,8 +220,8 @@ def test_answers_of_a_cluster_fit_the_file(tmp_path: Path) -> None:
             submit_token=TOKEN,
             refresh_ms=1000,
             submits=True,
-            most_uploaded=10_000,
-            keep_seconds=0.0,
+            max_upload=10_000,
+            cache_seconds=0.0,
             end=lambda: ended.append(True),
             log=RecentLines(),
         )

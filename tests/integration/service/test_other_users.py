@@ -248,7 +248,7 @@ def test_cluster_changes_jobs_only_for_who_shows_its_token(tmp_path: Path, path:
     app = cluster_app(
         Cluster(
             programs=programs, shelf=Shelf(), uploads=Uploads(str(tmp_path)), settings={}, token=None,
-            submit_token="secret", refresh_ms=1000, submits=True, most_uploaded=1000, keep_seconds=0.0,
+            submit_token="secret", refresh_ms=1000, submits=True, max_upload=1000, cache_seconds=0.0,
             end=lambda: None, log=RecentLines(),
         )
     )  # fmt: skip

@@ -137,7 +137,7 @@ def test_metrics_checkpoints_and_restarts_reach_a_collector(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "Say where the reporter sends to: metrics.reporter.otel.exporter.endpoint"),
+        ({}, "metrics.reporter.otel.exporter.endpoint is not set"),
         ({"endpoint": "http://x", "protocol": "gRPC"}, "metrics.reporter.otel.exporter.protocol must be HTTP"),
     ],
 )

@@ -37,14 +37,14 @@ from millstream.operators.runtime.messages import LogLine, SlotLocation, SlotRep
 from millstream.service.app import Service, make_app
 from millstream.service.auth_and_cache import Front
 from millstream.service.history import ArchiveDirectory, Shelf, history_app
-from millstream.service.logs import Heard
+from millstream.service.logs import JobOutput
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
-from millstream.service.request_checks import Gate
+from millstream.service.request_checks import RequestChecks
 from millstream.service.responses.cluster import Slots
 from millstream.service.run_file import running_services
 from millstream.service.server import PublicServer, service_of
-from millstream.service.workers import Placed, dealt_out
+from millstream.service.workers import ExecutorUse, workers_of
 from millstream.spark.executors import Executor
 
 LOCAL = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "2"}
@@ -56,7 +56,7 @@ class World:
     def __init__(self) -> None:
         self.registry = Registry()
         app = make_app(Service(self.registry, {"s3.secret-key": "x"}, slots=4))
-        self.client = TestClient(Gate(app, frozenset({"testserver"})))
+        self.client = TestClient(RequestChecks(app, frozenset({"testserver"})))
         self.started: list[JobClient] = []
 
     def start(
@@ -620,7 +620,7 @@ def test_front_makes_another_answer_when_the_first_client_goes_away() -> None:
 
 
 def test_what_functions_say_is_kept_by_job_and_by_executor() -> None:
-    heard = Heard()
+    heard = JobOutput()
     for slot, executor in enumerate(("0", "1")):
         place = SlotLocation(executor, "host", 1)
         heard.hear("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", location=place))
@@ -643,7 +643,7 @@ def test_executors_have_their_share_of_the_slots() -> None:
         )  # fmt: skip
 
     found = [executor("10", 2), executor("2", 2), executor("0", 4)]
-    workers = dealt_out(found, Slots(8, 3), {"0": Placed(4, 8, 1000), "2": Placed(1, 2, 1000)})
+    workers = workers_of(found, Slots(8, 3), {"0": ExecutorUse(4, 8, 1000), "2": ExecutorUse(1, 2, 1000)})
     assert [w.id for w in workers] == ["0", "2", "10"]
     assert [(w.slots.total, w.slots.free, w.tasks) for w in workers] == [(4, 0, 8), (2, 1, 2), (2, 2, 0)]
     assert workers[0].metrics["Status.JVM.GarbageCollector.All.Time"] == 5

@@ -125,7 +125,7 @@ def test_a_join_that_has_rows_of_one_side_only_is_named(name: str) -> None:
     with running(t_env, JOINS[name], "f0 STRING, f1 BIGINT") as (client, job):
         told = until_told(client, job, "waiting join")
     assert told["title"].startswith(name) and told["title"].endswith("waits for its second input")
-    assert told["text"].startswith("2 rows wait there for a partner from "), told
+    assert told["text"].startswith("2 rows wait for a matching row of "), told
     assert "payments" in told["text"] and told["about"] == {"input": 1, "rows": 2}
 
 

@@ -45,7 +45,7 @@ def test_a_standby_says_where_the_leader_is_and_answers_when_it_leads(cells: Cel
     told = client.get("/v1/jobs?get=all", follow_redirects=False)
     assert told.status_code == 307
     assert told.headers["location"] == "http://elsewhere:8081/v1/jobs?get=all"
-    assert told.json() == {"errors": ["This job manager does not lead: the leader is at http://elsewhere:8081."]}
+    assert told.json() == {"errors": ["This job manager is not the leader: the leader is at http://elsewhere:8081."]}
 
     async def own(_: Request) -> Response:
         return PlainTextResponse("mine")

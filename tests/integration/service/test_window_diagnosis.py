@@ -119,8 +119,8 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         "event time",
         [
             "Split 'b' of Source: orders holds event time back",
-            "Split 'b' (subtask 0 of 1) stands at 1970-01-01 00:00:02.499, ",
-            "; others are 98 s further. Its last record came 0 s ago; it is not idle.",
+            "Split 'b' (subtask 0 of 1) is at 1970-01-01 00:00:02.499, ",
+            "; others are 98 s ahead. Its last record arrived 0 s ago; it is not idle.",
             "Behind it 2 windows wait, the first for 1970-01-01 00:00:02.999.",
         ],
     ),
@@ -129,8 +129,8 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         lambda env: windowed(splits(env, ordered(), "orders", a=[1_000, 100_000], b=[])),
         "event time",
         [
-            "Event time does not go on behind Source: orders",
-            "Split 'b' (subtask 0 of 1) has had no record; it is not idle. Use with_idleness(...)",
+            "Event time does not advance after Source: orders",
+            "Split 'b' (subtask 0 of 1) has read no record; it is not idle. Use with_idleness(...)",
             "Behind it 2 windows wait, the first for 1970-01-01 00:00:01.999.",
         ],
     ),
@@ -148,7 +148,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         "event time",
         [
             "Split 'p' of Source: prices holds event time back",
-            "others are 89 s further",
+            "others are 89 s ahead",
             "Behind it (input 2 of TumblingEventTimeWindows",
         ],
     ),
@@ -172,7 +172,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         "event time",
         [
             "has no event time",
-            "are assigned to what Source: numbers reads (made at test_window_diagnosis.py:",
+            "Source: numbers (made at test_window_diagnosis.py:",
             "Behind it 1 timer waits, the first for 1970-01-01 00:00:07.000.",
         ],
     ),
@@ -180,7 +180,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         1,
         lambda env: windowed(splits(env, ordered(WatermarkStrategy.no_watermarks()), "orders", a=[1_000])),
         "event time",
-        ["Source: orders makes no watermarks", "is no_watermarks(): use for_bounded_out_of_orderness(...)"],
+        ["Source: orders emits no watermarks", "is no_watermarks(): use for_bounded_out_of_orderness(...)"],
     ),
     "records that come too late": (
         1,
@@ -192,9 +192,9 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         ),
         "late records",
         [
-            "records came when their windows were over already, and were dropped (made at test_window_diagnosis.py:",
-            "The last ones: (0, ",
-            ") of 0, when time had come to 10",
+            "records were late for their windows and were dropped (made at test_window_diagnosis.py:",
+            "Latest: (0, ",
+            ") at 0, watermark 10",
         ],
     ),
 }
@@ -228,13 +228,13 @@ def test_why(reason: str) -> None:
 
 
 def test_time_that_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis, "_STANDS", 100)
+    monkeypatch.setattr(diagnosis, "_MAX_STALL_MS", 100)
     env = environment(1)
     windowed(splits(env, ordered(), "orders", a=[1_000, 1_500])).add_sink(lambda v: None)
     with running(env, "stands") as (client, job):
         told = _until_told(client, job, "event time")
-    assert told["level"] == "high" and "and has for 0 s" in told["text"]
-    assert "A window fires when a record comes that is later than its end." in told["text"]
+    assert told["level"] == "high" and "unchanged for 0 s" in told["text"]
+    assert "A window fires when a record arrives with a timestamp after its end." in told["text"]
     assert told["about"]["waiting"] == {"windows": 1} and told["about"]["earliest"] == 1_999
     assert (told["about"]["split"], told["about"]["watermark"], told["about"]["idle"]) == ("a", 1_499, False)
 
@@ -278,7 +278,7 @@ def test_the_hottest_key_is_named_and_what_each_subtask_has() -> None:
         vertices = client.get(f"/jobs/{job}").json()["vertices"]
         seen = client.get(f"/jobs/{job}/vertices/{vertices[1]['id']}/insight").json()["subtasks"]
     assert told["about"]["keys"][0]["key"] == "'hot'" and told["about"]["keys"][0]["share"] > 0.8
-    assert "of these, the key that comes most often: 'hot' with 9" in told["text"]
+    assert "hot key 'hot' with 9" in told["text"]
     most = seen[told["about"]["subtask"]]
     assert most["hottest-keys"][0]["key"] == "'hot'"
     assert most["records-in"] > 2 * seen[1 - told["about"]["subtask"]]["records-in"]

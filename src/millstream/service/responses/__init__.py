@@ -1,1 +1,1 @@
-"""What REST tells of a job, made from its view alone: plain values with Flink's names. Pure."""
+"""Bodies of REST responses, built from a job's view alone: plain values under Flink's names. Pure."""

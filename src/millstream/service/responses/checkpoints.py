@@ -1,4 +1,4 @@
-"""Checkpoints: how many, how large, how long."""
+"""Responses about checkpoints."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from millstream.service.responses.tasks import milliseconds, summary, vertex_id
 
 
 def statistics(view: JobView) -> dict[str, Any]:
-    """Return how the checkpoints of a job have gone, the newest first."""
-    seen = view.checkpoints
-    history = [one(view, c) for c in reversed(seen.history)]
+    """Return the checkpoint statistics of a job, newest first."""
+    counts = view.checkpoints
+    history = [one(view, c) for c in reversed(counts.history)]
     complete = [h for h in history if h["status"] == "COMPLETED"]
     failed = [h for h in history if h["status"] == "FAILED"]
     return {
         "counts": {
             "restored": 0,
-            "total": seen.triggered,
-            "in_progress": seen.in_progress,
-            "completed": seen.completed,
-            "failed": seen.failed,
+            "total": counts.triggered,
+            "in_progress": counts.in_progress,
+            "completed": counts.completed,
+            "failed": counts.failed,
         },
         "summary": {name: _summary([h[name] for h in complete]) for name in _SUMMED},
         "latest": {
@@ -47,9 +47,9 @@ _SUMMED = (
 
 
 def _summary(values: list[int]) -> dict[str, Any]:
-    found = summary([float(v) for v in values] or [0.0])
-    quantiles = {"p50": found["median"], "p90": found["p95"], "p95": found["p95"], "p99": found["max"]}
-    return {"min": found["min"], "max": found["max"], "avg": found["avg"], **quantiles, "p999": found["max"]}
+    stats = summary([float(v) for v in values] or [0.0])
+    quantiles = {"p50": stats["median"], "p90": stats["p95"], "p95": stats["p95"], "p99": stats["max"]}
+    return {"min": stats["min"], "max": stats["max"], "avg": stats["avg"], **quantiles, "p999": stats["max"]}
 
 
 def _status(checkpoint: CheckpointView) -> str:
@@ -83,15 +83,15 @@ def one(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
         "tasks": {},
     }
     if status == "COMPLETED":
-        kept = checkpoint.id in view.checkpoints.retained
-        answer |= {"external_path": checkpoint.location or "", "discarded": not kept}
+        is_retained = checkpoint.id in view.checkpoints.retained
+        answer |= {"external_path": checkpoint.location or "", "discarded": not is_retained}
     elif status == "FAILED":
         answer |= {"failure_timestamp": milliseconds(end), "failure_message": checkpoint.failure or ""}
     return answer
 
 
 def details(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
-    """Return one checkpoint with what each vertex had to do with it."""
+    """Return one checkpoint with the acknowledgements of each vertex."""
     answer = one(view, checkpoint)
     about = {k: answer[k] for k in ("id", "status", "latest_ack_timestamp", "end_to_end_duration")}
     sizes = {k: answer[k] for k in ("alignment_buffered", "processed_data", "persisted_data")}
@@ -109,7 +109,7 @@ def details(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
 
 
 def configuration(view: JobView, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return when and how checkpoints are taken."""
+    """Return the checkpoint configuration of a job."""
     options = CheckpointOptions.read(Configuration.from_dict(dict(settings)))
     return {
         "mode": "exactly_once",

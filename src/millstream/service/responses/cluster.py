@@ -1,4 +1,4 @@
-"""The process and its workers."""
+"""Responses about the cluster and its workers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked
 from millstream.jobmaster.machine.view import JobView
 from millstream.operators.runtime.messages import JobPlan
-from millstream.service.responses.jobs import is_over
+from millstream.service.responses.jobs import has_ended
 from millstream.service.responses.metrics import Value
 
-# The version whose REST interface this is; clients compare it with their own.
+# The Flink version of this REST API; clients compare it with their own.
 FLINK_VERSION = "2.3.0"
 
 
 def dashboard(refresh_ms: int, submits: bool, cancels: bool, history: bool = False) -> dict[str, Any]:
-    """Return what a page must know first."""
+    """Return the configuration of the web page."""
     zone = datetime.now().astimezone()
     offset = zone.utcoffset()
     return {
@@ -42,7 +42,7 @@ def dashboard(refresh_ms: int, submits: bool, cancels: bool, history: bool = Fal
 
 @dataclass(frozen=True)
 class Slots:
-    """How many slots there are, and how many of them no job has."""
+    """Total and free slots."""
 
     total: int
     free: int
@@ -53,12 +53,12 @@ class Worker:
     """A worker: one of Spark's executors, or this process where jobs run without Spark.
 
     Attributes:
-        id: by which it is known.
-        address: where it is.
-        tasks: how many subtasks run there.
-        memory: how many bytes its machine has, as far as that is known, of which `free_memory` are not in use.
-        metrics: what is measured of it.
-        logs: where logs of its own are, by name.
+        id: its id.
+        address: its host and port.
+        tasks: the number of running subtasks.
+        memory: bytes of its machine, if known; `free_memory` of them are free.
+        metrics: its metrics.
+        logs: locations of Spark's logs, by name.
     """
 
     id: str
@@ -73,27 +73,27 @@ class Worker:
 
 
 def slots_needed(plan: JobPlan) -> int:
-    """Return how many slots a job has."""
+    """Return the number of slots of a job."""
     return max(plan.slots(level) for level in range(plan.levels))
 
 
-def slots_beside(views: Iterable[JobView], slots: int) -> Slots:
-    """Return the slots there are where nobody counts them before a job is started."""
-    taken = sum(slots_needed(v.plan) for v in views if not is_over(v))
+def slots_without_cluster(views: Iterable[JobView], slots: int) -> Slots:
+    """Return the slots of a process outside a cluster, where jobs may use more than `slots`."""
+    taken = sum(slots_needed(v.plan) for v in views if not has_ended(v))
     return Slots(max(slots, taken), max(slots - taken, 0))
 
 
 def overview(lines: Iterable[Mapping[str, Any]], slots: Slots, workers: int) -> dict[str, Any]:
-    """Return how many workers, slots and jobs there are, from the list of jobs."""
+    """Return the numbers of workers, slots and jobs, from the job overviews."""
     states = [line["state"] for line in lines]
-    over = [JobStatus.FINISHED.name, JobStatus.CANCELED.name, JobStatus.FAILED.name]
+    ended = [JobStatus.FINISHED.name, JobStatus.CANCELED.name, JobStatus.FAILED.name]
     return {
         "taskmanagers": workers,
         "taskmanagers-blocked": 0,
         "slots-total": slots.total,
         "slots-available": slots.free,
         "slots-free-and-blocked": 0,
-        "jobs-running": sum(state not in over for state in states),
+        "jobs-running": sum(state not in ended for state in states),
         "jobs-finished": states.count(JobStatus.FINISHED.name),
         "jobs-cancelled": states.count(JobStatus.CANCELED.name),
         "jobs-failed": states.count(JobStatus.FAILED.name),
@@ -128,12 +128,12 @@ def task_manager(worker: Worker, now_ms: int) -> dict[str, Any]:
 
 
 def settings(configuration: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return settings as a list, secrets hidden."""
+    """Return options as a list, with secrets masked."""
     return [{"key": key, "value": value} for key, value in sorted(masked(configuration).items())]
 
 
 def environment() -> dict[str, Any]:
-    """Return what this process runs on."""
+    """Return the runtime environment of this process."""
     return {
         "jvm": {
             "version": f"Python {platform.python_version()}",

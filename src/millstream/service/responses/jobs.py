@@ -1,4 +1,4 @@
-"""Jobs: lists of them, and one with its plan, its configuration and what went wrong."""
+"""Responses about jobs: overviews, details, plan, configuration and exceptions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from millstream.common.masking import masked, masked_text
 from millstream.jobmaster.machine.view import FailureView, JobView
 from millstream.operators.runtime.vertex import Vertex
 from millstream.service.responses.tasks import (
-    NOWHERE,
+    UNASSIGNED,
     counts,
+    location_of,
     milliseconds,
-    place_of,
     state_of,
     tasks_of,
     vertex_id,
@@ -21,19 +21,19 @@ from millstream.service.responses.tasks import (
 )
 
 
-def is_over(view: JobView) -> bool:
-    """Return whether a job has ended for good."""
+def has_ended(view: JobView) -> bool:
+    """Return whether a job is in a globally terminal state."""
     return view.status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED)
 
 
 def _start_and_end(view: JobView, now: float) -> tuple[int, int, int]:
     start = min(view.times.values())
-    end = view.times[view.status] if is_over(view) else None
+    end = view.times[view.status] if has_ended(view) else None
     return milliseconds(start), milliseconds(end), milliseconds((now if end is None else end) - start)
 
 
 def overview_of(view: JobView, now: float) -> dict[str, Any]:
-    """Return a job's line in the list of jobs."""
+    """Return a job's entry in the overview."""
     start, end, duration = _start_and_end(view, now)
     tasks = counts(t for v in view.plan.vertices for t in tasks_of(view, v))
     return {
@@ -53,7 +53,7 @@ def overview_of(view: JobView, now: float) -> dict[str, Any]:
 
 
 def application_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the application that a job is, one to each, from the job's line in the list of jobs."""
+    """Return the application of a job, one for each, from the job's overview entry."""
     about = {key: line[key] for key in ("name", "start-time", "end-time", "duration")}
     states = {status.name: int(status.name == line["state"]) for status in JobStatus}
     return {"id": line["jid"], **about, "status": line["state"], "jobs": states}
@@ -64,7 +64,7 @@ def job_type(view: JobView) -> str:
 
 
 def details(view: JobView, now: float) -> dict[str, Any]:
-    """Return all that a job's own page begins with."""
+    """Return the details of a job."""
     start, end, duration = _start_and_end(view, now)
     states = counts(())
     for vertex in view.plan.vertices:
@@ -97,7 +97,7 @@ def plan(view: JobView) -> dict[str, Any]:
 
 
 def plan_of(job_id: str, name: str, kind: str, vertices: Iterable[Vertex]) -> dict[str, Any]:
-    """Return a job graph, also of a job that does not run."""
+    """Return a job graph, also of a job that is not running."""
     by_id = {v.id: v for v in vertices}
     return {"jid": job_id, "name": name, "type": kind, "nodes": [_node(v, by_id) for v in by_id.values()]}
 
@@ -130,7 +130,7 @@ def _node(vertex: Vertex, by_id: Mapping[int, Vertex]) -> dict[str, Any]:
 
 
 def configuration(view: JobView, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a job was started with."""
+    """Return the configuration of a job."""
     return {
         "jid": view.job_id,
         "name": view.job_name,
@@ -143,14 +143,14 @@ def configuration(view: JobView, settings: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def exceptions(view: JobView, most: int) -> dict[str, Any]:
-    """Return what went wrong, the newest first."""
+def exceptions(view: JobView, max_entries: int) -> dict[str, Any]:
+    """Return the failures of a job, newest first."""
     newest = list(reversed(view.failures))
-    history = [_failure(view, f) for f in newest[:most]]
+    history = [_failure(view, f) for f in newest[:max_entries]]
     answer: dict[str, Any] = {
         "all-exceptions": [],
-        "truncated": len(newest) > most,
-        "exceptionHistory": {"entries": history, "truncated": len(newest) > most},
+        "truncated": len(newest) > max_entries,
+        "exceptionHistory": {"entries": history, "truncated": len(newest) > max_entries},
     }
     if newest:
         answer |= {"root-exception": masked_text(newest[0].message), "timestamp": milliseconds(newest[0].at)}
@@ -159,22 +159,22 @@ def exceptions(view: JobView, most: int) -> dict[str, Any]:
 
 def _failure(view: JobView, failure: FailureView) -> dict[str, Any]:
     vertex = next((v for v in view.plan.vertices if any(n.id == failure.operator for n in v.nodes)), None)
-    told = masked_text(failure.message)
-    places = set() if vertex is None else {place_of(view, vertex, i) for i in range(vertex.parallelism)}
-    # Which subtask it was is not always known, but where all of them are is.
-    place = places.pop() if len(places) == 1 else None
-    if place is not None and place[0] == NOWHERE:
-        place = None
+    message = masked_text(failure.message)
+    locations = set() if vertex is None else {location_of(view, vertex, i) for i in range(vertex.parallelism)}
+    # The failed subtask is not always known; name a location only if all subtasks are there.
+    location = locations.pop() if len(locations) == 1 else None
+    if location is not None and location[0] == UNASSIGNED:
+        location = None
     return {
-        "exceptionName": _headline(told),
-        "stacktrace": told,
+        "exceptionName": _headline(message),
+        "stacktrace": message,
         "timestamp": milliseconds(failure.at),
         "taskName": None if vertex is None else vertex.name,
-        "endpoint": None if place is None else place[1],
-        "taskManagerId": None if place is None else place[0],
+        "endpoint": None if location is None else location[1],
+        "taskManagerId": None if location is None else location[0],
         "failureLabels": {},
         "concurrentExceptions": [],
-        # Ours: how the record, or the timer, can be looked at alone.
+        # Not in Flink: how to replay the failed record or timer.
         "replay": {
             "failure": failure.number,
             "kept": failure.is_kept,
@@ -184,13 +184,13 @@ def _failure(view: JobView, failure: FailureView) -> dict[str, Any]:
     }
 
 
-def _headline(told: str) -> str:
-    """Return the line that says what went wrong: the last of the user's traceback, before what is said about it.
+def _headline(message: str) -> str:
+    """Return the last line of the user's traceback, which names the exception.
 
     Example:
         >>> _headline("Traceback:\\n  File ...\\nValueError: no price\\nin operator 'a'\\nrecord: 3")
         'ValueError: no price'
     """
-    lines = told.strip().splitlines() or [""]
+    lines = message.strip().splitlines() or [""]
     end = next((i for i, line in enumerate(lines) if i and line.startswith(("in operator", "record: "))), len(lines))
     return lines[end - 1][:500]

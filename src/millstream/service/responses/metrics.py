@@ -1,4 +1,4 @@
-"""Metrics under Flink's names, from a job's view and how it was some seconds before."""
+"""Metrics under Flink's names, from a job's view and an earlier view."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
         view: the job now.
         vertex: the vertex.
         subtask: the subtask.
-        before: the job some seconds ago, None if it is too new.
-        seconds: how many.
+        before: an earlier view; None if the job is too new.
+        seconds: the age of the earlier view.
     """
     now = progress_of(view, vertex, subtask)
     then = now if before is None else progress_of(before, vertex, subtask)
@@ -55,13 +55,13 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
     for name, value in now.metrics.items():
         found |= _flat(name, value)
         if isinstance(value, Marks):
-            # As Flink shows a meter: so many a second.
+            # Flink shows a meter as a rate.
             found |= {f"{name}.count": int(value), name: _rate(value - then.metrics.get(name, 0), seconds)}
     return found
 
 
 def _share(here: int, read: int) -> float:
-    """Return the share of epochs that found their state where they ran; 1 before there was any."""
+    """Return the share of epochs whose state was already local; 1 if there were none."""
     return here / (here + read) if here + read else 1.0
 
 
@@ -72,7 +72,7 @@ def _rate(count: float, seconds: float) -> float:
 def _times(
     view: JobView, vertex: Vertex, subtask: int, before: JobView | None, seconds: float, worked: float
 ) -> dict[str, Value]:
-    """Return how a subtask spends a second, in milliseconds that add up to one."""
+    """Return busy, backpressured and idle time in milliseconds per second."""
     task = view.tasks.get((vertex.id, subtask))
     if task is None or task.state is not ExecutionState.RUNNING:
         busy = blocked = 0.0
@@ -98,14 +98,14 @@ def _times(
 def _shares(
     view: JobView, vertex: Vertex, subtask: int, before: JobView | None, seconds: float, worked: float
 ) -> tuple[float, float]:
-    """Return the shares of time that a subtask is busy and back-pressured."""
+    """Return the shares of time that a subtask is busy and backpressured."""
     now = view.traffic(vertex.id, subtask)
     then = None if before is None or before.attempt != view.attempt else before.traffic(vertex.id, subtask)
     if now is None:
-        # Its slot does not stay, and tells only how long it worked.
+        # A slot that is not resident reports only its processing time.
         return min(_rate(worked, seconds), 1.0), 0.0
     busy, blocked, elapsed = _difference(now, then)
-    # Slots tell of their time with epochs; while there is none, time passes all the same.
+    # Slots report time with epochs; between epochs elapsed time does not advance.
     whole = max(elapsed, seconds if then is not None else 0.0, 1e-9)
     busy = min(busy / whole, 1.0)
     return busy, min(blocked / whole, 1.0 - busy)
@@ -126,7 +126,7 @@ def _flat(name: str, value: Any) -> dict[str, Value]:
 
 def of_job(view: JobView, now: float) -> dict[str, Value]:
     """Return the metrics of a whole job."""
-    seen, latest = view.checkpoints, view.checkpoints.latest
+    counts, latest = view.checkpoints, view.checkpoints.latest
     is_running = view.status is JobStatus.RUNNING
     since = view.times.get(JobStatus.RUNNING, now)
     here, read = view.progress.state_epochs()
@@ -136,11 +136,11 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
         "uptime": milliseconds(now - since) if is_running else 0,
         "runningTime": milliseconds(now - since) if is_running else 0,
         "downtime": 0 if is_running else milliseconds(now - view.times[view.status]),
-        "totalNumberOfCheckpoints": seen.triggered,
-        "numberOfCompletedCheckpoints": seen.completed,
-        "numberOfFailedCheckpoints": seen.failed,
-        "numberOfInProgressCheckpoints": seen.in_progress,
-        # When it last went on from one: after its last failure.
+        "totalNumberOfCheckpoints": counts.triggered,
+        "numberOfCompletedCheckpoints": counts.completed,
+        "numberOfFailedCheckpoints": counts.failed,
+        "numberOfInProgressCheckpoints": counts.in_progress,
+        # The restore after the last failure.
         "lastCheckpointRestoreTimestamp": milliseconds(_restored(view)),
         "lastEpochSeconds": view.progress.last_epoch_seconds,
         "numberOfEpochs": view.progress.epochs,
@@ -152,7 +152,7 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
         found |= {
             "lastCheckpointSize": latest.state_bytes,
             "lastCheckpointFullSize": latest.state_bytes,
-            # Nothing is in flight at a checkpoint of ours that Flink would count here.
+            # Checkpoints have no in-flight data that Flink would count here.
             "lastCheckpointProcessedData": 0,
             "lastCheckpointPersistedData": 0,
             "lastCheckpointDuration": milliseconds(latest.completed_at - latest.triggered_at),
@@ -163,18 +163,18 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
 
 
 def _restored(view: JobView) -> float | None:
-    """Return when a job last went back to a checkpoint; None if it never had to, or had none."""
+    """Return when a job last restored a checkpoint after a failure; None if it never did."""
     if not view.restarts or view.checkpoints.latest is None:
         return None
     return view.times.get(JobStatus.RUNNING)
 
 
 def aggregated(values: Iterable[float], how: Iterable[str]) -> dict[str, float]:
-    """Return least, most, average, sum and skew of a metric over subtasks, those that are asked for."""
+    """Return the requested aggregates of a metric over subtasks: min, max, avg, sum, skew."""
     numbers = list(values)
     total, count = sum(numbers), len(numbers)
     mean = total / count
-    # Flink's: how far values are from their mean, of that mean, in percent.
+    # Flink's skew: mean absolute deviation in percent of the mean.
     spread = sum(abs(n - mean) for n in numbers) / count
     every = {
         "min": min(numbers),
@@ -186,23 +186,22 @@ def aggregated(values: Iterable[float], how: Iterable[str]) -> dict[str, float]:
     return {name: value for name, value in every.items() if name in set(how)}
 
 
-def listed_metrics(found: Mapping[str, Value], wanted: list[str] | None) -> list[dict[str, str]]:
-    """Return metrics: only their names when none is asked for, else the values as text."""
-    if wanted is None:
-        return [{"id": name} for name in sorted(found)]
-    return [{"id": name, "value": str(found[name])} for name in wanted if name in found]
+def listed_metrics(values: Mapping[str, Value], names: list[str] | None) -> list[dict[str, str]]:
+    """Return metric names if `names` is None, else the named metrics with their values as text."""
+    if names is None:
+        return [{"id": name} for name in sorted(values)]
+    return [{"id": name, "value": str(values[name])} for name in names if name in values]
 
 
 def aggregated_metrics(
-    found: list[dict[str, Value]], wanted: list[str] | None, how: list[str] | None
+    owners: list[dict[str, Value]], names: list[str] | None, aggregates: list[str] | None
 ) -> list[dict[str, Any]]:
-    """Return metrics over several owners."""
-    if wanted is None:
-        return [{"id": name} for name in sorted({n for one in found for n in one})]
+    """Return metrics aggregated over several owners."""
+    if names is None:
+        return [{"id": name} for name in sorted({n for owner in owners for n in owner})]
     shown = []
-    for name in wanted:
-        values = [v for one in found if isinstance(v := one.get(name), (int, float))]
+    for name in names:
+        values = [v for owner in owners if isinstance(v := owner.get(name), (int, float))]
         if values:
-            chosen = how or ["min", "max", "avg", "sum", "skew"]
-            shown.append({"id": name, **aggregated(values, chosen)})
+            shown.append({"id": name, **aggregated(values, aggregates or ["min", "max", "avg", "sum", "skew"])})
     return shown

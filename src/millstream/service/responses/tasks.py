@@ -1,4 +1,4 @@
-"""Vertices and their subtasks."""
+"""Responses about vertices and their subtasks."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnost
 from millstream.operators.runtime.vertex import Vertex
 
 _NOTHING = SubtaskProgress()
-# The worker of jobs that run in this process, and Flink's word for where a task is that has no worker yet.
-LOCAL, NOWHERE = "local", "(unassigned)"
+# The worker id of this process, and Flink's text for a task without a worker.
+LOCAL, UNASSIGNED = "local", "(unassigned)"
 
 
-def place_of(view: JobView, vertex: Vertex, subtask: int) -> tuple[str, str]:
-    """Return the worker and the machine that a subtask runs on."""
-    found = view.place(vertex, subtask)
-    # Slots say where they are with their first epoch.
-    return (NOWHERE, NOWHERE) if found is None else (found.executor, found.host)
+def location_of(view: JobView, vertex: Vertex, subtask: int) -> tuple[str, str]:
+    """Return the worker id and the host of a subtask."""
+    location = view.place(vertex, subtask)
+    # Slots report their location with their first epoch.
+    return (UNASSIGNED, UNASSIGNED) if location is None else (location.executor, location.host)
 
 
 def milliseconds(seconds: float | None, missing: int = -1) -> int:
-    """Return a time or length of time as REST tells it."""
+    """Return a time or duration in milliseconds."""
     return missing if seconds is None else int(seconds * 1000)
 
 
 def vertex_id(vertex: Vertex) -> str:
-    """Return the id by which a vertex is known: its first operator's."""
+    """Return the id of a vertex: that of its first operator."""
     return vertex.head.id
 
 
-def find_vertex(view: JobView, asked: str) -> Vertex | None:
-    """Return the vertex of an id, None if there is none."""
-    return next((v for v in view.plan.vertices if vertex_id(v) == asked), None)
+def find_vertex(view: JobView, wanted_id: str) -> Vertex | None:
+    """Return the vertex with an id, None if there is none."""
+    return next((v for v in view.plan.vertices if vertex_id(v) == wanted_id), None)
 
 
 def tasks_of(view: JobView, vertex: Vertex) -> list[TaskView]:
-    """Return a vertex's tasks, by subtask; none before they are deployed."""
-    found = (view.tasks.get((vertex.id, i)) for i in range(vertex.parallelism))
-    return [t for t in found if t is not None]
+    """Return a vertex's tasks in subtask order; empty before deployment."""
+    tasks = (view.tasks.get((vertex.id, i)) for i in range(vertex.parallelism))
+    return [t for t in tasks if t is not None]
 
 
 def progress_of(view: JobView, vertex: Vertex, subtask: int) -> SubtaskProgress:
-    """Return what a subtask has done."""
+    """Return the progress of a subtask."""
     return view.progress.subtasks.get((vertex.id, subtask), _NOTHING)
 
 
 def state_of(tasks: Iterable[TaskView]) -> ExecutionState:
-    """Return the state of a vertex as Flink makes it of its tasks' states."""
+    """Return the state of a vertex from the states of its tasks, as Flink does."""
     states = [t.state for t in tasks]
     for first in (
         ExecutionState.FAILED,
@@ -69,15 +69,15 @@ def state_of(tasks: Iterable[TaskView]) -> ExecutionState:
 
 
 def counts(tasks: Iterable[TaskView]) -> dict[str, int]:
-    """Return how many tasks are in each state, by its name."""
-    found = {state.name: 0 for state in ExecutionState}
+    """Return the number of tasks in each state, by its name."""
+    by_state = {state.name: 0 for state in ExecutionState}
     for task in tasks:
-        found[task.state.name] += 1
-    return found
+        by_state[task.state.name] += 1
+    return by_state
 
 
 def io_metrics(view: JobView, vertex: Vertex, subtasks: Iterable[int]) -> dict[str, Any]:
-    """Return what subtasks have read and written, and how they spent their time."""
+    """Return records and bytes read and written by subtasks, and their busy, idle and backpressured times."""
     chosen = list(subtasks)
     done = [progress_of(view, vertex, i) for i in chosen]
     traffic = [t for t in (view.traffic(vertex.id, i) for i in chosen) if t is not None]
@@ -100,18 +100,18 @@ def io_metrics(view: JobView, vertex: Vertex, subtasks: Iterable[int]) -> dict[s
 
 
 def _times(tasks: list[TaskView], now: float) -> tuple[int, int, int]:
-    """Return start, end and duration of what tasks have done; end -1 while one has not ended."""
+    """Return start, end and duration of tasks in milliseconds; end is -1 while a task is running."""
     starts = [t.times[ExecutionState.DEPLOYING] for t in tasks if ExecutionState.DEPLOYING in t.times]
     if not starts:
         return -1, -1, -1
     start = min(starts)
-    is_over = all(t.state.is_terminal() for t in tasks)
-    end = max(t.since for t in tasks) if is_over else None
+    has_ended = all(t.state.is_terminal() for t in tasks)
+    end = max(t.since for t in tasks) if has_ended else None
     return milliseconds(start), milliseconds(end), milliseconds((now if end is None else end) - start)
 
 
 def vertex_summary(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
-    """Return a vertex as the page of its job shows it."""
+    """Return a vertex's entry in the job details."""
     tasks = tasks_of(view, vertex)
     start, end, duration = _times(tasks, now)
     return {
@@ -134,7 +134,7 @@ def subtask_details(view: JobView, vertex: Vertex, subtask: int, now: float) -> 
     task = view.tasks.get((vertex.id, subtask))
     tasks = [] if task is None else [task]
     start, end, duration = _times(tasks, now)
-    worker, host = place_of(view, vertex, subtask)
+    worker, host = location_of(view, vertex, subtask)
     return {
         "subtask": subtask,
         "status": ExecutionState.CREATED.name if task is None else task.state.name,
@@ -184,7 +184,7 @@ def _aggregated(subtasks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def summary(values: list[float]) -> dict[str, Any]:
-    """Return least, most, average, sum and quantiles of some numbers."""
+    """Return min, max, avg, sum and quantiles of numbers."""
     ordered = sorted(values)
 
     def quantile(share: float) -> int:
@@ -203,23 +203,24 @@ def summary(values: list[float]) -> dict[str, Any]:
 
 
 def subtask_times(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
-    """Return when each subtask came to each state."""
+    """Return when each subtask entered each state."""
     subtasks = []
     for i, task in enumerate(tasks_of(view, vertex)):
         _, _, duration = _times([task], now)
-        _, host = place_of(view, vertex, i)
+        _, host = location_of(view, vertex, i)
         stamps = {state.name: milliseconds(task.times.get(state, 0.0)) for state in ExecutionState}
         subtasks.append({"subtask": i, "host": host, "endpoint": host, "duration": duration, "timestamps": stamps})
     return {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now), "subtasks": subtasks}
 
 
 def task_managers_of(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
-    """Return which workers run a vertex, and what its subtasks there have done."""
-    found: dict[tuple[str, str], list[int]] = {}
+    """Return the workers that run a vertex, and the metrics of its subtasks there."""
+    locations: dict[tuple[str, str], list[int]] = {}
     for subtask in range(len(tasks_of(view, vertex))):
-        found.setdefault(place_of(view, vertex, subtask), []).append(subtask)
+        locations.setdefault(location_of(view, vertex, subtask), []).append(subtask)
     about = {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now)}
-    return {**about, "taskmanagers": [_on_worker(view, vertex, *place, on, now) for place, on in found.items()]}
+    workers = [_on_worker(view, vertex, *location, subtasks, now) for location, subtasks in locations.items()]
+    return {**about, "taskmanagers": workers}
 
 
 def _on_worker(
@@ -241,12 +242,12 @@ def _on_worker(
     }
 
 
-# Shares of time up to which Flink calls back pressure nothing, and low.
+# Upper bounds of Flink's backpressure levels ok and low.
 NONE_TO, LOW_TO = 0.10, 0.50
 
 
 def back_pressure_level(share: float) -> str:
-    """Return Flink's word for a share of time.
+    """Return Flink's backpressure level for a share of time.
 
     Example:
         >>> back_pressure_level(0.05), back_pressure_level(0.3), back_pressure_level(0.9)
@@ -256,7 +257,7 @@ def back_pressure_level(share: float) -> str:
 
 
 def back_pressure_of(subtasks: list[dict[str, Any]], attempts: list[int], at: int) -> dict[str, Any]:
-    """Return the back pressure of a vertex from the metrics of its subtasks."""
+    """Return the backpressure of a vertex from the metrics of its subtasks."""
     shown = []
     for i, metrics in enumerate(subtasks):
         ratio = metrics["backPressuredTimeMsPerSecond"] / 1000
@@ -272,48 +273,48 @@ def back_pressure_of(subtasks: list[dict[str, Any]], attempts: list[int], at: in
                 "other-concurrent-attempts": [],
             }
         )
-    most = max((s["ratio"] for s in shown), default=0.0)
+    highest = max((s["ratio"] for s in shown), default=0.0)
     return {
         "status": "ok",
-        "backpressureLevel": back_pressure_level(most),
-        "backpressure-back_pressure_level": back_pressure_level(most),
+        "backpressureLevel": back_pressure_level(highest),
+        "backpressure-back_pressure_level": back_pressure_level(highest),
         "end-timestamp": at,
         "subtasks": shown,
     }
 
 
 def diagnostics_of_vertex(view: JobView, vertex: Vertex) -> dict[str, Any]:
-    """Return what the subtasks of a vertex have told last."""
+    """Return the latest diagnostics of a vertex's subtasks."""
     subtasks = [diagnostics_of_subtask(view, vertex, i) for i in range(vertex.parallelism)]
     return {"id": vertex_id(vertex), "name": vertex.name, "subtasks": subtasks}
 
 
 def diagnostics_of_subtask(view: JobView, vertex: Vertex, subtask: int) -> dict[str, Any]:
-    """Return what one subtask has told."""
-    done = progress_of(view, vertex, subtask)
-    seen = done.insight or SubtaskDiagnostics(at=-1)
+    """Return the latest diagnostics of one subtask."""
+    progress = progress_of(view, vertex, subtask)
+    diagnostics = progress.insight or SubtaskDiagnostics(at=-1)
     by_edge = {e.id: number for number, e in enumerate(vertex.in_edges)}
     senders = {v.id: v.name for v in view.plan.vertices}
     sources = {e.id: senders[e.source] for e in vertex.in_edges}
     return {
         "subtask": subtask,
-        "at": seen.at,
-        "records-in": done.records_in,
-        "records-out": done.records_out,
-        "bytes-in": done.bytes_in,
-        "bytes-out": done.bytes_out,
-        "state-rows": seen.state_rows,
-        "state-bytes": seen.state_bytes,
-        "hottest-keys": [asdict(key) for key in seen.keys],
-        "split-count": seen.split_count,
-        "splits": [asdict(mark) for mark in seen.splits],
+        "at": diagnostics.at,
+        "records-in": progress.records_in,
+        "records-out": progress.records_out,
+        "bytes-in": progress.bytes_in,
+        "bytes-out": progress.bytes_out,
+        "state-rows": diagnostics.state_rows,
+        "state-bytes": diagnostics.state_bytes,
+        "hottest-keys": [asdict(key) for key in diagnostics.keys],
+        "split-count": diagnostics.split_count,
+        "splits": [asdict(mark) for mark in diagnostics.splits],
         "inputs": [
             {"input": by_edge[i.edge], "from": sources[i.edge], **_without_edge(asdict(i))}
-            for i in seen.inputs
+            for i in diagnostics.inputs
             if i.edge in by_edge
         ],
-        "waiting": [asdict(one) for one in seen.waiting],
-        "late": [asdict(late) for late in seen.late],
+        "waiting": [asdict(one) for one in diagnostics.waiting],
+        "late": [asdict(late) for late in diagnostics.late],
     }
 
 

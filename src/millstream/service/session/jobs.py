@@ -17,7 +17,7 @@ from millstream.service.remote_jobs_api import unknown
 from millstream.service.responses.cluster import Worker
 from millstream.service.session.program_channel import forward
 from millstream.service.session.programs import Program, Programs
-from millstream.service.workers import LOG, Placed, SparkExecutors, dealt_out, spark_log, spark_threads
+from millstream.service.workers import LOG, ExecutorUse, SparkExecutors, spark_log, spark_threads, workers_of
 
 # A process that has just ended is not there, and what it leaves behind is not yet.
 _TRIES, _PAUSE = 20, 0.1
@@ -109,13 +109,13 @@ class SessionWorkers:
         self._spark = SparkExecutors()
 
     async def all(self) -> list[Worker]:
-        taken: dict[str, Placed] = {}
+        taken: dict[str, ExecutorUse] = {}
         for _, told in await self._asked("/taskmanagers"):
             for one in told.json()["taskmanagers"]:
-                before, slots = taken.get(one["id"], Placed()), one["slotsNumber"] - one["freeSlots"]
+                before, slots = taken.get(one["id"], ExecutorUse()), one["slotsNumber"] - one["freeSlots"]
                 memory = one["hardware"]["physicalMemory"]
-                taken[one["id"]] = Placed(before.slots + slots, before.tasks + one["assignedTasks"], memory)
-        return dealt_out(await self._spark.all(), self._programs.slots(), taken)
+                taken[one["id"]] = ExecutorUse(before.slots + slots, before.tasks + one["assignedTasks"], memory)
+        return workers_of(await self._spark.all(), self._programs.slots(), taken)
 
     async def log(self, worker: Worker, name: str) -> str:
         return await spark_log(worker, name) if name != LOG else await self._said(worker, "log")

@@ -12,7 +12,7 @@ from typing import Any
 
 import h11
 
-from millstream.service.http import Answer, Refused
+from millstream.service.http import Answer, RequestError
 
 
 class Line:
@@ -70,7 +70,7 @@ async def forward(path: str, method: str, target: str, body: bytes = b"") -> Ans
     try:
         return await asyncio.wait_for(_forward(path, method, target, body), _PATIENCE)
     except TimeoutError:
-        raise Refused(504, f"The process of the job's program has not answered within {_PATIENCE:g} s.") from None
+        raise RequestError(504, f"The process of the job's program has not answered within {_PATIENCE:g} s.") from None
 
 
 async def _forward(path: str, method: str, target: str, body: bytes) -> Answer:

@@ -17,7 +17,7 @@ from email.policy import HTTP
 
 from millstream.checkpoint.storage import Storage
 from millstream.common.errors import DamagedStateError
-from millstream.service.http import Refused
+from millstream.service.http import RequestError
 from millstream.service.session.submission import Submission
 
 log = logging.getLogger("millstream")
@@ -101,7 +101,7 @@ class Uploads:
     def find(self, upload_id: str) -> Upload:
         """Return one of them; what is no id of one is never looked for in the file system."""
         if not self._is_one(upload_id):
-            raise Refused(404, f"No program with the id {upload_id} was uploaded.")
+            raise RequestError(404, f"No program with the id {upload_id} was uploaded.")
         return self._upload(upload_id)
 
     def _is_one(self, name: str) -> bool:
@@ -119,7 +119,7 @@ class Uploads:
         """Store the one file of a form."""
         name, data = _file_of(content_type, body)
         if not _NAME.fullmatch(name):
-            raise Refused(400, "Only Python programs are taken: a .py file, or a .zip of modules with a __main__.py.")
+            raise RequestError(400, "The file must be a Python program: a .py file, or a .zip with a __main__.py.")
         upload_id = f"{uuid.uuid4()}_{name}"
         path = os.path.join(self._directory, upload_id)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -133,7 +133,7 @@ def _file_of(content_type: str, body: bytes) -> tuple[str, bytes]:
     form = BytesParser(policy=HTTP).parsebytes(head + body)
     parts = [part for part in form.iter_parts() if part.get_filename()] if form.is_multipart() else []
     if len(parts) != 1:
-        raise Refused(400, "Exactly 1 file must be sent, as a form (multipart/form-data).")
+        raise RequestError(400, "Exactly 1 file must be sent, as a form (multipart/form-data).")
     # Whatever directory a client names is its own.
     name = os.path.basename((parts[0].get_filename() or "").replace("\\", "/"))
     data = parts[0].get_payload(decode=True)

@@ -309,7 +309,7 @@ class Programs:
     def _ended(self, program: Program, code: int) -> None:
         with self._lock:
             program.exit_code = code
-            left = [job_id for job_id, is_over in program.jobs.items() if not is_over]
+            left = [job_id for job_id, has_ended in program.jobs.items() if not has_ended]
         for job_id in left:
             why = f"The process of the job's program {_manner(code)} before the job had ended."
             log.warning("Job %s: %s", job_id, why)

@@ -19,9 +19,9 @@ from millstream.common.pipeline_options import PARALLELISM
 from millstream.service.app import assembled
 from millstream.service.cluster_api import ClusterApi, Household
 from millstream.service.history import Shelf
-from millstream.service.http import Refused, an_id, answer, body_of, read_body, shows
+from millstream.service.http import RequestError, answer, body_of, has_token, id_parameter, read_body
 from millstream.service.logs import RecentLines
-from millstream.service.remote_jobs_api import ElsewhereApi
+from millstream.service.remote_jobs_api import RemoteJobsApi
 from millstream.service.session.jobs import SessionJobs, SessionWorkers
 from millstream.service.session.program_starter import NotPlanned
 from millstream.service.session.program_store import Upload, Uploads
@@ -42,7 +42,7 @@ class SessionApi:
         programs: Programs,
         uploads: Uploads,
         token: str,
-        most_uploaded: int,
+        max_upload: int,
         end: Callable[[], None],
         submits: bool,
     ) -> None:
@@ -52,14 +52,14 @@ class SessionApi:
             programs: run them.
             uploads: keep them.
             token: what must be shown by who submits or ends something.
-            most_uploaded: how many bytes an upload may have.
+            max_upload: how many bytes an upload may have.
             end: ends the cluster.
             submits: whether programs may be submitted.
         """
         self._programs = programs
         self._uploads = uploads
         self._token = token
-        self._most_uploaded = most_uploaded
+        self._most_uploaded = max_upload
         self._end = end
         self._submits = submits
 
@@ -88,8 +88,8 @@ class SessionApi:
         """Let only those in who may have code run here: everybody on this machine could call, and every web page."""
 
         async def answered(request: Request) -> Response:
-            if not shows(request.headers.get("authorization", ""), self._token):
-                raise Refused(
+            if not has_token(request.headers.get("authorization", ""), self._token):
+                raise RequestError(
                     401,
                     "Whoever submits a program has it run as the user of this cluster: show the cluster's token "
                     "(Authorization: Bearer <token>). It is millstream.rest.token, or else the one that the command "
@@ -104,17 +104,17 @@ class SessionApi:
     async def submit(self, request: Request) -> Response:
         submission = Submission.read(await body_of(request))
         if not os.path.isfile(submission.path):
-            raise Refused(400, f"There is no program {submission.path} on the cluster's machine.")
+            raise RequestError(400, f"There is no program {submission.path} on the cluster's machine.")
         if submission.directory is not None and not os.path.isdir(submission.directory):
-            raise Refused(400, f"There is no directory {submission.directory} on the cluster's machine.")
+            raise RequestError(400, f"There is no directory {submission.directory} on the cluster's machine.")
         program = self._programs.submit(submission)
         return answer({"program-id": program.id}, 202)
 
     def _program(self, request: Request) -> Program:
-        program_id = an_id(request, "programid", "program's id")
+        program_id = id_parameter(request, "programid", "program's id")
         found = self._programs.find(program_id)
         if found is None:
-            raise Refused(404, f"There is no program {program_id}.")
+            raise RequestError(404, f"There is no program {program_id}.")
         return found
 
     async def program(self, request: Request) -> Response:
@@ -126,7 +126,7 @@ class SessionApi:
     async def output(self, request: Request) -> Response:
         stream, start = request.path_params["stream"], request.query_params.get("from", "0")
         if stream not in STREAMS or not start.isdecimal() or len(start) > 18:
-            raise Refused(404, "What a program printed is at output/out and output/err, from some byte on.")
+            raise RequestError(404, "What a program printed is at output/out and output/err, from some byte on.")
         text, end = self._program(request).output(stream, int(start))
         return Response(text, media_type="application/octet-stream", headers={NEXT: str(end)})
 
@@ -155,9 +155,9 @@ class SessionApi:
         try:
             job_id = await asyncio.wait_for(asyncio.wrap_future(program.first_job), _PATIENCE)
         except ProgramEnded as e:
-            raise Refused(400, str(e)) from None
+            raise RequestError(400, str(e)) from None
         except TimeoutError:
-            raise Refused(504, f"The program has started no job within {_PATIENCE:g} s; it still runs.") from None
+            raise RequestError(504, f"The program has started no job within {_PATIENCE:g} s; it still runs.") from None
         return answer({"jobid": job_id})
 
     async def plan(self, request: Request) -> Response:
@@ -166,7 +166,7 @@ class SessionApi:
         try:
             return answer({"plan": await asyncio.to_thread(self._programs.plan, _submission(found, asked))})
         except NotPlanned as e:
-            raise Refused(400, str(e)) from None
+            raise RequestError(400, str(e)) from None
 
     async def end(self, _: Request) -> Response:
         self._end()
@@ -177,7 +177,7 @@ def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as e:
-        raise Refused(400, f"The arguments of the program cannot be read: {e}.") from None
+        raise RequestError(400, f"The arguments of the program cannot be read: {e}.") from None
 
 
 def _submission(upload: Upload, asked: dict[str, Any]) -> Submission:
@@ -218,8 +218,8 @@ class Cluster:
         submit_token: what who submits a program, or changes a job, must show.
         refresh_ms: how often pages ask again.
         submits: whether programs may be submitted.
-        most_uploaded: how many bytes an upload may have.
-        keep_seconds: for how long an answer is also given to others who ask for the same.
+        max_upload: how many bytes an upload may have.
+        cache_seconds: for how long an answer is also given to others who ask for the same.
         end: ends it.
     """
 
@@ -231,8 +231,8 @@ class Cluster:
     submit_token: str
     refresh_ms: int
     submits: bool
-    most_uploaded: int
-    keep_seconds: float
+    max_upload: int
+    cache_seconds: float
     end: Callable[[], None]
     log: RecentLines
 
@@ -251,8 +251,8 @@ def cluster_app(cluster: Cluster) -> Starlette:
         token=cluster.submit_token,
     )
     session = SessionApi(
-        cluster.programs, cluster.uploads, cluster.submit_token, cluster.most_uploaded, cluster.end, cluster.submits
+        cluster.programs, cluster.uploads, cluster.submit_token, cluster.max_upload, cluster.end, cluster.submits
     )
-    routes = [*session.routes(), *ElsewhereApi(jobs).routes(), *ClusterApi(home).routes()]
+    routes = [*session.routes(), *RemoteJobsApi(jobs).routes(), *ClusterApi(home).routes()]
     more = [jobs.prometheus()]
-    return assembled(routes, cluster.token, more, cluster.keep_seconds, change_token=cluster.submit_token)
+    return assembled(routes, cluster.token, more, cluster.cache_seconds, change_token=cluster.submit_token)

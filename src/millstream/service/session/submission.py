@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from millstream.service.http import Refused
+from millstream.service.http import RequestError
 
 _TEXTS, _LISTS, _MAPS = ("path", "directory", "module"), ("arguments",), ("settings", "last_word")
 
@@ -47,9 +47,9 @@ class Submission:
         }
         for key, value in body.items():
             if key not in checks or not checks[key](value):
-                raise Refused(400, f"{key} is not something that a program is submitted with, or not of this kind.")
+                raise RequestError(400, f"{key} is not a field of a submission, or has the wrong type.")
         if not body.get("path"):
-            raise Refused(400, "Say which program: path.")
+            raise RequestError(400, "The submission has no path: set it to the program's file.")
         return Submission(**body)
 
 
