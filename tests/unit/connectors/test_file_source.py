@@ -90,7 +90,7 @@ def some_files(directory: Path, rng: random.Random) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_line_once_wherever_epochs_and_runs_are_cut(tmp_path: Path, seed: int) -> None:
+def test_file_source_reads_every_line_once_across_restarts(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     expected = some_files(tmp_path, rng)
     source, found = files(tmp_path), []
@@ -114,7 +114,7 @@ def test_every_line_once_wherever_epochs_and_runs_are_cut(tmp_path: Path, seed: 
     st.sampled_from([1, 2, 3, 7, 64, 1 << 18]),
 )
 @settings(max_examples=300, deadline=None)
-def test_blocks_of_any_stretches_are_the_file(parts: list[bytes], cuts: list[int], block: int) -> None:
+def test_file_source_splits_reassemble_the_file(parts: list[bytes], cuts: list[int], block: int) -> None:
     import io
 
     data = b"\n".join(parts)
@@ -135,20 +135,20 @@ def test_blocks_of_any_stretches_are_the_file(parts: list[bytes], cuts: list[int
         assert offset == 0 or data[offset - 1 : offset] == b"\n"
 
 
-def test_one_subtask_keeps_the_order_of_a_file(tmp_path: Path) -> None:
+def test_file_source_single_subtask_keeps_file_order(tmp_path: Path) -> None:
     wanted = [f"line {i}" for i in range(300)]
     (tmp_path / "a").write_text("\n".join(wanted))
     assert read(files(tmp_path), 1, lambda: 3) == wanted
 
 
 @pytest.mark.parametrize("budget", [1, 100, 1 << 30])
-def test_a_huge_line_is_read_once(tmp_path: Path, budget: int) -> None:
+def test_file_source_reads_a_huge_line_once(tmp_path: Path, budget: int) -> None:
     huge = "x" * 100_000
     (tmp_path / "a").write_text(f"first\n{huge}\nlast")
     assert Counter(read(files(tmp_path), 3, lambda: budget)) == Counter(["first", huge, "last"])
 
 
-def test_large_files_are_read_by_all_subtasks_together(tmp_path: Path) -> None:
+def test_file_source_splits_large_files_between_subtasks(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"line {i:4}\n" for i in range(400)))
     enumerator = files(tmp_path).create_enumerator(4)
     dealt = enumerator.poll(1, 0.0)
@@ -164,7 +164,7 @@ def test_large_files_are_read_by_all_subtasks_together(tmp_path: Path) -> None:
     assert list(whole.create_enumerator(4).poll(1 << 30, 0.0).split_ranges) == [0]
 
 
-def test_an_epoch_takes_about_its_budget(tmp_path: Path) -> None:
+def test_file_source_epoch_reads_about_its_budget(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"{i:063}\n" for i in range(1000)))
     enumerator = files(tmp_path).create_enumerator(1)
     dealt = enumerator.poll(100, 0.0)
@@ -177,14 +177,16 @@ def test_an_epoch_takes_about_its_budget(tmp_path: Path) -> None:
     ("ending", "pack"),
     [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress), (".deflate", zlib.compress)],
 )
-def test_compressed_files_are_read_as_a_whole(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
+def test_file_source_does_not_split_compressed_files(
+    tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]
+) -> None:
     wanted = [f"line {i} é" for i in range(500)]
     (tmp_path / f"a.txt{ending}").write_bytes(pack("\n".join(wanted).encode()))
     (tmp_path / "plain").write_text("plain")
     assert Counter(read(files(tmp_path), 3, lambda: 5)) == Counter([*wanted, "plain"])
 
 
-def test_zstd(tmp_path: Path) -> None:
+def test_file_source_reads_zstd(tmp_path: Path) -> None:
     import pyarrow as pa
 
     data = b"a\nb\n" * 1000
@@ -193,14 +195,14 @@ def test_zstd(tmp_path: Path) -> None:
     assert read(files(tmp_path)) == ["a", "b"] * 1000
 
 
-def test_a_damaged_compressed_file_is_named(tmp_path: Path) -> None:
+def test_file_source_names_a_damaged_compressed_file(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"line\n" * 10_000)[:-20])
     with pytest.raises(MillstreamError, match="a.gz is damaged or incomplete"):
         read(files(tmp_path))
 
 
-def test_charsets(tmp_path: Path) -> None:
+def test_file_source_charsets(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes("für\nöre\r\nend".encode("latin-1"))
     latin = StreamFormat.text_line_format("ISO-8859-1")
     assert read(files(tmp_path, file_format=latin), 2, lambda: 1) == ["für", "öre", "end"]
@@ -212,7 +214,7 @@ def test_charsets(tmp_path: Path) -> None:
         StreamFormat.text_line_format("klingon")
 
 
-def test_hidden_and_empty_files(tmp_path: Path) -> None:
+def test_file_source_skips_hidden_and_empty_files(tmp_path: Path) -> None:
     for name in (".hidden", "_SUCCESS", "a", ".dir/b", "_dir/b"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -224,7 +226,7 @@ def test_hidden_and_empty_files(tmp_path: Path) -> None:
     assert read(files(tmp_path / "_SUCCESS")) == ["_SUCCESS"]
 
 
-def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_source_path_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a b").write_text("x")
     monkeypatch.chdir(tmp_path)
     for path in ("a b", f"file://{tmp_path}/a%20b", str(tmp_path)):
@@ -239,7 +241,7 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         FileSource.for_bulk_file_format(TEXT, str(tmp_path))  # type: ignore[arg-type]
 
 
-def test_files_that_fsspec_reaches() -> None:
+def test_file_source_reads_fsspec_paths() -> None:
     import fsspec
 
     memory = fsspec.filesystem("memory")
@@ -272,7 +274,7 @@ def put(directory: Path, name: str, text: str, modified: int = 0) -> None:
     path.rename(directory / name)
 
 
-def test_files_that_come_are_read_once(tmp_path: Path) -> None:
+def test_file_source_monitor_reads_new_files_once(tmp_path: Path) -> None:
     clock, sink = ManualClock(), CollectSink()
     source = watched(tmp_path)
     assert not source.is_bounded
@@ -300,7 +302,7 @@ def test_files_that_come_are_read_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_watched_directory_with_restarts(tmp_path: Path, seed: int) -> None:
+def test_file_source_monitor_reads_every_line_once_across_restarts(tmp_path: Path, seed: int) -> None:
     rng, clock = random.Random(seed), ManualClock()
     source, found, expected = watched(tmp_path), [], []
     snapshot, storage = None, None
@@ -322,7 +324,7 @@ def test_a_watched_directory_with_restarts(tmp_path: Path, seed: int) -> None:
     assert Counter(found) == Counter(expected)
 
 
-def test_memory_is_bounded_by_what_is_in_the_directory(tmp_path: Path) -> None:
+def test_file_source_monitor_memory_is_bounded_by_the_directory(tmp_path: Path) -> None:
     enumerator = watched(tmp_path).create_enumerator(1)
     for i in range(200):
         put(tmp_path, f"file-{i}", "x")
@@ -338,7 +340,7 @@ def test_memory_is_bounded_by_what_is_in_the_directory(tmp_path: Path) -> None:
     assert enumerator.poll(1 << 30, 2e6).split_ranges == {}
 
 
-def test_when_to_look_again(tmp_path: Path) -> None:
+def test_file_source_monitor_next_poll(tmp_path: Path) -> None:
     enumerator = watched(tmp_path).create_enumerator(1)
     assert enumerator.poll(10, 5.0).split_ranges == {} and not enumerator.is_finished()
     assert enumerator.next_poll(5.1) == 6.0
@@ -347,7 +349,7 @@ def test_when_to_look_again(tmp_path: Path) -> None:
     assert enumerator.poll(1, 6.0).limited and enumerator.next_poll(6.1) == 6.1
 
 
-def test_a_directory_that_cannot_be_listed_for_a_while(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_source_monitor_retries_when_listing_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory = tmp_path / "in"
     directory.mkdir()
     put(directory, "a", "x")
@@ -363,7 +365,7 @@ def test_a_directory_that_cannot_be_listed_for_a_while(tmp_path: Path, caplog: p
 # --- what a file must not do
 
 
-def test_a_file_that_grows_is_read_as_it_was_found(tmp_path: Path) -> None:
+def test_file_source_reads_a_growing_file_to_its_listed_size(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("one\ntw")
     enumerator = files(tmp_path).create_enumerator(1)
@@ -372,7 +374,7 @@ def test_a_file_that_grows_is_read_as_it_was_found(tmp_path: Path) -> None:
     assert [r for s in shares for b in TEXT.read(FileAccess({}), s) for r in b] == ["one", "tw"]
 
 
-def test_a_file_that_shrinks_or_goes_is_an_error(tmp_path: Path) -> None:
+def test_file_source_rejects_a_file_that_shrinks_or_vanishes(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("one\ntwo\n")
     share = FileShare(0, str(path), 0, 8, 8, True)
@@ -394,7 +396,7 @@ class Marks(ProcessFunction):
         yield value, ctx.timer_service().current_watermark()
 
 
-def test_each_split_has_watermarks_of_its_own(tmp_path: Path) -> None:
+def test_file_source_has_watermarks_per_split(tmp_path: Path) -> None:
     for name, times in (("a", range(50)), ("b", range(10, 60)), ("c", range(100, 150))):
         (tmp_path / name).write_text("".join(f"{t}\n" for t in times))
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: int(v))
@@ -407,7 +409,7 @@ def test_each_split_has_watermarks_of_its_own(tmp_path: Path) -> None:
     assert marks[-1] > 100 and all(mark < int(value) for value, mark in sink.results() if int(value) > 60)
 
 
-def test_rescaling_keeps_time(tmp_path: Path) -> None:
+def test_file_source_rescaling_keeps_watermarks(tmp_path: Path) -> None:
     for i in range(6):
         (tmp_path / f"{i}").write_text("".join(f"{t}\n" for t in range(i * 10, i * 10 + 40)))
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: int(v))
@@ -430,7 +432,7 @@ def test_rescaling_keeps_time(tmp_path: Path) -> None:
 # --- old names
 
 
-def test_read_text_file_still_works(tmp_path: Path) -> None:
+def test_read_text_file_reads_lines(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\ny\n")
     env, sink = Env.get_execution_environment().set_parallelism(1), CollectSink()
     with pytest.warns(DeprecationWarning, match="use from_source"):
@@ -441,14 +443,14 @@ def test_read_text_file_still_works(tmp_path: Path) -> None:
     assert sink.results() == ["x", "y"]
 
 
-def test_streaming_file_sink_is_file_sink(tmp_path: Path) -> None:
+def test_streaming_file_sink_is_a_deprecated_file_sink(tmp_path: Path) -> None:
     from millstream.common import Encoder
 
     with pytest.warns(DeprecationWarning, match="use FileSink"):
         StreamingFileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
 
 
-def test_a_format_of_ones_own(tmp_path: Path) -> None:
+def test_file_source_accepts_a_custom_format(tmp_path: Path) -> None:
     class Bytes(StreamFormat):
         def read_part(self, part: Any) -> Any:
             yield list(part.file.read())

@@ -61,13 +61,13 @@ def lines(path: Path, count: int) -> FileSource:
     return FileSource.for_record_stream_format(TEXT, str(path)).build()
 
 
-def test_sources_follow_one_another(tmp_path: Path) -> None:
+def test_hybrid_source_reads_sources_in_order(tmp_path: Path) -> None:
     source = chain(lines(tmp_path / "a", 3), CollectionSource(["x", "y"]), NumberSequenceSource(7, 9))
     assert read(source) == ["line 0", "line 1", "line 2", "x", "y", "7", "8", "9"]
     assert read(source, size=1) == read(source)
 
 
-def test_with_several_subtasks_the_next_source_begins_when_all_have_read_the_one_before() -> None:
+def test_hybrid_source_switches_after_all_subtasks_finish() -> None:
     source = chain(
         NumberSequenceSource(0, 99), NumberSequenceSource(100, 199), DataGeneratorSource(lambda i: i + 200, 9)
     )
@@ -77,17 +77,17 @@ def test_with_several_subtasks_the_next_source_begins_when_all_have_read_the_one
 
 
 @pytest.mark.parametrize("empty", [0, 1, 2])
-def test_a_source_may_be_empty(empty: int) -> None:
+def test_hybrid_source_skips_an_empty_source(empty: int) -> None:
     sources = [CollectionSource([i]) for i in range(3)]
     sources[empty] = CollectionSource([])
     assert read(chain(*sources)) == [str(i) for i in range(3) if i != empty]
 
 
-def test_all_may_be_empty() -> None:
+def test_hybrid_source_of_empty_sources_is_empty() -> None:
     assert read(chain(CollectionSource([]), CollectionSource([]))) == []
 
 
-def test_a_source_may_stand_twice_and_chains_may_be_nested() -> None:
+def test_hybrid_source_accepts_repeated_and_nested_sources() -> None:
     numbers = NumberSequenceSource(1, 2)
     inner = chain(numbers, CollectionSource(["a"]))
     assert read(chain(inner, numbers, inner), size=1) == ["1", "2", "a", "1", "2", "1", "2", "a"]
@@ -95,7 +95,7 @@ def test_a_source_may_stand_twice_and_chains_may_be_nested() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
-def test_stopped_anywhere_nothing_is_lost_or_doubled(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+def test_hybrid_source_is_exactly_once_across_restarts(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     rng = random.Random(seed)
     count = rng.randint(0, 200)
     file = lines(tmp_path_factory.mktemp("in") / "file", count)
@@ -179,11 +179,11 @@ class _PartReader(SourceReader):
         return True
 
 
-def test_sources_of_ones_own() -> None:
+def test_hybrid_source_accepts_custom_sources() -> None:
     assert read(chain(Parts(0, 2, []), Parts(10, 0, []), Parts(20, 1, []))) == ["0", "1", "20"]
 
 
-def test_each_source_hears_what_of_it_was_processed_for_good() -> None:
+def test_hybrid_source_notifies_each_source_of_commits() -> None:
     heard: list[Any] = []
     enumerator = chain(Parts(0, 2, heard), Parts(10, 2, heard)).create_enumerator(1)
     enumerator.poll(1, 0)
@@ -200,7 +200,7 @@ def test_each_source_hears_what_of_it_was_processed_for_good() -> None:
     assert heard[4:] == [("closed", 10)]
 
 
-def test_at_the_end_of_a_source_the_next_is_asked_at_once() -> None:
+def test_hybrid_source_polls_the_next_source_at_once() -> None:
     enumerator = chain(DataGeneratorSource(int, 2), DataGeneratorSource(int, None, 1)).create_enumerator(1)
     dealt = enumerator.poll(10, 5.0)
     assert dealt.limited and not enumerator.is_finished() and enumerator.next_poll(5.0) == 5.0
@@ -208,7 +208,7 @@ def test_at_the_end_of_a_source_the_next_is_asked_at_once() -> None:
     assert enumerator.next_poll(5.0) == 6.0
 
 
-def test_a_source_is_made_when_its_turn_comes(tmp_path: Path) -> None:
+def test_hybrid_source_creates_a_source_when_its_turn_comes(tmp_path: Path) -> None:
     (tmp_path / "later").mkdir()
     later = FileSource.for_record_stream_format(TEXT, str(tmp_path / "later")).build()
     sink = CollectSink()
@@ -225,7 +225,7 @@ class Times(ProcessFunction):
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_watermarks_are_by_split_and_go_on_in_the_next_source(parallelism: int) -> None:
+def test_hybrid_source_watermarks_continue_in_the_next_source(parallelism: int) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
     env, sink = Env.get_execution_environment().set_parallelism(2), CollectSink()
     source = chain(
@@ -251,7 +251,7 @@ def test_watermarks_are_by_split_and_go_on_in_the_next_source(parallelism: int) 
     assert max(seen[v] for v in range(100, 200)) >= 99 and max(seen[v] for v in range(200, 300)) >= 199
 
 
-def test_an_unbounded_source_comes_last(tmp_path: Path) -> None:
+def test_hybrid_source_rejects_an_unbounded_source_before_the_last(tmp_path: Path) -> None:
     builder = FileSource.for_record_stream_format(TEXT, str(tmp_path))
     for_ever = builder.monitor_continuously(Duration.of_seconds(1)).build()
     assert not chain(NumberSequenceSource(1, 2), for_ever).is_bounded
@@ -260,18 +260,18 @@ def test_an_unbounded_source_comes_last(tmp_path: Path) -> None:
         chain(for_ever, NumberSequenceSource(1, 2))
 
 
-def test_what_is_no_source_is_refused() -> None:
+def test_hybrid_source_rejects_what_is_not_a_source() -> None:
     with pytest.raises(InvalidProgramError, match="HybridSource takes a Source or an object with the methods"):
         HybridSource.builder([1, 2])
 
 
-def test_the_type_is_what_all_sources_say(tmp_path: Path) -> None:
+def test_hybrid_source_type_is_the_common_type(tmp_path: Path) -> None:
     text = lines(tmp_path / "file", 1)
     assert chain(text, text).produced_type == text.produced_type == Types.STRING()
     assert chain(text, NumberSequenceSource(1, 2)).produced_type is None
 
 
-def test_a_snapshot_of_another_chain_is_refused() -> None:
+def test_hybrid_source_rejects_a_snapshot_of_other_sources() -> None:
     numbers = NumberSequenceSource(1, 2)
     position = chain(numbers, numbers).create_enumerator(1).snapshot()._replace(source=1)
     with pytest.raises(InvalidProgramError, match="another chain of sources than these 1"):
@@ -294,7 +294,7 @@ class Simple:
         return iter([(i,) for i in range(start["at"], end["at"])])
 
 
-def test_a_stream_reader_of_sparks_comes_last_and_decides_how_many_may_read() -> None:
+def test_hybrid_source_with_a_spark_stream_reader_last() -> None:
     sink = CollectSink()
     running = job(chain(NumberSequenceSource(7, 9), Simple()), sink, parallelism=4, sizes=lambda: 2)
     for _ in range(6):

@@ -73,7 +73,7 @@ def writer_of(url: str, sql: str = INSERT, **options: int) -> SinkWriter:
 # --- writing
 
 
-def test_records_are_written_when_the_epoch_ends(url: str) -> None:
+def test_jdbc_sink_flushes_at_the_end_of_the_epoch(url: str) -> None:
     writer = writer_of(url)
     for record in (("a", 1), Row("b", 2), {"f1": 3, "f0": "c"}, ["d", None]):
         writer.write(record)
@@ -90,7 +90,7 @@ def test_records_are_written_when_the_epoch_ends(url: str) -> None:
     writer.close()
 
 
-def test_full_batches_are_written_at_once(url: str) -> None:
+def test_jdbc_sink_flushes_full_batches(url: str) -> None:
     writer = writer_of(url, batch_size=2)
     for i in range(5):
         writer.write(("a", i))
@@ -100,7 +100,7 @@ def test_full_batches_are_written_at_once(url: str) -> None:
     writer.close()
 
 
-def test_a_batch_waits_no_longer_than_its_interval(url: str) -> None:
+def test_jdbc_sink_flushes_after_the_batch_interval(url: str) -> None:
     writer = writer_of(url, batch_interval_ms=1000)
     with patch.object(jdbc.time, "monotonic", side_effect=[10.0, 10.5, 11.0, 20.0, 20.5]):
         for i in range(3):
@@ -109,7 +109,7 @@ def test_a_batch_waits_no_longer_than_its_interval(url: str) -> None:
     writer.close()
 
 
-def test_any_statement_may_be_run(url: str) -> None:
+def test_jdbc_sink_accepts_any_statement(url: str) -> None:
     run_sql(connector(options_for(url)), "CREATE UNIQUE INDEX by_word ON words (word)")
     upsert = f"{INSERT} ON CONFLICT (word) DO UPDATE SET number = words.number + excluded.number"
     writer = writer_of(url, upsert)
@@ -120,7 +120,7 @@ def test_any_statement_may_be_run(url: str) -> None:
     writer.close()
 
 
-def test_question_marks_and_percents_in_quotes_stay(url: str) -> None:
+def test_jdbc_sink_keeps_quoted_question_marks_and_percents(url: str) -> None:
     sql = "INSERT INTO words (word, number) /* ? */ VALUES (? || '? 100% ''?''', ?) -- ?"
     writer = writer_of(url, sql)
     writer.write(("a", 7 % 4))
@@ -129,7 +129,7 @@ def test_question_marks_and_percents_in_quotes_stay(url: str) -> None:
     writer.close()
 
 
-def test_values_are_made_to_fit(url: str) -> None:
+def test_jdbc_sink_rejects_values_that_do_not_fit(url: str) -> None:
     writer = writer_of(url)
     with pytest.raises(MillstreamError):
         writer.write(("a", "not a number"))
@@ -174,7 +174,7 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"jdbc:sqlite:{tmp_path}/test.db"
 
 
-def test_a_batch_that_fails_is_tried_again_over_a_new_connection(sqlite_url: str) -> None:
+def test_jdbc_sink_retries_a_failed_batch_on_a_new_connection(sqlite_url: str) -> None:
     pauses: list[float] = []
     closed: list[int] = []
     writer = flaky_writer(sqlite_url, ["once", "twice"], closed)
@@ -187,7 +187,7 @@ def test_a_batch_that_fails_is_tried_again_over_a_new_connection(sqlite_url: str
     writer.close()
 
 
-def test_there_are_so_many_tries_and_no_more(sqlite_url: str) -> None:
+def test_jdbc_sink_fails_after_max_retries(sqlite_url: str) -> None:
     closed: list[int] = []
     writer = flaky_writer(sqlite_url, ["the disk is full"] * 3, closed, max_retries=2)
     writer.write(("a", 1))
@@ -205,7 +205,7 @@ def test_there_are_so_many_tries_and_no_more(sqlite_url: str) -> None:
     writer.close()
 
 
-def test_what_the_database_says_is_told(tmp_path: Path) -> None:
+def test_jdbc_sink_error_includes_the_database_message(tmp_path: Path) -> None:
     writer = writer_of(f"jdbc:sqlite:{tmp_path}/empty.db", max_retries=0)
     writer.write(("a", 1))
     with pytest.raises(MillstreamError, match="no such table: words"):
@@ -215,7 +215,7 @@ def test_what_the_database_says_is_told(tmp_path: Path) -> None:
 # --- what it is built with
 
 
-def test_options() -> None:
+def test_jdbc_sink_options() -> None:
     defaults = JdbcExecutionOptions.defaults()
     assert (defaults.get_batch_size(), defaults.get_batch_interval_ms(), defaults.get_max_retries()) == (5000, 0, 3)
     builder: Any = JdbcExecutionOptions.Builder()
@@ -239,14 +239,14 @@ def test_options() -> None:
         ("jdbc:postgresql:///words?host=/run/pg&user=u", {"host": "/run/pg", "dbname": "words", "user": "u"}),
     ],
 )
-def test_urls_of_postgresql(url: str, settings: dict[str, Any]) -> None:
+def test_jdbc_url_of_postgresql(url: str, settings: dict[str, Any]) -> None:
     # A server that is not there is waited for only so long.
     settings = {"connect_timeout": 10, **settings}
     assert jdbc_url._postgresql_settings(options_for(url)) == settings
     assert jdbc_url._postgresql_settings(options_for(url, "me", "pw")) == {"user": "me", "password": "pw"} | settings
 
 
-def test_statements() -> None:
+def test_jdbc_statement_placeholders() -> None:
     assert translated("SELECT '?', ? -- ?\n, ?", "?") == "SELECT '?', ? -- ?\n, ?"
     assert translated("""SELECT '%''?', "?", ? % 2 -- ?\n, ?""", "%s") == """SELECT '%%''?', "?", %s %% 2 -- ?\n, %s"""
     assert count_places("VALUES (?, '?', \"?\", /* ? */ ?) -- ?") == 2
@@ -267,12 +267,12 @@ def test_statements() -> None:
         (lambda: JdbcExecutionOptions.builder().with_max_retries(-1), "at least 0, not -1"),
     ],
 )
-def test_mistakes_are_found(build: Callable[[], Any], message: str) -> None:
+def test_jdbc_sink_rejects_invalid_arguments(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidProgramError, match=message):
         build()
 
 
-def test_without_psycopg_it_says_what_to_install() -> None:
+def test_jdbc_sink_without_psycopg_says_what_to_install() -> None:
     with (
         patch.object(jdbc_url, "find_spec", return_value=None),
         pytest.raises(InvalidProgramError, match=r"pip install 'psycopg\[binary\]'"),
@@ -281,7 +281,7 @@ def test_without_psycopg_it_says_what_to_install() -> None:
 
 
 @pytest.mark.parametrize("method", ["add_sink", "sink_to"])
-def test_streams_take_it(sqlite_url: str, method: str) -> None:
+def test_jdbc_sink_in_a_stream(sqlite_url: str, method: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_collection([("a", 1), ("b", 2)], WORDS)
     getattr(stream, method)(JdbcSink.sink(INSERT, WORDS, options_for(sqlite_url)))

@@ -14,7 +14,7 @@ from millstream.connectors.cdc.mysql.values import ColumnNote, from_log, right_t
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
-def test_places_are_in_the_order_of_the_log() -> None:
+def test_binlog_offsets_are_ordered() -> None:
     assert place_of("b.999999", 9) < place_of("b.1000000", 4)
     assert place_of("b.1000000", 4).file == "b.1000000"
     seen = BinlogSeen(place_of("b.000002", 100))
@@ -22,7 +22,7 @@ def test_places_are_in_the_order_of_the_log() -> None:
     assert seen.is_past(Place(2, 100)) and not seen.is_past(Place(2, 101))
 
 
-def test_sets_of_transactions_know_what_is_in_them() -> None:
+def test_binlog_gtid_sets_contain_their_transactions() -> None:
     done = Gtids.parse(f"0-1-270, 1-7-3,{UUID.upper()}:1-5:7,\n{UUID}:9-11")
     assert done.has("0-9-270") and not done.has("0-1-271") and not done.has("2-1-1")
     assert [n for n in range(1, 13) if done.has(f"{UUID}:{n}")] == [1, 2, 3, 4, 5, 7, 9, 10, 11]
@@ -45,16 +45,16 @@ def test_sets_of_transactions_know_what_is_in_them() -> None:
         ("DROP TABLESPACE t", []),
     ],
 )
-def test_tables_that_a_statement_empties(statement: str, tables: list[str]) -> None:
+def test_binlog_truncate_statements_name_their_tables(statement: str, tables: list[str]) -> None:
     assert emptied(statement, "shop") == tables
 
 
-def test_statements_are_told_apart_by_their_first_words() -> None:
+def test_binlog_statement_first_words_skip_comments() -> None:
     assert first_words("# a\n SavePoint `x`") == "SAVEPOINT `X`"
     assert first_words("insert into t values ('/* no comment */')").startswith("INSERT INTO")
 
 
-def test_values_that_the_log_has_in_another_form() -> None:
+def test_binlog_values_are_converted() -> None:
     def read(kind: str, full: str, value: object) -> object:
         convert = from_log(ColumnNote("c", kind, full, None, None))
         assert convert is not None

@@ -53,14 +53,14 @@ def told(*messages: bytes) -> list[tuple[Any, ...]]:
     return [(c.op, c.before, c.after, c.whole) for c in changes_of(share)]
 
 
-def test_tables_are_described() -> None:
+def test_pgoutput_decodes_relation_and_begin() -> None:
     found = pgoutput.relation(relation("f"))
     assert (found.table, found.identity) == ("public.t", "f")
     assert [(c.name, c.type, c.is_key) for c in found.columns] == [("id", 23, True), ("name", 25, False)]
     assert pgoutput.begin(begin(9)) == Begin(9, 946_684_801_000, 5)
 
 
-def test_changes_have_rows_before_and_after() -> None:
+def test_pgoutput_changes_have_before_and_after() -> None:
     oid = struct.pack(">I", 7)
     assert told(insert(7, b"1", None)) == [(ops.CREATE, None, [1, None], False)]
     # The key is as it was: the log has no row from before.
@@ -72,7 +72,7 @@ def test_changes_have_rows_before_and_after() -> None:
     assert told(b"T" + struct.pack(">IB", 2, 0) + struct.pack(">II", 3, 7)) == [(ops.TRUNCATE, None, None, False)]
 
 
-def test_another_key_is_another_row() -> None:
+def test_pgoutput_changed_key_is_another_row() -> None:
     oid = struct.pack(">I", 7)
     message = b"U" + oid + b"K" + row(b"1", None) + b"N" + row(b"2", b"x")
     assert told(message) == [(ops.DELETE, [1, None], None, False), (ops.CREATE, None, [2, "x"], False)]
@@ -106,13 +106,13 @@ def test_another_key_is_another_row() -> None:
         (50_002, b"{happy,sad}", ["happy", "sad"]),
     ],
 )
-def test_values_have_types_of_python(oid: int, text: bytes, value: Any) -> None:
+def test_pgoutput_values_convert_to_python(oid: int, text: bytes, value: Any) -> None:
     own = {50_001: TypeNote(base=23), 50_002: TypeNote(element=50_003), 50_003: TypeNote()}
     assert converter(oid, own)(text) == value
 
 
 @given(st.lists(st.none() | st.binary(), min_size=1))
-def test_copied_rows_are_read_back(fields: list[bytes | None]) -> None:
+def test_pgoutput_copy_rows_round_trip(fields: list[bytes | None]) -> None:
     escapes = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\b": b"\\b", b"\f": b"\\f", b"\v": b"\\v"}
 
     def written(field: bytes | None) -> bytes:
@@ -121,7 +121,7 @@ def test_copied_rows_are_read_back(fields: list[bytes | None]) -> None:
     assert copied_row(b"\t".join(map(written, fields))) == fields
 
 
-def test_a_chunk_has_rows() -> None:
+def test_pgoutput_chunk_has_snapshot_rows() -> None:
     share = ChunkShare(TABLE, b"1\ta\\tb\n2\t\\N\n", 9, 1000)
     assert [(c.op, c.after, c.ms) for c in rows_of(share)] == [("r", [1, "a\tb"], 1000), ("r", [2, None], 1000)]
 
@@ -139,7 +139,7 @@ def transaction(n: int, changes: int) -> list[bytes]:
     return [begin(n * 100, n), relation(), *rows, commit(n * 100, n * 100 + 50)]
 
 
-def test_a_large_transaction_goes_on_where_it_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pgoutput_assembler_resumes_inside_a_large_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_log, "PIECE_CHANGES", 3)
     log = [m for n, changes in ((1, 2), (2, 8), (3, 0), (4, 4)) for m in transaction(n, changes)]
     whole = pieces(Assembler(Place(0)), log)
@@ -151,7 +151,7 @@ def test_a_large_transaction_goes_on_where_it_was_cut(monkeypatch: pytest.Monkey
         assert again[-1].after == whole[-1].after
 
 
-def test_silence_tells_how_far_the_log_is() -> None:
+def test_pgoutput_assembler_idle_reports_the_log_position() -> None:
     assembler = Assembler(Place(100))
     assert assembler.idle(90) is None
     idle = assembler.idle(180)

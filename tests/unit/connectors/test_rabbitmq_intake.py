@@ -46,7 +46,7 @@ class Queue:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_every_message_counts_once_whatever_fails(seed: int) -> None:
+def test_rabbitmq_buffer_is_exactly_once_for_random_failures(seed: int) -> None:
     """The execution ends anywhere, also between a checkpoint's end and its acknowledgement."""
     random = Random(seed)
     messages = list(range(40))
@@ -80,7 +80,7 @@ def test_every_message_counts_once_whatever_fails(seed: int) -> None:
     assert Counter(held[1]) == Counter(b"%d" % m for m in messages)
 
 
-def test_one_that_comes_twice_before_it_is_acknowledged_counts_once_and_both_are_acknowledged() -> None:
+def test_rabbitmq_buffer_deduplicates_redelivery_before_the_ack() -> None:
     buffer = MessageBuffer("a", None)
     for tag, body in (1, 1), (2, 2), (3, 1):
         buffer.add(Message(tag, f"id {body}", b"%d" % body), False)
@@ -88,7 +88,7 @@ def test_one_that_comes_twice_before_it_is_acknowledged_counts_once_and_both_are
     assert buffer.acknowledge(buffer.position()) == 3
 
 
-def test_without_ids_what_was_not_acknowledged_counts_again() -> None:
+def test_rabbitmq_buffer_without_ids_is_at_least_once() -> None:
     first = MessageBuffer("a", None)
     for tag in (1, 2, 3):
         assert not first.add(Message(tag, None, b"%d" % tag), False)
@@ -104,7 +104,7 @@ def test_without_ids_what_was_not_acknowledged_counts_again() -> None:
     assert first.acknowledge(position) == 2 and first.acknowledge(position) is None
 
 
-def test_ids_are_not_kept_for_longer_than_they_can_come_again() -> None:
+def test_rabbitmq_buffer_drops_ids_that_cannot_return() -> None:
     first = MessageBuffer("a", None)
     for tag in (1, 2):
         first.add(Message(tag, f"id {tag}", b""), False)
@@ -118,7 +118,7 @@ def test_ids_are_not_kept_for_longer_than_they_can_come_again() -> None:
     assert second.position().ids == frozenset()
 
 
-def test_an_id_that_comes_again_after_it_was_acknowledged_is_new() -> None:
+def test_rabbitmq_buffer_accepts_an_id_again_after_its_ack() -> None:
     buffer = MessageBuffer("a", None)
     buffer.add(Message(1, "id", b"1"), False)
     assert buffer.assign(9) == (0, [b"1"]) and buffer.acknowledge(buffer.position()) == 1
@@ -126,7 +126,7 @@ def test_an_id_that_comes_again_after_it_was_acknowledged_is_new() -> None:
     assert buffer.assign(9) == (1, [b"2"])
 
 
-def test_what_is_not_complete_is_refused() -> None:
+def test_rabbitmq_config_rejects_missing_fields() -> None:
     builder = RMQConnectionConfig.Builder().set_host("h").set_port(5672).set_user_name("u").set_password("p")
     with pytest.raises(InvalidProgramError, match=r"set_virtual_host\(...\), or set everything at once with set_uri"):
         builder.build()

@@ -62,9 +62,7 @@ def collected(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]
         ),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told_in_flinks_words(
-    t_env: StreamTableEnvironment, options: str, words: str
-) -> None:
+def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options: str, words: str) -> None:
     t_env.execute_sql(f"CREATE TABLE bad (a INT) {options}")
     with pytest.raises(ValidationException) as told:
         t_env.execute_sql("SELECT * FROM bad")
@@ -74,7 +72,7 @@ def test_what_is_wrong_with_a_table_is_told_in_flinks_words(
         t_env.execute_sql("SELECT * FROM bad")
 
 
-def test_secrets_of_a_table_are_not_shown_when_something_is_wrong_with_it(t_env: StreamTableEnvironment) -> None:
+def test_table_options_errors_hide_secrets(t_env: StreamTableEnvironment) -> None:
     options = "'connector' = 'jdbc', 'url' = 'jdbc:mysql://h/d?password=abc', 'password' = 'abc', 'no' = 'such'"
     t_env.execute_sql(f"CREATE TABLE t (id INT) WITH ({options}, 'table-name' = 't')")
     with pytest.raises(ValidationException) as told:
@@ -83,7 +81,7 @@ def test_secrets_of_a_table_are_not_shown_when_something_is_wrong_with_it(t_env:
     assert "abc" not in str(told.value)
 
 
-def test_a_sink_that_takes_no_updates_refuses_a_query_that_makes_them(t_env: StreamTableEnvironment) -> None:
+def test_append_only_sink_rejects_an_updating_query(t_env: StreamTableEnvironment) -> None:
     sink = ValuesTable(changelog_mode=ChangelogMode.insert_only())
     t_env.execute_sql(f"CREATE TABLE snk (a INT, c BIGINT) WITH {sink.options}")
     words = (
@@ -93,7 +91,7 @@ def test_a_sink_that_takes_no_updates_refuses_a_query_that_makes_them(t_env: Str
         t_env.execute_sql("INSERT INTO snk SELECT x, COUNT(*) FROM (VALUES (1), (1)) AS t(x) GROUP BY x")
 
 
-def test_a_connector_of_ones_own_is_thirty_lines(t_env: StreamTableEnvironment) -> None:
+def test_custom_table_connector(t_env: StreamTableEnvironment) -> None:
     from millstream.sql.columns.batch import Batch
     from millstream.sql.columns.value_conversion import to_column
 
@@ -123,7 +121,9 @@ def test_a_connector_of_ones_own_is_thirty_lines(t_env: StreamTableEnvironment) 
 # --- print, blackhole, datagen, values
 
 
-def test_print_writes_rows_as_java_does(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_sink_formats_rows_as_java_does(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
     declared = (
         "i INT, s STRING, b BOOLEAN, d DOUBLE, de DECIMAL(4, 2), dt DATE, tm TIME, ts TIMESTAMP(3), "
         "tz TIMESTAMP_LTZ(3), by1 BYTES, a ARRAY<INT>, m MAP<STRING, INT>, r ROW<x INT, y STRING>"
@@ -142,7 +142,7 @@ def test_print_writes_rows_as_java_does(t_env: StreamTableEnvironment, capsys: p
     )
 
 
-def test_lines_of_several_subtasks_begin_with_their_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_sink_prefixes_lines_with_the_subtask(capsys: pytest.CaptureFixture[str]) -> None:
     t_env = in_mode(EnvironmentSettings.in_streaming_mode(), parallelism=2)
     t_env.execute_sql("CREATE TABLE p (k INT, c BIGINT) WITH ('connector' = 'print')")
     t_env.execute_sql("INSERT INTO p SELECT x, COUNT(*) FROM (VALUES (1), (2), (1)) AS t(x) GROUP BY x").wait()
@@ -162,7 +162,7 @@ def _sums_above_zero(mode: str, key: str, taken: ChangelogMode) -> list[tuple[st
 
 
 @pytest.mark.parametrize("mode", ["AUTO", "NONE"])
-def test_a_sink_by_key_is_given_deletes_for_old_halves(mode: str) -> None:
+def test_upsert_sink_receives_deletes_for_update_before(mode: str) -> None:
     """A row that leaves the filter is an old half without a new one."""
     assert _sums_above_zero(mode, "a", ChangelogMode.upsert()) == [
         ("INSERT", 1, 1), ("DELETE", 1, 1), ("UPDATE_AFTER", 1, 2), ("INSERT", 2, 5), ("DELETE", 1, 2),
@@ -170,14 +170,14 @@ def test_a_sink_by_key_is_given_deletes_for_old_halves(mode: str) -> None:
     ]  # fmt: skip
 
 
-def test_without_a_materializer_another_key_gets_what_comes() -> None:
+def test_upsert_sink_without_materializer_receives_rows_unchanged() -> None:
     found = _sums_above_zero("NONE", "n", ChangelogMode.upsert())
     assert found == _sums_above_zero("NONE", "a", ChangelogMode.upsert())
     assert ("UPDATE_AFTER", 1, 2) not in _sums_above_zero("AUTO", "n", ChangelogMode.upsert())
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_datagen_makes_sequences_and_random_values(parallelism: int) -> None:
+def test_datagen_generates_sequences_and_random_values(parallelism: int) -> None:
     t_env = in_mode(EnvironmentSettings.in_streaming_mode(), parallelism)
     t_env.execute_sql("""
         CREATE TABLE g (a BIGINT, s STRING, n INT, x DOUBLE, b BOOLEAN, v VARCHAR(3), nu INT, ts TIMESTAMP(3),
@@ -199,20 +199,20 @@ def test_datagen_makes_sequences_and_random_values(parallelism: int) -> None:
     assert {v for r in found for v in r[8]} == {1, 2}
 
 
-def test_datagen_without_a_sequence_never_ends_unless_it_is_told(t_env: StreamTableEnvironment) -> None:
+def test_datagen_is_unbounded_without_a_sequence_or_row_limit(t_env: StreamTableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE g (a INT) WITH ('connector' = 'datagen')")
     with t_env.execute_sql("SELECT a FROM g").collect() as found:
         assert len([next(found) for _ in range(3)]) == 3
     assert len(collected(t_env, "SELECT a FROM g /*+ OPTIONS('number-of-rows' = '17') */")) == 17
 
 
-def test_a_sequence_without_an_end_is_refused(t_env: StreamTableEnvironment) -> None:
+def test_datagen_rejects_a_sequence_without_an_end(t_env: StreamTableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE g (a INT) WITH ('connector' = 'datagen', 'fields.a.kind' = 'sequence')")
     with pytest.raises(ValidationException, match="required property 'fields.a.start' for sequence generator"):
         t_env.execute_sql("SELECT a FROM g")
 
 
-def test_values_give_kinds_and_keep_them(t_env: StreamTableEnvironment) -> None:
+def test_values_connector_preserves_row_kinds(t_env: StreamTableEnvironment) -> None:
     changes = [Row(1, "a"), Row(1, "a"), Row(1, "b"), Row(1, "b")]
     for change, kind in zip(changes[1:], (RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE), strict=True):
         change.set_row_kind(kind)
@@ -254,7 +254,9 @@ def some_rows() -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("file_format", ["json", "csv", "parquet", "orc", "avro"])
-def test_files_give_back_what_was_written(t_env: StreamTableEnvironment, tmp_path: Path, file_format: str) -> None:
+def test_filesystem_table_round_trips_every_format(
+    t_env: StreamTableEnvironment, tmp_path: Path, file_format: str
+) -> None:
     if file_format == "avro":
         pytest.importorskip("fastavro")
     source = ValuesTable(some_rows())
@@ -270,7 +272,7 @@ def test_files_give_back_what_was_written(t_env: StreamTableEnvironment, tmp_pat
     assert collected(t_env, "SELECT a FROM files WHERE q = 2") == [(2,)]
 
 
-def test_json_and_csv_are_written_as_flink_writes_them(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_filesystem_table_writes_json_and_csv_as_flink_does(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     source = ValuesTable(some_rows()[:1])
     t_env.execute_sql(f"CREATE TABLE src ({COLUMNS}) WITH {source.options}")
     for name in ("json", "csv"):
@@ -291,7 +293,7 @@ def test_json_and_csv_are_written_as_flink_writes_them(t_env: StreamTableEnviron
     )
 
 
-def test_files_have_metadata(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_filesystem_table_metadata_columns(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("1\n2\n")
     t_env.execute_sql(
         "CREATE TABLE f (a INT, name STRING METADATA FROM 'file.name' VIRTUAL, size BIGINT METADATA FROM 'file.size' "
@@ -300,7 +302,7 @@ def test_files_have_metadata(t_env: StreamTableEnvironment, tmp_path: Path) -> N
     assert collected(t_env, "SELECT a, name, size FROM f") == [(1, "one.csv", 4), (2, "one.csv", 4)]
 
 
-def test_a_row_that_is_wrong_fails_or_is_left_out(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_json_table_fails_on_or_skips_malformed_rows(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text('{"a": 1}\n{"a": \n{"a": "x"}\n{"b": 1}\n')
     declared = "CREATE TABLE {} (a INT) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'json'{})"
     t_env.execute_sql(declared.format("strict", tmp_path, ""))
@@ -310,7 +312,7 @@ def test_a_row_that_is_wrong_fails_or_is_left_out(t_env: StreamTableEnvironment,
     assert collected(t_env, "SELECT a FROM lenient") == [(1,), (None,), (None,)]
 
 
-def test_debezium_messages_are_changes(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_debezium_json_table_emits_changes(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     messages = [
         {"before": None, "after": {"id": 1, "v": "a"}, "op": "c"},
         {"before": {"id": 1, "v": "a"}, "after": {"id": 1, "v": "b"}, "op": "u"},
@@ -327,7 +329,7 @@ def test_debezium_messages_are_changes(t_env: StreamTableEnvironment, tmp_path: 
     ]  # fmt: skip
 
 
-def test_changes_that_come_twice_count_once_where_it_is_said(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_cdc_events_duplicate_option_deduplicates_by_primary_key(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     """With `table.exec.source.cdc-events-duplicate`; what is asked for here is what apache-flink 2.3 has answered."""
     one, seven, eight, two = ({"id": i, "p": p} for i, p in ((1, 5), (1, 7), (1, 8), (2, 1)))
     told = [(None, one), (None, one), (one, seven), (None, two), (one, seven), (two, None), (two, None), (seven, eight)]
@@ -352,7 +354,7 @@ def test_changes_that_come_twice_count_once_where_it_is_said(t_env: StreamTableE
         t_env.execute_sql("SELECT * FROM without_key")
 
 
-def test_raw_is_the_only_column(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_raw_format_requires_a_single_column(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("one line\nanother\n")
     declared = "CREATE TABLE {} ({}) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'raw')"
     t_env.execute_sql(declared.format("lines", "line STRING", tmp_path))
@@ -362,7 +364,7 @@ def test_raw_is_the_only_column(t_env: StreamTableEnvironment, tmp_path: Path) -
         collected(t_env, "SELECT a, b FROM wide")
 
 
-def test_overwrite_takes_away_what_was_there(tmp_path: Path) -> None:
+def test_insert_overwrite_replaces_partitions(tmp_path: Path) -> None:
     t_env = in_mode(EnvironmentSettings.in_batch_mode())
     t_env.execute_sql(
         f"CREATE TABLE f (a INT, p STRING) PARTITIONED BY (p) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', "
@@ -373,7 +375,7 @@ def test_overwrite_takes_away_what_was_there(tmp_path: Path) -> None:
     assert sorted(collected(t_env, "SELECT a, p FROM f")) == [(2, "y"), (3, "x")]
 
 
-def test_overwrite_is_for_batch(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_insert_overwrite_requires_batch_mode(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     t_env.execute_sql(
         f"CREATE TABLE f (a INT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'csv')"
     )
@@ -381,7 +383,7 @@ def test_overwrite_is_for_batch(t_env: StreamTableEnvironment, tmp_path: Path) -
         t_env.execute_sql("INSERT OVERWRITE f VALUES (3)")
 
 
-def test_files_have_each_row_once_though_a_job_fails(tmp_path: Path) -> None:
+def test_filesystem_sink_is_exactly_once_across_failures(tmp_path: Path) -> None:
     failed = tmp_path / "failed"
 
     @udf(result_type=DataTypes.BIGINT())
@@ -404,7 +406,7 @@ def test_files_have_each_row_once_though_a_job_fails(tmp_path: Path) -> None:
         assert sorted(collected(t_env, f"SELECT n FROM f_{name}")) == [(i,) for i in range(10)]
 
 
-def test_source_watermark_is_refused_where_connector_has_none() -> None:
+def test_source_watermark_requires_connector_support() -> None:
     t_env = StreamTableEnvironment.create(LocalEnvironment())
     declared = "CREATE TABLE {} (ts TIMESTAMP(3), WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH {}"
     # As in Flink it may be declared.

@@ -40,18 +40,18 @@ def staged(checkpoint: Checkpoint) -> dict[str, Any]:
     return {operator: unpack(data) for operator, data in checkpoint.cut.committables.items()}
 
 
-def test_every_interval_from_trigger_to_trigger() -> None:
+def test_coordinator_interval_counts_between_triggers() -> None:
     coordinator = CheckpointCoordinator(OPTIONS, now=100.0)
     assert coordinator.next_due() == 110.0
     complete(coordinator, 111.0)
     assert coordinator.next_due() == 121.0
 
 
-def test_never_when_not_enabled() -> None:
+def test_coordinator_never_triggers_when_disabled() -> None:
     assert CheckpointCoordinator(CheckpointOptions(), 0.0).next_due() == math.inf
 
 
-def test_the_least_pause_counts_from_the_end_of_the_last() -> None:
+def test_coordinator_min_pause_counts_from_the_last_completion() -> None:
     coordinator = CheckpointCoordinator(replace(OPTIONS, min_pause=8.0), 0.0)
     checkpoint = coordinator.trigger(10.0)
     coordinator.acknowledge(checkpoint.id, cut(), 11.0)
@@ -59,7 +59,7 @@ def test_the_least_pause_counts_from_the_end_of_the_last() -> None:
     assert coordinator.next_due() == 25.0
 
 
-def test_no_more_at_once_than_allowed() -> None:
+def test_coordinator_limits_concurrent_checkpoints() -> None:
     for most in (1, 2):
         coordinator = CheckpointCoordinator(replace(OPTIONS, max_concurrent=most), 0.0)
         for _ in range(most):
@@ -68,7 +68,7 @@ def test_no_more_at_once_than_allowed() -> None:
         assert coordinator.next_due() == math.inf
 
 
-def test_output_is_named_until_it_is_committed() -> None:
+def test_coordinator_staged_output_stays_in_checkpoints_until_committed() -> None:
     coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     coordinator.stage("sink", 0, "a")
     first = coordinator.trigger(1.0)
@@ -92,7 +92,7 @@ def test_output_is_named_until_it_is_committed() -> None:
     assert not coordinator.has_staged()
 
 
-def test_what_waits_is_named_by_every_checkpoint_until_it_is_done_with() -> None:
+def test_coordinator_pending_output_stays_in_every_checkpoint() -> None:
     coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     coordinator.output_waits({"sink": [(0, "a")]})
     # It is no reason to take another checkpoint at the end of a job.
@@ -104,7 +104,7 @@ def test_what_waits_is_named_by_every_checkpoint_until_it_is_done_with() -> None
     assert staged(complete(coordinator, 3.0)) == {}
 
 
-def test_failures_are_tolerated_in_a_row() -> None:
+def test_coordinator_tolerates_consecutive_failures() -> None:
     coordinator = CheckpointCoordinator(replace(OPTIONS, tolerable_failures=1), 0.0)
     for fails in (False, True):
         checkpoint = coordinator.trigger(1.0)
@@ -116,7 +116,7 @@ def test_failures_are_tolerated_in_a_row() -> None:
     assert coordinator.lost(checkpoint.id, "no", 3.0) is None
 
 
-def test_what_takes_too_long_is_given_up_and_its_answer_ignored() -> None:
+def test_coordinator_aborts_on_timeout_and_ignores_the_late_answer() -> None:
     coordinator = CheckpointCoordinator(replace(OPTIONS, tolerable_failures=5), 0.0)
     checkpoint = coordinator.trigger(0.0)
     coordinator.acknowledge(checkpoint.id, cut(), 1.0)
@@ -131,7 +131,7 @@ def test_what_takes_too_long_is_given_up_and_its_answer_ignored() -> None:
     assert coordinator.latest() is None
 
 
-def test_one_that_is_overtaken_is_given_up() -> None:
+def test_coordinator_aborts_a_subsumed_checkpoint() -> None:
     coordinator = CheckpointCoordinator(replace(OPTIONS, max_concurrent=2), 0.0)
     first, second = coordinator.trigger(0.0), coordinator.trigger(1.0)
     for checkpoint in (first, second):
@@ -142,7 +142,7 @@ def test_one_that_is_overtaken_is_given_up() -> None:
     assert coordinator.latest() is second
 
 
-def test_old_ones_go() -> None:
+def test_coordinator_discards_checkpoints_beyond_retention() -> None:
     coordinator = CheckpointCoordinator(replace(OPTIONS, retained=2), 0.0)
     first, second = complete(coordinator, 1.0), complete(coordinator, 2.0)
     third = coordinator.trigger(3.0)
@@ -154,7 +154,7 @@ def test_old_ones_go() -> None:
     assert coordinator.retained() == [second, third]
 
 
-def test_a_failure_goes_back_to_the_last_complete_one() -> None:
+def test_coordinator_failure_rolls_back_to_the_last_complete_checkpoint() -> None:
     coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     assert coordinator.failed(1.0) is None
     done = complete(coordinator, 2.0)
@@ -168,7 +168,7 @@ def test_a_failure_goes_back_to_the_last_complete_one() -> None:
     assert coordinator.next_due() == 14.0
 
 
-def test_only_the_output_of_what_goes_back_is_dropped() -> None:
+def test_coordinator_regional_failure_drops_only_output_of_that_region() -> None:
     coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     complete(coordinator, 1.0)
     coordinator.stage("back", 0, "x")
@@ -179,7 +179,7 @@ def test_only_the_output_of_what_goes_back_is_dropped() -> None:
     assert staged(checkpoint) == {"on": [(0, "y")]}
 
 
-def test_a_job_begins_with_a_checkpoint_of_another() -> None:
+def test_coordinator_starts_from_a_checkpoint_of_another_job() -> None:
     origin = Origin(Manifest("checkpoint", 41, 7_000_000, cut(), ""), "there", "there/shared", claimed=True)
     coordinator = CheckpointCoordinator(OPTIONS, 0.0, origin)
     began = coordinator.failed(1.0)
@@ -200,7 +200,7 @@ def test_a_job_begins_with_a_checkpoint_of_another() -> None:
     assert coordinator.latest() is None
 
 
-def test_state_files_go_when_nobody_needs_them() -> None:
+def test_coordinator_deletes_unreferenced_state_files() -> None:
     coordinator = CheckpointCoordinator(OPTIONS, 0.0)
     coordinator.wrote(["1.base", "2.delta", "3.base"])
     checkpoint = coordinator.trigger(1.0)
@@ -217,7 +217,7 @@ def test_state_files_go_when_nobody_needs_them() -> None:
     assert coordinator.delete_unneeded({"3.base"}) == []
 
 
-def test_patience_lets_an_epoch_run_until_more_checkpoints_have_expired_than_may() -> None:
+def test_coordinator_patience_lasts_until_too_many_checkpoints_expire() -> None:
     coordinator = CheckpointCoordinator(OPTIONS, now=0.0)
     # None is under way: the next is due at 10 and would expire at 70.
     assert coordinator.patience(4.0) == 66.0

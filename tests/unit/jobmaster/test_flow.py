@@ -16,13 +16,13 @@ def simulate(seconds_per_record: float, epochs: int = 30, **kwargs: int) -> tupl
     return sizer, took
 
 
-def test_with_a_backlog_epochs_come_to_take_about_the_target() -> None:
+def test_epoch_sizer_reaches_the_target_duration_with_a_backlog() -> None:
     for cost in (1e-6, 1e-5, 1e-3, 0.2):
         _, took = simulate(cost)
         assert 0.7 < took < 1.3, cost
 
 
-def test_the_first_epochs_of_a_slow_job_do_not_run_away() -> None:
+def test_epoch_sizer_limits_the_first_epochs_of_a_slow_job() -> None:
     sizer = EpochSizer()
     worst = 0.0
     for _ in range(10):
@@ -32,7 +32,7 @@ def test_the_first_epochs_of_a_slow_job_do_not_run_away() -> None:
     assert worst < 2
 
 
-def test_epochs_that_are_slow_of_themselves_do_not_become_empty() -> None:
+def test_epoch_sizer_tolerates_a_high_fixed_cost_per_epoch() -> None:
     """A Spark job that takes 2 s on a busy cluster, however little it does."""
     sizer, read = EpochSizer(), 0
     sizer.aim_at(1.0)
@@ -49,14 +49,14 @@ def test_epochs_that_are_slow_of_themselves_do_not_become_empty() -> None:
     assert 0.6 < took < 0.9
 
 
-def test_epochs_without_records_say_nothing_of_them() -> None:
+def test_epoch_sizer_ignores_epochs_without_records() -> None:
     sizer = EpochSizer(budget=100)
     for seconds in (5.0, 5.0, 0.0, 0.0, 5.0):
         sizer.finished(seconds, limited=True, records=0, most_bytes=0)
     assert 1 <= sizer.budget <= 100 * 16**2
 
 
-def test_records_that_are_slow_are_not_taken_for_slow_epochs() -> None:
+def test_epoch_sizer_tells_slow_records_from_fixed_cost() -> None:
     sizer = EpochSizer()
     sizer.aim_at(1.0)
     for cost in (1e-5, 1e-3, 1e-5, 1e-2):
@@ -66,7 +66,7 @@ def test_records_that_are_slow_are_not_taken_for_slow_epochs() -> None:
         assert took < 1.0, cost
 
 
-def test_a_million_records_take_few_epochs() -> None:
+def test_epoch_sizer_reads_large_input_in_few_epochs() -> None:
     sizer, left, epochs = EpochSizer(), 500_000, 0
     while left > 0:
         read = min(sizer.budget, left)
@@ -78,23 +78,23 @@ def test_a_million_records_take_few_epochs() -> None:
     assert epochs <= 4
 
 
-def test_bytes_limit_the_budget() -> None:
+def test_epoch_sizer_limits_the_budget_by_bytes() -> None:
     sizer, _ = simulate(1e-7, max_bytes=1 << 20)
     assert sizer.budget <= (1 << 20) / 20
 
 
-def test_without_a_backlog_the_budget_stays() -> None:
+def test_epoch_sizer_keeps_the_budget_without_a_backlog() -> None:
     sizer = EpochSizer(budget=5000)
     sizer.finished(0.08, limited=False, records=3, most_bytes=60)
     assert sizer.budget == 5000
 
 
-def test_records_never_pass_the_maximum() -> None:
+def test_epoch_sizer_never_exceeds_max_records() -> None:
     sizer, _ = simulate(1e-9, max_records=10_000)
     assert sizer.budget == 10_000
 
 
-def test_a_source_with_slow_records_is_asked_for_less_and_others_are_not() -> None:
+def test_epoch_sizer_lowers_the_budget_of_a_slow_source_only() -> None:
     sizer = EpochSizer(budget=1000, fixed_target=0.2)
     # Of what source 1 has dealt out, some is processed only seconds later.
     sizer.epoch_processed({1, 2}, {1}, {1: 300, 2: 1000}, 0.0, 0.2)
@@ -113,14 +113,14 @@ def test_a_source_with_slow_records_is_asked_for_less_and_others_are_not() -> No
     assert sizer.budget_of(1) == 1
 
 
-def test_what_few_records_took_does_not_say_that_more_than_the_budget_fit() -> None:
+def test_epoch_sizer_does_not_extrapolate_from_few_records() -> None:
     sizer = EpochSizer(budget=1000, fixed_target=0.2)
     # A source that was dealt less than the budget has more.
     sizer.finished(0.18, limited=True, records=500, most_bytes=1)
     assert sizer.budget < 600
 
 
-def test_epochs_are_aimed_to_take_most_of_a_slice_if_nothing_else_is_said() -> None:
+def test_epoch_sizer_targets_most_of_a_slice_by_default() -> None:
     for fixed, found in ((None, pytest.approx(0.15)), (3.0, 3.0)):
         sizer = EpochSizer(fixed_target=fixed)
         sizer.aim_at(0.2)

@@ -199,7 +199,7 @@ def staged_of(told: Told) -> dict[str, Any]:
     return {told.sink: [(0, "output")]}
 
 
-def test_a_job_opens_in_order() -> None:
+def test_job_machine_opens_in_order() -> None:
     told = Told()
     assert kinds(told.tell(e.JobStarted())) == ["ClaimDirectory", "OpenOutput"]
     assert told.machine.view.status is JobStatus.CREATED
@@ -210,7 +210,7 @@ def test_a_job_opens_in_order() -> None:
     assert {t.state for t in told.machine.view.tasks.values()} == {ExecutionState.INITIALIZING}
 
 
-def test_output_counts_when_its_manifest_is_written() -> None:
+def test_job_machine_commits_output_after_the_manifest_is_written() -> None:
     told = Told()
     told.start()
     told.epoch("output")
@@ -224,7 +224,7 @@ def test_output_counts_when_its_manifest_is_written() -> None:
     assert latest is not None and (latest.id, latest.location) == (1, "there")
 
 
-def test_a_slot_dies_while_a_manifest_is_written() -> None:
+def test_job_machine_slot_loss_waits_for_the_pending_manifest() -> None:
     """The job goes back only when it is known whether the manifest is there; then its output counts."""
     told = Told(restart=FixedDelay(1, 5.0))
     told.start()
@@ -251,7 +251,7 @@ def test_a_slot_dies_while_a_manifest_is_written() -> None:
     assert list(opened.positions.values()) == [b"here"]
 
 
-def test_a_commit_that_fails_is_done_again_by_the_restart() -> None:
+def test_job_machine_restart_repeats_a_failed_commit() -> None:
     told = Told(restart=FixedDelay(1, 0.0))
     told.start()
     told.epoch("output")
@@ -263,7 +263,7 @@ def test_a_commit_that_fails_is_done_again_by_the_restart() -> None:
     assert set(recover.named) == {told.sink}
 
 
-def test_the_end_waits_until_all_output_counts() -> None:
+def test_job_machine_finishes_after_all_output_is_committed() -> None:
     told = Told()
     told.start()
     told.epoch("output", finished=True)
@@ -285,7 +285,7 @@ def test_the_end_waits_until_all_output_counts() -> None:
     assert (view.checkpoints.completed, view.checkpoints.failed) == (1, 1)
 
 
-def test_too_many_lost_checkpoints_fail_the_job() -> None:
+def test_job_machine_fails_after_too_many_lost_checkpoints() -> None:
     told = Told()
     told.start()
     told.epoch("output")
@@ -295,7 +295,7 @@ def test_too_many_lost_checkpoints_fail_the_job() -> None:
     assert "the disk is full" in str(finish.error) and told.machine.view.status is JobStatus.FAILED
 
 
-def test_a_cancelled_job_aborts_only_when_no_manifest_is_on_its_way() -> None:
+def test_job_machine_cancel_aborts_after_the_pending_manifest() -> None:
     told = Told()
     told.start()
     told.epoch("output")
@@ -317,7 +317,7 @@ def test_a_cancelled_job_aborts_only_when_no_manifest_is_on_its_way() -> None:
     assert {t.state for t in told.machine.view.tasks.values()} == {ExecutionState.CANCELED}
 
 
-def test_output_is_left_alone_when_storage_does_not_answer() -> None:
+def test_job_machine_cancel_keeps_output_when_storage_does_not_answer() -> None:
     told = Told()
     told.start()
     told.epoch("output")
@@ -330,7 +330,7 @@ def test_output_is_left_alone_when_storage_does_not_answer() -> None:
     assert told.tell(e.ManifestWritten(checkpoint=1, location="there")) == []
 
 
-def test_a_failed_task_is_known_by_its_operator() -> None:
+def test_job_machine_attributes_a_failure_to_its_operator() -> None:
     told = Told()
     told.start()
     told.poll()
@@ -345,7 +345,7 @@ def test_a_failed_task_is_known_by_its_operator() -> None:
     assert [(f.message, f.operator) for f in view.failures] == [("no", vertex.head.id)]
 
 
-def test_an_error_of_the_program_is_not_tried_again() -> None:
+def test_job_machine_does_not_retry_program_errors() -> None:
     told = Told(restart=FixedDelay(1_000, 0.0))
     told.start()
     told.poll()
@@ -354,7 +354,7 @@ def test_an_error_of_the_program_is_not_tried_again() -> None:
     assert told.machine.view.status is JobStatus.FAILED
 
 
-def test_at_most_once_notes_where_it_is_before_it_reads() -> None:
+def test_job_machine_at_most_once_checkpoints_before_reading() -> None:
     told = Told(checkpoints=CheckpointOptions(enabled=True, interval=1.0, mode=CheckpointingMode.AT_MOST_ONCE))
     told.start()
     asked = told.tell(
@@ -377,7 +377,7 @@ REQUESTS: list[Request] = [CheckpointRequest(), SavepointRequest("/there", name=
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: type(r).__name__)
-def test_every_request_has_one_answer(request_: Request) -> None:
+def test_job_machine_answers_every_request_once(request_: Request) -> None:
     told = Told()
     told.start()
     todo = told.tell(e.Requested(request=request_)) + told.tell(
@@ -406,7 +406,7 @@ def test_every_request_has_one_answer(request_: Request) -> None:
             assert {v.parallelism for v in told.machine.view.plan.vertices} == {1, 2}
 
 
-def test_who_asks_too_late_is_refused() -> None:
+def test_job_machine_refuses_requests_after_the_end() -> None:
     told = Told()
     told.start()
     waiting, late = CheckpointRequest(), CheckpointRequest()
@@ -418,7 +418,7 @@ def test_who_asks_too_late_is_refused() -> None:
     assert all(isinstance(x.error, MillstreamError) for x in refused if isinstance(x, i.Refuse))
 
 
-def test_a_view_never_changes() -> None:
+def test_job_machine_view_is_immutable() -> None:
     told = Told()
     told.start()
     before = told.machine.view
@@ -436,7 +436,7 @@ def test_a_view_never_changes() -> None:
 # --- input that is left to the next epoch
 
 
-def test_a_source_that_is_behind_is_not_asked_for_more_and_read_on_with_at_once() -> None:
+def test_job_machine_does_not_poll_a_source_with_pending_input() -> None:
     told = Told(checkpoints=CheckpointOptions())
     told.start()
     told.report(told.poll(finished=True), unread=True)
@@ -451,7 +451,7 @@ def test_a_source_that_is_behind_is_not_asked_for_more_and_read_on_with_at_once(
     told.until(i.FinishOutput)
 
 
-def test_a_source_that_was_behind_is_asked_at_once_for_as_much_as_it_reads() -> None:
+def test_job_machine_polls_a_source_after_its_backlog_by_its_rate() -> None:
     told = Told(buffer_timeout=100.0)
     told.start()
     told.report(told.poll(), unread=True)
@@ -466,7 +466,7 @@ def test_a_source_that_was_behind_is_asked_at_once_for_as_much_as_it_reads() -> 
     assert told.until(i.PollSources).budgets == {told.plan.vertices[0].id: 2}
 
 
-def test_a_source_whose_records_wait_behind_an_exchange_is_not_asked_for_more() -> None:
+def test_job_machine_does_not_poll_a_source_with_input_behind_an_exchange() -> None:
     told = Told(checkpoints=CheckpointOptions())
     told.start()
     told.report(told.poll(), waiting=True)
@@ -479,7 +479,7 @@ def test_a_source_whose_records_wait_behind_an_exchange_is_not_asked_for_more() 
     assert set(told.until(i.PollSources).budgets) == {told.plan.vertices[0].id}
 
 
-def test_a_job_has_not_ended_while_input_waits_behind_sources_that_have() -> None:
+def test_job_machine_runs_until_pending_input_is_processed() -> None:
     told = Told(checkpoints=CheckpointOptions())
     told.start()
     told.report(told.poll(finished=True), ended=True, waiting=True)
@@ -490,7 +490,7 @@ def test_a_job_has_not_ended_while_input_waits_behind_sources_that_have() -> Non
     told.until(i.FinishOutput)
 
 
-def test_what_is_dealt_out_and_unread_is_not_confirmed() -> None:
+def test_job_machine_does_not_confirm_pending_splits() -> None:
     told = Told()
     told.start()
     told.report(told.poll(), unread=True)
@@ -507,7 +507,7 @@ def test_what_is_dealt_out_and_unread_is_not_confirmed() -> None:
     assert list((confirm.positions or {}).values()) == [b"here"]
 
 
-def test_an_epoch_for_a_request_reads_nothing_and_one_that_drains_reads_all() -> None:
+def test_job_machine_request_epoch_reads_nothing_unless_it_drains() -> None:
     for drain, seconds in ((False, QUICK.longest), (True, math.inf)):
         told = Told()
         told.start()
@@ -520,7 +520,7 @@ def test_an_epoch_for_a_request_reads_nothing_and_one_that_drains_reads_all() ->
         assert (task.reads, task.slice) == (drain, seconds)
 
 
-def test_slices_are_as_long_as_fits_the_engine_and_what_the_user_says() -> None:
+def test_job_machine_slice_length_follows_engine_and_options() -> None:
     def slices(**options: Any) -> list[float]:
         found = []
         for engine in (QUICK, SHUFFLED):
@@ -538,7 +538,7 @@ def test_slices_are_as_long_as_fits_the_engine_and_what_the_user_says() -> None:
     assert slices(slice=0.3, haste=0.5) == [0.3, 0.3]
 
 
-def test_at_most_once_nothing_is_left_to_the_next_epoch() -> None:
+def test_job_machine_at_most_once_has_no_slices() -> None:
     once = CheckpointOptions(enabled=True, interval=0.0, mode=CheckpointingMode.AT_MOST_ONCE)
     assert JobOptions(checkpoints=once).slice == math.inf
 
@@ -550,7 +550,7 @@ REQUESTS_IN_FLIGHT = encode(
 )
 
 
-def test_answers_are_looked_for_though_nothing_comes_in() -> None:
+def test_job_machine_polls_async_results_without_input() -> None:
     told = Told()
     told.start()
     # A timer is due much later.
@@ -564,7 +564,7 @@ def test_answers_are_looked_for_though_nothing_comes_in() -> None:
     assert any(isinstance(x, i.RunEpoch) for x in told.found_nothing())
 
 
-def test_sources_wait_while_somebody_behind_them_can_take_no_more() -> None:
+def test_job_machine_pauses_sources_under_backpressure() -> None:
     told = Told(buffer_timeout=100.0)
     source = told.plan.vertices[0].id
     told.start()
@@ -586,7 +586,7 @@ def test_sources_wait_while_somebody_behind_them_can_take_no_more() -> None:
     assert run.tasks[0].paused_sources == frozenset() and run.tasks[0].slice == QUICK.longest
 
 
-def test_less_is_read_at_once_when_there_was_no_room_for_it() -> None:
+def test_job_machine_reads_less_at_once_under_backpressure() -> None:
     told = Told(buffer_timeout=100.0)
     told.start()
     before = told.now
@@ -601,7 +601,7 @@ def test_less_is_read_at_once_when_there_was_no_room_for_it() -> None:
     assert told.now - before < 1
 
 
-def test_requests_are_made_again_by_who_goes_on_though_nothing_comes_in() -> None:
+def test_job_machine_repeats_async_requests_after_restore_without_input() -> None:
     rarely = CheckpointOptions(enabled=True, interval=600.0, timeout=60.0)
     told = Told(restart=FixedDelay(3, 0.0), checkpoints=rarely)
     told.start()
@@ -616,7 +616,7 @@ def test_requests_are_made_again_by_who_goes_on_though_nothing_comes_in() -> Non
     assert any(isinstance(x, i.RunEpoch) for x in told.found_nothing())
 
 
-def test_a_job_ends_with_its_last_request_and_its_last_output_counts_at_once() -> None:
+def test_job_machine_finishes_with_the_last_async_request() -> None:
     told = Told(checkpoints=CheckpointOptions(enabled=True, interval=600.0, timeout=60.0))
     told.start()
     run = told.poll(finished=True)
@@ -639,7 +639,7 @@ def test_a_job_ends_with_its_last_request_and_its_last_output_counts_at_once() -
     told.until(i.FinishOutput)
 
 
-def test_a_source_that_waits_for_requests_alone_does_not_keep_the_job_busy() -> None:
+def test_job_machine_idles_while_a_source_waits_for_async_requests() -> None:
     told = Told(checkpoints=CheckpointOptions())
     told.start()
     told.report(told.poll(finished=True), source_carries=REQUESTS_IN_FLIGHT, poll_after_seconds=0.5)
@@ -668,7 +668,7 @@ def ask_while_a_manifest_is_written(told: Told, request: Request) -> i.WriteMani
 
 
 @pytest.mark.parametrize("request_", [CheckpointRequest(), SavepointRequest("/there")], ids=lambda r: type(r).__name__)
-def test_a_request_is_served_by_its_own_checkpoint(request_: Request) -> None:
+def test_job_machine_request_is_served_by_its_own_checkpoint(request_: Request) -> None:
     """Another one that was completed meanwhile does not name what the request's epoch has staged."""
     told = Told(checkpoints=TOLERANT)
     write = ask_while_a_manifest_is_written(told, request_)
@@ -679,7 +679,7 @@ def test_a_request_is_served_by_its_own_checkpoint(request_: Request) -> None:
     assert not [x for x in told.asked if isinstance(x, (i.WriteSavepoint, i.Answer))]
 
 
-def test_a_drain_without_its_savepoint_is_a_failure() -> None:
+def test_job_machine_drain_without_its_savepoint_fails() -> None:
     """All input has ended and its output counts: it must not look like a job that has come to its end."""
     told = Told(restart=FixedDelay(10, 0.0))
     told.start()
@@ -696,7 +696,7 @@ def test_a_drain_without_its_savepoint_is_a_failure() -> None:
     assert [x for x in told.asked if isinstance(x, i.Refuse)]
 
 
-def test_a_lost_checkpoint_is_followed_by_another_though_nothing_happens() -> None:
+def test_job_machine_repeats_a_lost_checkpoint_without_input() -> None:
     told = Told(checkpoints=TOLERANT)
     told.start()
     told.epoch("output")
@@ -708,7 +708,7 @@ def test_a_lost_checkpoint_is_followed_by_another_though_nothing_happens() -> No
     assert run.tasks[0].checkpoint == 2
 
 
-def test_without_room_for_the_new_slots_the_old_plan_goes_on() -> None:
+def test_job_machine_rescale_without_slots_keeps_the_old_plan() -> None:
     told = Told()
     told.start()
     told.tell(e.Requested(request=RescaleRequest(2)))
@@ -738,7 +738,7 @@ def keeps(told: Told, run: i.RunEpoch) -> bool:
     return found
 
 
-def test_state_is_written_when_a_checkpoint_needs_it() -> None:
+def test_job_machine_writes_state_when_a_checkpoint_needs_it() -> None:
     told = Told(resident_slots=True, checkpoints=RARELY)
     told.start()
     first = told.poll()
@@ -759,7 +759,7 @@ def test_state_is_written_when_a_checkpoint_needs_it() -> None:
     assert not keeps(told, fourth)
 
 
-def test_state_is_written_for_every_request_and_at_the_end_only_for_a_checkpoint() -> None:
+def test_job_machine_writes_state_for_requests_and_the_final_checkpoint() -> None:
     told = Told(resident_slots=True, checkpoints=CheckpointOptions())
     told.start()
     for request in (RescaleRequest(1), SavepointRequest("there", stop=False, drain=False)):
@@ -782,7 +782,7 @@ def test_state_is_written_for_every_request_and_at_the_end_only_for_a_checkpoint
     assert told.poll(finished=True).tasks[0].writes_state
 
 
-def test_state_is_written_by_every_epoch_that_another_may_go_on_from() -> None:
+def test_job_machine_writes_state_in_every_epoch_with_several_regions() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     for uid in ("sink", "other"):
@@ -818,7 +818,7 @@ def waiting(**options: Any) -> Told:
     return told
 
 
-def test_a_source_that_has_input_is_asked_at_once() -> None:
+def test_job_machine_input_event_polls_at_once() -> None:
     told = waiting()
     before = told.now
     told.tell(e.InputArrived())
@@ -826,7 +826,7 @@ def test_a_source_that_has_input_is_asked_at_once() -> None:
     assert told.now == before
 
 
-def test_a_slot_that_is_gone_is_noticed_without_input() -> None:
+def test_job_machine_detects_slot_loss_without_input() -> None:
     told = waiting(restart=FixedDelay(1, 2.0), checkpoints=CheckpointOptions())
     before = told.now
     told.tell(e.SlotsLost(attempt=0))
@@ -842,7 +842,7 @@ def test_a_slot_that_is_gone_is_noticed_without_input() -> None:
     assert told.now > before + 1_000
 
 
-def test_a_slot_that_goes_while_something_else_is_done_is_noticed_behind_it() -> None:
+def test_job_machine_handles_slot_loss_after_the_running_instruction() -> None:
     told = Told()
     told.start()
     run = told.poll()
@@ -883,15 +883,15 @@ def gathered(seconds: float, **options: Any) -> float:
         (0.0, 0.002, 0.002),
     ],
 )
-def test_input_gathers_no_longer_than_the_buffer_timeout(timeout: float, epoch: float, gap: float) -> None:
+def test_job_machine_gathers_input_up_to_the_buffer_timeout(timeout: float, epoch: float, gap: float) -> None:
     assert gathered(epoch, buffer_timeout=timeout) == pytest.approx(gap)
 
 
-def test_input_gathers_for_large_epochs_when_that_is_asked_for() -> None:
+def test_job_machine_gathers_always_for_large_epochs() -> None:
     assert gathered(0.002, buffer_timeout=1.0, gathers_always=True) == pytest.approx(1.0)
 
 
-def test_with_a_short_buffer_timeout_the_next_epoch_does_not_wait_for_a_manifest() -> None:
+def test_job_machine_short_buffer_timeout_does_not_wait_for_a_manifest() -> None:
     told = Told(buffer_timeout=0.0)
     told.start()
     told.epoch()
@@ -920,7 +920,7 @@ def widths(opened: i.OpenSlots) -> list[int]:
     return [v.parallelism for v in opened.plan.vertices]
 
 
-def test_a_job_starts_with_the_slots_there_are() -> None:
+def test_adaptive_job_starts_with_available_slots() -> None:
     told = adaptive()
     assert told.until(i.CountSlots).wanted == 4
     counted(told, 0)
@@ -929,7 +929,7 @@ def test_a_job_starts_with_the_slots_there_are() -> None:
     assert widths(told.until(i.OpenSlots)) == [1, 2]
 
 
-def test_a_job_that_gets_no_slots_in_time_fails_for_good() -> None:
+def test_adaptive_job_without_slots_fails_after_the_timeout() -> None:
     told = adaptive()
     told.until(i.CountSlots)
     counted(told, 0)
@@ -937,7 +937,7 @@ def test_a_job_that_gets_no_slots_in_time_fails_for_good() -> None:
     assert told.now == 160.0 and "needs 1 slots and there are 0, after 60 s" in str(finish.error)
 
 
-def test_a_running_job_is_rescaled_at_a_cut_when_slots_come() -> None:
+def test_adaptive_job_rescales_when_slots_arrive() -> None:
     told = adaptive()
     told.until(i.CountSlots)
     counted(told, 1)
@@ -960,7 +960,7 @@ def test_a_running_job_is_rescaled_at_a_cut_when_slots_come() -> None:
     assert [v.parallelism for v in told.machine.view.plan.vertices] == [1, 3]
 
 
-def test_after_a_failure_a_job_goes_on_with_the_slots_that_are_left() -> None:
+def test_adaptive_job_continues_with_remaining_slots_after_a_failure() -> None:
     told = adaptive()
     told.until(i.CountSlots)
     counted(told, 4)
@@ -975,7 +975,7 @@ def test_after_a_failure_a_job_goes_on_with_the_slots_that_are_left() -> None:
     assert told.machine.view.restarts == 1
 
 
-def test_bounds_are_taken_while_the_job_runs_and_rescaling_by_hand_is_refused() -> None:
+def test_adaptive_job_accepts_new_bounds_and_refuses_manual_rescaling() -> None:
     told = adaptive()
     told.until(i.CountSlots)
     counted(told, 4)
@@ -998,7 +998,7 @@ def test_bounds_are_taken_while_the_job_runs_and_rescaling_by_hand_is_refused() 
     assert isinstance(refused[0], i.Refuse) and "name every vertex" in str(refused[0].error)
 
 
-def test_machine_fails_with_the_checkpoint_timeout_when_an_epoch_does_not_end() -> None:
+def test_job_machine_hanging_epoch_fails_with_the_checkpoint_timeout() -> None:
     told = Told()
     told.start()
     told.epoch("output")

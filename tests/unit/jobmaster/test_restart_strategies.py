@@ -53,7 +53,7 @@ def build(name: str, numbers: list[float]) -> RestartStrategy:
 
 
 @pytest.mark.parametrize("line", FLINK.strip().splitlines())
-def test_decides_as_flink_did(line: str) -> None:
+def test_restart_strategy_decides_like_recorded_flink(line: str) -> None:
     what, failures = line.split(" : ")
     name, *numbers = what.split()
     strategy = build(name, [float(n) for n in numbers])
@@ -65,12 +65,12 @@ def test_decides_as_flink_did(line: str) -> None:
         assert delay is None or math.isclose(delay, float(expected), abs_tol=1.0), failure
 
 
-def test_none_ends_the_job_at_once() -> None:
+def test_no_restart_ends_the_job_at_once() -> None:
     assert NoRestart().failed(0.0) is None
 
 
 @given(st.integers(0, 5), st.integers(0, 10))
-def test_fixed_delay_counts(attempts: int, failures: int) -> None:
+def test_fixed_delay_counts_attempts(attempts: int, failures: int) -> None:
     strategy = FixedDelay(attempts, 2.0)
     answers = [strategy.failed(float(i)) for i in range(failures)]
     assert answers == ([2.0] * attempts + [None] * 10)[:failures]
@@ -79,7 +79,7 @@ def test_fixed_delay_counts(attempts: int, failures: int) -> None:
 @given(st.integers(1, 4), st.integers(1, 10), st.lists(st.integers(0, 6), max_size=30))
 @example(max_failures=1, interval=5, gaps=[0, 5])
 @example(max_failures=1, interval=5, gaps=[0, 6])
-def test_failure_rate_against_counting(max_failures: int, interval: int, gaps: list[int]) -> None:
+def test_failure_rate_counts_failures_in_the_interval(max_failures: int, interval: int, gaps: list[int]) -> None:
     strategy = FailureRate(max_failures, interval, 3.0)
     times: list[int] = []
     for gap in gaps:
@@ -89,7 +89,7 @@ def test_failure_rate_against_counting(max_failures: int, interval: int, gaps: l
         assert strategy.failed(now) == (3.0 if len(recent) <= max_failures else None)
 
 
-def test_failure_rate_remembers_no_more_than_it_needs() -> None:
+def test_failure_rate_bounds_its_memory() -> None:
     strategy = FailureRate(2, 10.0, 1.0)
     for i in range(1000):
         strategy.failed(i * 6.0)
@@ -116,28 +116,28 @@ def fail_at_each_restart(strategy: ExponentialDelay, failures: int, ran: float =
     return delays
 
 
-def test_backoff_grows_to_its_maximum() -> None:
+def test_exponential_delay_grows_to_its_maximum() -> None:
     assert fail_at_each_restart(exponential(), 7) == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
 
 
-def test_a_job_that_ran_for_long_enough_begins_anew() -> None:
+def test_exponential_delay_resets_after_a_stable_run() -> None:
     assert fail_at_each_restart(exponential(), 4, ran=99.0) == [1.0, 2.0, 4.0, 8.0]
     assert fail_at_each_restart(exponential(), 4, ran=100.0) == [1.0, 1.0, 1.0, 1.0]
 
 
-def test_attempts_are_counted_since_the_backoff_was_reset() -> None:
+def test_exponential_delay_counts_attempts_since_the_reset() -> None:
     assert fail_at_each_restart(exponential(attempts=2), 4) == [1.0, 2.0, None, None]
     assert fail_at_each_restart(exponential(attempts=2), 4, ran=100.0) == [1.0, 1.0, 1.0, 1.0]
 
 
-def test_failures_before_the_restart_belong_to_the_one_before() -> None:
+def test_exponential_delay_merges_failures_before_the_restart() -> None:
     strategy = exponential(attempts=1)
     assert strategy.failed(50.0) == 1.0
     assert strategy.failed(50.25) == 0.75
     assert strategy.failed(51.0) is None
 
 
-def test_a_clock_that_was_put_back_makes_no_long_delay() -> None:
+def test_exponential_delay_tolerates_a_clock_set_back() -> None:
     strategy = exponential()
     strategy.failed(1e9)
     assert strategy.failed(0.0) == 10.0
@@ -149,7 +149,9 @@ def test_a_clock_that_was_put_back_makes_no_long_delay() -> None:
     st.floats(1.01, 5),
     st.integers(1, 30),
 )
-def test_jitter_stays_in_its_bounds(jitter: float, factor: float, multiplier: float, failures: int) -> None:
+def test_exponential_delay_jitter_stays_in_bounds(
+    jitter: float, factor: float, multiplier: float, failures: int
+) -> None:
     strategy = exponential(jitter, jitter_factor=factor, multiplier=multiplier)
     for i, delay in enumerate(fail_at_each_restart(strategy, failures)):
         backoff = multiplier**i
@@ -159,13 +161,13 @@ def test_jitter_stays_in_its_bounds(jitter: float, factor: float, multiplier: fl
         assert delay <= max(1.0, backoff * (1 + factor)) * (1 + 1e-9)
 
 
-def test_jitter_reaches_both_bounds() -> None:
+def test_exponential_delay_jitter_reaches_both_bounds() -> None:
     low, high = exponential(0.0, jitter_factor=0.5), exponential(1.0, jitter_factor=0.5)
     assert fail_at_each_restart(low, 4) == [1.0, 1.0, 2.0, 4.0]
     assert fail_at_each_restart(high, 4) == [1.5, 3.0, 6.0, 10.0]
 
 
-def test_backoff_stays_a_number_for_ever() -> None:
+def test_exponential_delay_never_overflows() -> None:
     delays = fail_at_each_restart(exponential(multiplier=100.0, jitter_factor=1.0, jitter=0.9), 2000)
     assert delays[-1] == 10.0
 
@@ -174,7 +176,7 @@ def configured(settings: dict[str, str], checkpointing: bool = True) -> RestartS
     return restart_strategy(Configuration.from_dict(settings), checkpointing, jitter=lambda: 0.5)
 
 
-def test_the_default_depends_on_checkpoints() -> None:
+def test_restart_strategy_default_depends_on_checkpointing() -> None:
     assert configured({}, checkpointing=False) == NoRestart()
     # Flink 2.3: RestartBackoffTimeStrategyFactoryLoader.getDefaultRestartStrategyFactory.
     default = configured({}, checkpointing=True)
@@ -196,21 +198,23 @@ def test_the_default_depends_on_checkpoints() -> None:
 )
 @pytest.mark.parametrize("key", ["restart-strategy.type", "restart-strategy"])
 @pytest.mark.parametrize("checkpointing", [True, False])
-def test_types_and_their_defaults(key: str, name: str, expected: RestartStrategy, checkpointing: bool) -> None:
+def test_restart_strategy_types_and_their_defaults(
+    key: str, name: str, expected: RestartStrategy, checkpointing: bool
+) -> None:
     assert configured({key: name}, checkpointing) == expected
 
 
-def test_defaults_of_exponential_delay() -> None:
+def test_exponential_delay_defaults() -> None:
     strategy = configured({"restart-strategy.type": "exponential-delay"})
     assert isinstance(strategy, ExponentialDelay)
     assert strategy == ExponentialDelay(1.0, 60.0, 1.5, 3600.0, 0.1, UNLIMITED, strategy.jitter)
 
 
-def test_the_key_of_today_wins() -> None:
+def test_restart_strategy_type_key_overrides_the_deprecated_key() -> None:
     assert configured({"restart-strategy": "fixed-delay", "restart-strategy.type": "none"}) == NoRestart()
 
 
-def test_every_key_is_read() -> None:
+def test_restart_strategy_reads_every_key() -> None:
     fixed = {"type": "fixed-delay", "fixed-delay.attempts": "3", "fixed-delay.delay": "10 s"}
     rate = {
         "type": "failure-rate",
@@ -254,7 +258,7 @@ def test_every_key_is_read() -> None:
         ({"type": "exponential-delay", "exponential-delay.attempts-before-reset-backoff": "0"}, "at least 1"),
     ],
 )
-def test_what_is_wrong_is_said(settings: dict[str, str], message: str) -> None:
+def test_restart_strategy_rejects_invalid_options(settings: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidProgramError, match=message):
         configured({f"restart-strategy.{k}": v for k, v in settings.items()})
 
@@ -268,7 +272,9 @@ MADE = [
 
 
 @pytest.mark.parametrize(("strategy", "expected"), MADE)
-def test_an_environment_takes_strategies(strategy: RestartStrategyConfiguration, expected: RestartStrategy) -> None:
+def test_set_restart_strategy_accepts_strategy_objects(
+    strategy: RestartStrategyConfiguration, expected: RestartStrategy
+) -> None:
     env = StreamExecutionEnvironment()
     with pytest.warns(DeprecationWarning, match="set restart-strategy.type"):
         env.set_restart_strategy(strategy)
@@ -278,7 +284,7 @@ def test_an_environment_takes_strategies(strategy: RestartStrategyConfiguration,
     assert hash(configured_strategy(env.get_configuration())) == hash(strategy)
 
 
-def test_exponential_delay_as_an_object() -> None:
+def test_exponential_delay_restart_object() -> None:
     strategy = RestartStrategies.exponential_delay_restart(1000, 60_000, 2.0, 3_600_000, 0.5)
     config = Configuration()
     strategy.write_to(config)
@@ -293,14 +299,14 @@ def test_exponential_delay_as_an_object() -> None:
     assert (strategy.get_max_backoff(), strategy.get_jitter_factor()) == (timedelta(minutes=1), 0.5)
 
 
-def test_falling_back_leaves_what_is_configured() -> None:
+def test_fall_back_restart_keeps_the_configuration() -> None:
     config = Configuration.from_dict({"restart-strategy.type": "none"})
     RestartStrategies.fall_back_restart().write_to(config)
     assert config.to_dict() == {"restart-strategy.type": "none"}
     assert configured_strategy(Configuration()) == RestartStrategies.fall_back_restart()
 
 
-def test_numbers_of_a_strategy() -> None:
+def test_restart_strategy_object_getters() -> None:
     fixed = RestartStrategies.fixed_delay_restart(3, 1500)
     assert (fixed.get_restart_attempts(), fixed.get_delay_between_attempts_interval()) == (
         3,
@@ -314,11 +320,11 @@ def test_numbers_of_a_strategy() -> None:
 
 
 @pytest.mark.parametrize("attempts", [-1, "3", True])
-def test_strategies_refuse_wrong_numbers(attempts: Any) -> None:
+def test_fixed_delay_restart_rejects_invalid_attempts(attempts: Any) -> None:
     with pytest.raises(InvalidProgramError, match="restart-strategy.fixed-delay.attempts is"):
         RestartStrategies.fixed_delay_restart(attempts, 1000)
 
 
-def test_an_environment_refuses_what_is_no_strategy() -> None:
+def test_set_restart_strategy_rejects_other_objects() -> None:
     with pytest.warns(DeprecationWarning), pytest.raises(InvalidProgramError, match="not 'often'"):
         StreamExecutionEnvironment().set_restart_strategy("often")  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ def running(slots: int, options: ScalingOptions = OPTIONS, at: float = 0.0) -> s
 # --- bounds
 
 
-def test_slots_are_shared_by_a_group_and_parted_between_groups() -> None:
+def test_parallelism_bounds_share_slots_within_a_sharing_group() -> None:
     plan = plan_of(4, two_groups=True)
     requirements = Requirements.of(plan, reactive=False)
     assert (requirements.sufficient, requirements.desired) == (2, 8)
@@ -68,7 +68,7 @@ def test_slots_are_shared_by_a_group_and_parted_between_groups() -> None:
     assert requirements.fitted(100) == {source: 1, sums: 4, other: 4}
 
 
-def test_in_reactive_mode_vertices_go_up_to_their_max_parallelism() -> None:
+def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
     plan = plan_of(1, most=6)
     source, sums = (v.id for v in plan.vertices)
     requirements = Requirements.of(plan, reactive=True)
@@ -77,7 +77,7 @@ def test_in_reactive_mode_vertices_go_up_to_their_max_parallelism() -> None:
     assert requirements.fitted(100) == {source: 1, sums: 6}
 
 
-def test_vertices_between_which_records_go_forward_are_equally_many() -> None:
+def test_parallelism_bounds_are_equal_across_forward_edges() -> None:
     plan = plan_of(4, forward=True)
     assert [e.partitioner.name for e in plan.vertices[1].out_edges] == ["FORWARD"]
     source, sums, behind = plan.vertices
@@ -86,7 +86,7 @@ def test_vertices_between_which_records_go_forward_are_equally_many() -> None:
 
 
 @pytest.mark.parametrize("lower, upper", [(0, 1), (3, 2), (1, 129)])
-def test_bounds_that_cannot_be_are_refused(lower: int, upper: int) -> None:
+def test_parallelism_bounds_reject_invalid_ranges(lower: int, upper: int) -> None:
     plan = plan_of()
     requirements, (source, sums) = Requirements.of(plan, False), plan.vertices
     with pytest.raises(InvalidProgramError, match=f"cannot be from {lower} to {upper}: it must be from 1 to"):
@@ -95,7 +95,7 @@ def test_bounds_that_cannot_be_are_refused(lower: int, upper: int) -> None:
         requirements.changed(plan, {sums.head.id: Bounds(1, 1)})
 
 
-def test_a_plan_that_is_spread_has_as_few_slots_as_it_takes() -> None:
+def test_spread_uses_the_fewest_slots() -> None:
     plan = plan_of(4, two_groups=True)
     source, sums, other = (v.id for v in plan.vertices)
     small = spread(plan, {source: 1, sums: 3, other: 2})
@@ -107,14 +107,14 @@ def test_a_plan_that_is_spread_has_as_few_slots_as_it_takes() -> None:
 # --- starting
 
 
-def test_a_job_starts_at_once_with_all_slots_it_wants() -> None:
+def test_scheduler_starts_at_once_with_all_desired_slots() -> None:
     one = scheduler()
     one.handle(s.SlotsChanged(slots=4), 0.0)
     assert width(one.handle(s.ResourcesWanted(), 1.0)) == 4
     assert one.state is s.State.CREATING_EXECUTION_GRAPH
 
 
-def test_a_job_that_has_enough_waits_for_more_and_starts_with_what_there_is() -> None:
+def test_scheduler_with_sufficient_slots_waits_to_stabilize() -> None:
     one = scheduler()
     assert one.handle(s.ResourcesWanted(), 0.0) is None
     assert one.deadline == 300
@@ -125,7 +125,7 @@ def test_a_job_that_has_enough_waits_for_more_and_starts_with_what_there_is() ->
     assert width(one.handle(s.TimePassed(), 110.0)) == 3
 
 
-def test_a_job_that_gets_too_few_slots_gives_up_and_a_reactive_one_never_does() -> None:
+def test_scheduler_gives_up_with_too_few_slots_unless_reactive() -> None:
     one = scheduler(plan=plan_of(2, two_groups=True))
     one.handle(s.SlotsChanged(slots=1), 0.0)
     one.handle(s.ResourcesWanted(), 0.0)
@@ -144,14 +144,14 @@ def test_a_job_that_gets_too_few_slots_gives_up_and_a_reactive_one_never_does() 
 # --- running
 
 
-def test_all_slots_that_are_wanted_are_used_behind_the_next_checkpoint() -> None:
+def test_scheduler_rescales_after_the_next_checkpoint() -> None:
     one = running(1)
     assert one.handle(s.SlotsChanged(slots=4), 50.0) is None
     assert width(one.handle(s.CheckpointCompleted(), 51.0)) == 4
     assert one.state is s.State.RESTARTING
 
 
-def test_without_a_checkpoint_a_change_waits_no_longer_than_the_delay() -> None:
+def test_scheduler_rescales_without_checkpoint_after_the_max_delay() -> None:
     one = running(1)
     one.handle(s.TimePassed(), 40.0)
     assert one.handle(s.SlotsChanged(slots=4), 50.0) is None
@@ -159,7 +159,7 @@ def test_without_a_checkpoint_a_change_waits_no_longer_than_the_delay() -> None:
     assert width(one.handle(s.TimePassed(), 59.0)) == 4
 
 
-def test_fewer_slots_than_wanted_are_used_when_no_more_have_come_for_a_while() -> None:
+def test_scheduler_uses_fewer_slots_after_they_stabilize() -> None:
     one = running(1)
     one.handle(s.TimePassed(), 40.0)
     one.handle(s.SlotsChanged(slots=2), 50.0)
@@ -171,7 +171,7 @@ def test_fewer_slots_than_wanted_are_used_when_no_more_have_come_for_a_while() -
     assert width(one.handle(s.TimePassed(), 110.0)) == 3
 
 
-def test_after_a_change_there_is_none_for_a_while() -> None:
+def test_scheduler_does_not_rescale_during_cooldown() -> None:
     one = running(1, at=100.0)
     assert one.handle(s.SlotsChanged(slots=4), 101.0) is None
     for at in (102.0, 110.0, 129.0):
@@ -179,7 +179,7 @@ def test_after_a_change_there_is_none_for_a_while() -> None:
     assert width(one.handle(s.TimePassed(), 130.0)) == 4
 
 
-def test_slots_that_come_and_go_change_nothing() -> None:
+def test_scheduler_ignores_slots_that_come_and_go() -> None:
     one = running(1)
     one.handle(s.TimePassed(), 40.0)
     one.handle(s.SlotsChanged(slots=2), 50.0)
@@ -189,14 +189,14 @@ def test_slots_that_come_and_go_change_nothing() -> None:
     assert one.state is s.State.EXECUTING and one.deadline == math.inf
 
 
-def test_checkpoints_that_fail_do_not_hold_a_change_up() -> None:
+def test_scheduler_rescales_despite_failed_checkpoints() -> None:
     one = running(1, ScalingOptions(cooldown=0, settle=60, max_delay=1000, max_failures=2))
     one.handle(s.SlotsChanged(slots=4), 1.0)
     assert one.handle(s.CheckpointFailed(), 2.0) is None
     assert width(one.handle(s.CheckpointFailed(), 3.0)) == 4
 
 
-def test_other_bounds_are_a_change_as_slots_are() -> None:
+def test_scheduler_treats_new_bounds_like_new_slots() -> None:
     plan = plan_of()
     source, sums = plan.vertices
     one = scheduler(plan=plan)
@@ -208,7 +208,7 @@ def test_other_bounds_are_a_change_as_slots_are() -> None:
     assert width(one.handle(s.CheckpointCompleted(), 41.0)) == 2
 
 
-def test_after_a_failure_slots_are_waited_for_again() -> None:
+def test_scheduler_waits_for_slots_after_a_failure() -> None:
     one = running(4)
     one.handle(s.ExecutionFailed(), 10.0)
     assert one.handle(s.SlotsChanged(slots=2), 11.0) is None
@@ -216,7 +216,7 @@ def test_after_a_failure_slots_are_waited_for_again() -> None:
     assert width(one.handle(s.TimePassed(), 22.0)) == 2
 
 
-def test_who_has_ended_wants_nothing() -> None:
+def test_scheduler_does_nothing_after_the_job_ended() -> None:
     one = running(1)
     one.handle(s.JobEnded(), 10.0)
     assert one.handle(s.SlotsChanged(slots=4), 50.0) is None and one.deadline == math.inf
@@ -225,7 +225,7 @@ def test_who_has_ended_wants_nothing() -> None:
 # --- settings
 
 
-def test_settings_are_flinks() -> None:
+def test_scheduler_options_match_flink() -> None:
     read = ScalingOptions.read
     assert read(Configuration.from_dict({}), CHECKPOINTS) is None
     assert read(Configuration.from_dict({"jobmanager.scheduler": "AdaptiveBatch"}), CHECKPOINTS) is None
@@ -365,7 +365,7 @@ class World:
             self.tell(s.ResourcesWanted())
 
 
-def test_decisions_are_right_whatever_happens() -> None:
+def test_scheduler_decisions_are_optimal_for_random_events() -> None:
     plan = plan_of(4, two_groups=True)
     decided = 0
     for seed in range(100):
