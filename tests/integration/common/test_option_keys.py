@@ -1,4 +1,4 @@
-"""Settings are found under the keys that Flink finds them under, and keys that nobody knows are told."""
+"""Options are read under Flink's keys, including deprecated ones, and unknown keys are reported."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ sys.path.append(str(TESTS / "pyflink"))
 
 from option_keys import KEYS, options_of_pyflink, read
 
-# What Flink has never had, or had before 1.17.
+# Keys that Flink never had, or had before 1.17.
 OLDER_STILL = {"execution.checkpointing.prefer-checkpoint-for-recovery"}
 
 
 def all_settings() -> dict[str, Setting[Any]]:
-    """Every setting there is in the package."""
+    """Return every option of the package."""
     found: dict[str, Setting[Any]] = {}
     for module in pkgutil.walk_packages(millstream.__path__, "millstream."):
         if not module.name.startswith(("millstream.spark", "millstream.testing", "millstream.pyflink")):
@@ -43,12 +43,12 @@ def all_settings() -> dict[str, Setting[Any]]:
     return found
 
 
-def test_every_setting_has_the_older_keys_that_flink_knows() -> None:
+def test_options_have_deprecated_keys_of_flink() -> None:
     flink = read(KEYS.read_text())
     settings = all_settings()
     assert len(settings) > 40
     for key, setting in settings.items():
-        # The gateway's are in a jar that the package apache-flink does not have.
+        # The gateway's keys are in a jar that the package apache-flink lacks.
         if key.startswith(("millstream.", "sql-gateway.")) or key in OLDER_STILL:
             continue
         assert key in flink, f"{key} is no option of Flink's"
@@ -57,7 +57,7 @@ def test_every_setting_has_the_older_keys_that_flink_knows() -> None:
 
 @needs_flink
 @pytest.mark.skipif(os.environ.get("MILLSTREAM_PYFLINK") != "1", reason="starts a JVM")
-def test_the_list_is_what_apache_flink_says() -> None:
+def test_recorded_flink_keys_match_installed_flink() -> None:
     folder = flink_folder()
     assert folder is not None
     recorded, now = read(KEYS.read_text()), options_of_pyflink(folder)
@@ -70,19 +70,19 @@ def env_with(**settings: str) -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment.get_execution_environment(config)
 
 
-def test_older_keys_count() -> None:
+def test_options_are_read_under_deprecated_keys() -> None:
     assert not env_with(pipeline__operator_chaining="false").is_chaining_enabled()
     assert env_with(execution__buffer_timeout="7 ms").get_buffer_timeout() == 7
     assert env_with(execution__buffer_timeout__enabled="false").get_buffer_timeout() == -1
     assert env_with(task__cancellation_interval="5 s").get_config().get_task_cancellation_interval() == 5000
-    # Where both are set, the key of today wins.
+    # If both are set, the current key wins.
     both = env_with(pipeline__operator_chaining="false", pipeline__operator_chaining__enabled="true")
     assert both.is_chaining_enabled()
     both.disable_operator_chaining()
     assert not both.is_chaining_enabled()
 
 
-def test_every_key_of_our_own_is_listed() -> None:
+def test_own_option_keys_are_all_listed() -> None:
     text = "".join(p.read_text() for p in (ROOT / "src").rglob("*.py"))
     modules = {m.name for m in pkgutil.walk_packages(millstream.__path__, "millstream.")}
     used = {k for k in re.findall(r'"(millstream\.[a-z.-]+[a-z])"', text) if k not in modules - set(OWN)}
@@ -97,7 +97,7 @@ def test_every_key_of_our_own_is_listed() -> None:
     assert used - internal == set(OWN)
 
 
-def test_misspelt_keys(caplog: pytest.LogCaptureFixture) -> None:
+def test_check_keys_suggests_key_for_misspelt_one(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "millstream"):
         check_keys(
             ["execution.checkpointing.intervall", "state.unheard-of", "my.own.parameter", "input", "s3.endpoint"]
@@ -112,7 +112,7 @@ def test_misspelt_keys(caplog: pytest.LogCaptureFixture) -> None:
     assert {"pipeline.operator-chaining", "taskmanager.numberOfTaskSlots"} <= flink_keys()
 
 
-def test_keys_are_checked_when_a_job_starts(caplog: pytest.LogCaptureFixture) -> None:
+def test_check_keys_runs_when_job_starts(caplog: pytest.LogCaptureFixture) -> None:
     env = LocalEnvironment(Configuration.from_dict({"paralelism.default": "3"}))
     env.get_config().set_global_job_parameters({"state.mine": "x"})
     list(env.from_collection([1]).execute_and_collect())
@@ -138,7 +138,7 @@ def test_keys_are_checked_when_a_job_starts(caplog: pytest.LogCaptureFixture) ->
         ("millstream.engine", "flink", "millstream.engine is 'flink': it must be one of SPARK, LOCAL"),
     ],
 )
-def test_a_bad_value_names_its_key(key: str, value: str, said: str, tmp_path: Path) -> None:
+def test_option_error_names_key_of_invalid_value(key: str, value: str, said: str, tmp_path: Path) -> None:
     config = Configuration.from_dict({"millstream.engine": "local", key: value, "millstream.quiet": "true"})
     if "claim" in key:
         config.set_string("execution.savepoint.path", str(tmp_path))
@@ -156,19 +156,19 @@ def test_a_bad_value_names_its_key(key: str, value: str, said: str, tmp_path: Pa
         ({"millstream.spark.log-level": "loud"}, "log-level is 'loud': it must be one of OFF, FATAL, ERROR, WARN"),
     ],
 )
-def test_settings_of_spark_are_refused_before_it_starts(settings: dict[str, str], said: str) -> None:
+def test_spark_settings_are_rejected_before_spark_starts(settings: dict[str, str], said: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     with pytest.raises(InvalidProgramError, match=said):
         env.from_collection([1]).set_parallelism(1).execute_and_collect(limit=1)
 
 
-# Read under a name that is put together of a prefix and a part.
+# Read under a key that is built from a prefix and a suffix.
 _OF_MEMORY = re.compile(r"(task|job)manager\.memory\.(process|flink|heap|off-heap|framework|task|managed|network|jvm)")
 
 _BY_PREFIX = ("security.ssl.", "table.exec.async-scalar.")
 
 
-def test_every_flink_key_is_honoured_or_harmless_or_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+def test_flink_keys_are_each_honoured_harmless_or_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     source = "\n".join(file.read_text() for file in (ROOT / "src" / "millstream").rglob("*.py"))
     by_setting = {key for setting in all_settings().values() for key in (setting.key, *setting.old)}
     documented = (ROOT / "docs" / "configuration.md").read_text()
@@ -179,19 +179,19 @@ def test_every_flink_key_is_honoured_or_harmless_or_warned_about(caplog: pytest.
         assert warned == (not has_effect(key) and not is_harmless(key)), key
         spellings = (key, *read(KEYS.read_text())[key])
         if has_effect(key):
-            # Somebody reads it.
+            # Some code reads it.
             is_read = any(s in by_setting or f'"{s}"' in source for s in spellings)
             assert is_read or _OF_MEMORY.match(key) or key.startswith(_BY_PREFIX), key
         elif not warned:
             assert any(f"`{pattern}`" in documented for pattern in harmless_patterns(key)), key
 
 
-def test_settings_of_flink_are_honoured() -> None:
+def test_options_with_flink_keys_have_effect_or_are_harmless() -> None:
     flink = read(KEYS.read_text())
     assert [key for key in all_settings() if key in flink and not has_effect(key) and not is_harmless(key)] == []
 
 
-def test_failover_strategy_in_batch_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+def test_failover_strategy_in_batch_logs_warning(caplog: pytest.LogCaptureFixture) -> None:
     config = Configuration.from_dict({"jobmanager.execution.failover-strategy": "region"})
     assert not full_failover(config, batch=False)
     assert caplog.text == ""
@@ -202,7 +202,7 @@ def test_failover_strategy_in_batch_is_warned_about(caplog: pytest.LogCaptureFix
         full_failover(Configuration.from_dict({"jobmanager.execution.failover-strategy": "half"}), batch=False)
 
 
-def test_table_option_without_effect_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+def test_table_option_without_effect_logs_warning(caplog: pytest.LogCaptureFixture) -> None:
     tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
     tables.get_config().set("millstream.engine", "local")
     tables.get_config().set("table.exec.sort.default-limit", "1")

@@ -1,4 +1,4 @@
-"""Whatever can be pickled travels and is stored: also what pickle's fast mode cannot do."""
+"""Every value that can be pickled can be sent and stored, also where pickle's fast mode fails."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Slotted:
 
 
 class Reduced(Slotted):
-    """Says itself how it is made again."""
+    """Defines its own __reduce__."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ class Reduced(Slotted):
 
 
 class Special(dict[Any, Any]):
-    """A dict of another class, with a list's items."""
+    """A subclass of dict with list items."""
 
 
 ATOMS = st.one_of(
@@ -129,7 +129,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=300)
 @given(st.lists(VALUES, max_size=4), st.integers(1, 120), st.booleans())
-def test_what_is_written_is_read_again(values: list[Any], times: int, shared: bool) -> None:
+def test_dump_round_trips_values(values: list[Any], times: int, shared: bool) -> None:
     many = values * times if shared else [pickle.loads(pickle.dumps(v)) for v in values * times]
     assert pickle.loads(dump(many)) == many
 
@@ -146,7 +146,7 @@ def test_what_is_written_is_read_again(values: list[Any], times: int, shared: bo
         lambda i: [[i]],
     ],
 )
-def test_hundreds_of_sets(make: Any, count: int) -> None:
+def test_dump_round_trips_many_frozensets(make: Any, count: int) -> None:
     values = [make(i) for i in range(count)]
     assert pickle.loads(dump(values)) == values
     block = Layout(False, False).block_of((None, v, None) for v in values)
@@ -163,11 +163,11 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("depth", [10, 60, 150])
-def test_deep_values(depth: int) -> None:
+def test_dump_round_trips_deeply_nested_values(depth: int) -> None:
     assert pickle.loads(dump([nested(depth)] * 3)) == [nested(depth)] * 3
 
 
-def test_values_that_contain_themselves() -> None:
+def test_dump_round_trips_recursive_values() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
     again = pickle.loads(dump([loop, frozenset([1])]))[0]
@@ -178,7 +178,7 @@ def test_values_that_contain_themselves() -> None:
     assert found.children[0]["parent"] is found
 
 
-def test_arrays_of_numpy() -> None:
+def test_dump_round_trips_numpy_arrays() -> None:
     np = pytest.importorskip("numpy")
     values = [(np.arange(i % 7), np.float32(i), frozenset([i])) for i in range(200)]
     for (a, b, c), (x, y, z) in zip(values, pickle.loads(dump(values)), strict=True):
@@ -189,7 +189,7 @@ PLAIN = [Decimal("1.5"), Fraction(1, 3), dt.datetime(2024, 1, 2, tzinfo=dt.UTC),
 
 
 class Keep(KeyedProcessFunction):
-    """Keeps sets in state of two kinds."""
+    """Stores sets in two kinds of state."""
 
     def open(self, runtime_context: Any) -> None:
         self.value = runtime_context.get_state(ValueStateDescriptor("value", Types.PICKLED_BYTE_ARRAY()))
@@ -202,7 +202,7 @@ class Keep(KeyedProcessFunction):
         yield frozenset([value])
 
 
-def test_a_program_of_frozensets() -> None:
+def test_job_of_frozensets_survives_exchange_and_state() -> None:
     env = LocalEnvironment(restarts=1)
     sets = env.from_collection(range(300)).map(lambda v: v).rebalance().key_by(lambda v: v).process(Keep())
     assert sorted(min(v) for v in sets.execute_and_collect()) == list(range(300))
@@ -217,7 +217,7 @@ class KeepsAGenerator(KeyedProcessFunction):
         yield value
 
 
-def test_state_that_cannot_be_pickled_is_told_and_does_not_restart() -> None:
+def test_unpicklable_state_fails_job_without_restart() -> None:
     env = LocalEnvironment(restarts=5)
     stream = env.from_collection([1]).key_by(lambda v: v).process(KeepsAGenerator())
     with pytest.raises(EpochFailed, match="A value of class generator can be neither sent nor kept in state") as failed:
@@ -225,7 +225,7 @@ def test_state_that_cannot_be_pickled_is_told_and_does_not_restart() -> None:
     assert failed.value.incurable
 
 
-def test_a_section_that_cannot_be_pickled_names_its_state() -> None:
+def test_unpicklable_section_error_names_state() -> None:
     rows = sections("count", VALUE, BY_KEY, [(1, (i for i in range(3)))])
     with pytest.raises(InvalidProgramError, match="State 'count' holds something that cannot be pickled"):
         b"".join(encode(FileHeader("op", 0, 1, True, []), rows))

@@ -1,4 +1,4 @@
-"""Changes of real databases as tables of SQL: `postgres-cdc` and `mysql-cdc`."""
+"""Tables of SQL with the connectors `postgres-cdc` and `mysql-cdc`, on real databases."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("kind", ["shop", "maria"])
-def test_the_table_as_it_is_then_every_change(kind: str, request: pytest.FixtureRequest) -> None:
+def test_cdc_table_emits_snapshot_then_changes(kind: str, request: pytest.FixtureRequest) -> None:
     shop = request.getfixturevalue(kind)
     t_env = local()
     declare(t_env, shop)
@@ -114,7 +114,7 @@ def test_the_table_as_it_is_then_every_change(kind: str, request: pytest.Fixture
 
 
 @pytest.mark.parametrize("kind", ["shop", "maria"])
-def test_what_the_log_says_of_each_change(kind: str, request: pytest.FixtureRequest) -> None:
+def test_cdc_table_provides_metadata_columns(kind: str, request: pytest.FixtureRequest) -> None:
     shop = request.getfixturevalue(kind)
     t_env = local()
     columns = """
@@ -127,7 +127,7 @@ def test_what_the_log_says_of_each_change(kind: str, request: pytest.FixtureRequ
     query = "SELECT id, t, s, d, k, op_ts FROM orders"
     with t_env.execute_sql(query).collect() as rows:
         first = [row for _, row in take(rows, 3)]
-        # Rows of the table as it was have no time.
+        # Rows of the snapshot have no timestamp.
         assert {(*row[1:5], row[5].timestamp()) for row in first} == {("orders", schema, database, "+I", 0.0)}
         changed(shop)
         found = take(rows, 4)
@@ -141,7 +141,7 @@ def test_what_the_log_says_of_each_change(kind: str, request: pytest.FixtureRequ
     assert all(abs((now - row[5]).total_seconds()) < 600 for _, row in found)
 
 
-def test_without_old_rows_updates_go_by_key(shop: PostgresShop) -> None:
+def test_cdc_table_upserts_by_key_without_replica_identity_full(shop: PostgresShop) -> None:
     shop.run("ALTER TABLE orders REPLICA IDENTITY DEFAULT")
     t_env = local()
     declare(t_env, shop)
@@ -152,11 +152,11 @@ def test_without_old_rows_updates_go_by_key(shop: PostgresShop) -> None:
     with t_env.execute_sql("SELECT * FROM orders").collect() as rows:
         take(rows, 3)
         changed(shop)
-        # What the log does not tell of old rows is known by their keys.
+        # Old rows that the log omits are known by their keys.
         assert take(rows, 4) == CHANGES
 
 
-def test_a_job_goes_on_from_its_checkpoint(shop: PostgresShop, tmp_path: Path) -> None:
+def test_cdc_table_restores_from_checkpoint(shop: PostgresShop, tmp_path: Path) -> None:
     settings = {
         "execution.checkpointing.interval": "50 ms",
         "execution.checkpointing.dir": str(tmp_path),
@@ -174,16 +174,16 @@ def test_a_job_goes_on_from_its_checkpoint(shop: PostgresShop, tmp_path: Path) -
         before = shop.confirmed()
         shop.run("UPDATE orders SET price = 100 WHERE id = 1")
         assert (3, Decimal("107.50")) in map(tuple, rows)
-        # With a checkpoint the server is told how far the job is.
+        # A checkpoint confirms the position to the server.
         wait_until(lambda: shop.confirmed() > before)
     wait_until(lambda: not shop.is_read())
-    # Nobody reads while this happens.
+    # These changes happen while no job reads.
     changed(shop)
     with summed(**{"execution.state-recovery.path": "latest"}) as rows:
         (first,) = take(rows, 1)
-        # It takes back what it has said before, and does not begin to count.
+        # The restored job retracts its last result instead of counting from 0.
         assert first[0] == "-U" and first[1][0] == 3
-        # One was changed, one went, and one without a price came.
+        # One row changed, one was deleted, one without a price was inserted.
         assert (3, Decimal("103.00")) in map(tuple, rows)
 
 
@@ -196,7 +196,7 @@ def test_a_job_goes_on_from_its_checkpoint(shop: PostgresShop, tmp_path: Path) -
         ({"changelog_mode": "upsert"}, "Primary key must be present when upsert mode is selected"),
     ],
 )
-def test_options_are_refused(options: dict[str, str], words: str) -> None:
+def test_cdc_table_rejects_invalid_options(options: dict[str, str], words: str) -> None:
     t_env = local()
     said = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
     about = dict.fromkeys(("hostname", "username", "password", "database-name", "schema-name", "table-name"), "x")
@@ -207,7 +207,7 @@ def test_options_are_refused(options: dict[str, str], words: str) -> None:
         t_env.execute_sql("SELECT * FROM t")
 
 
-def test_a_column_that_is_not_there_is_told(shop: PostgresShop) -> None:
+def test_cdc_table_reports_missing_column(shop: PostgresShop) -> None:
     t_env = local()
     declare(t_env, shop, "id INT, thing STRING")
     with pytest.raises(MillstreamError, match="Table public.orders has no column 'thing', it has id, item, price"):

@@ -49,7 +49,7 @@ CONTEXT = CommitContext("job", OPERATOR)
 
 
 def rows(base: Path, encoder: Any = UTF8, **options: Any) -> FileSink:
-    """A sink of lines into the base path; options are those of the builder without their with_."""
+    """Return a sink of lines to the base path; options are the builder's without with_."""
     builder = FileSink.for_row_format(str(base), encoder).with_bucket_assigner(BASE_PATH)
     for name, value in options.items():
         getattr(builder, f"with_{name}")(value)
@@ -57,14 +57,14 @@ def rows(base: Path, encoder: Any = UTF8, **options: Any) -> FileSink:
 
 
 def writer_of(sink: FileSink, clock: ManualClock | None = None) -> SinkWriter:
-    """A writer as another process has it."""
+    """Return a writer as in another process."""
     with patch.object(file_sink, "wall_clock", clock or ManualClock()):
         writer: SinkWriter = pickle.loads(cloudpickle.dumps(sink)).create_writer(runtime_context())
     return writer
 
 
 def epoch(writer: SinkWriter, number: int, values: list[Any], flush: bool = False) -> Any:
-    """Run an epoch; return what the driver gets to commit."""
+    """Run an epoch; return its committable."""
     writer.begin(f"job-{OPERATOR}-0-{number}-a")
     for value in values:
         writer.write(value)
@@ -80,7 +80,7 @@ def commit(sink: FileSink, *committables: Any) -> None:
 
 
 def finished(base: Path) -> dict[str, str]:
-    """What readers see: path below the base to contents."""
+    """Return the visible files: path below the base to contents."""
     paths = [p for p in base.rglob("*") if p.is_file() and not p.name.startswith(".")]
     return {str(p.relative_to(base)): p.read_text() for p in paths}
 
@@ -93,7 +93,7 @@ def lines(base: Path) -> list[str]:
     return sorted("".join(finished(base).values()).split())
 
 
-def test_records_are_seen_when_they_are_committed_and_not_before(tmp_path: Path) -> None:
+def test_file_sink_publishes_records_on_commit_only(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     writer = writer_of(sink)
     staged = epoch(writer, 1, ["a", ("b", 1), 3], flush=True)
@@ -105,14 +105,14 @@ def test_records_are_seen_when_they_are_committed_and_not_before(tmp_path: Path)
     assert hidden(tmp_path) == []
 
 
-def test_an_epoch_without_records_makes_no_file(tmp_path: Path) -> None:
+def test_file_sink_writes_no_file_for_empty_epoch(tmp_path: Path) -> None:
     writer = writer_of(rows(tmp_path))
     assert epoch(writer, 1, []) is None
     assert epoch(writer, 2, [], flush=True) is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_grows_over_epochs_until_a_checkpoint(tmp_path: Path) -> None:
+def test_file_sink_appends_to_file_until_checkpoint(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     writer = writer_of(sink)
     assert epoch(writer, 1, ["a"]) is None
@@ -123,7 +123,7 @@ def test_a_file_grows_over_epochs_until_a_checkpoint(tmp_path: Path) -> None:
     assert sorted(finished(tmp_path).values()) == ["a\nb\nc\n", "d\n"]
 
 
-def test_committing_twice_changes_nothing(tmp_path: Path) -> None:
+def test_file_sink_commit_is_idempotent(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     staged = epoch(writer_of(sink), 1, ["a", "b"], flush=True)
     commit(sink, staged)
@@ -133,7 +133,7 @@ def test_committing_twice_changes_nothing(tmp_path: Path) -> None:
     assert finished(tmp_path) == before
 
 
-def test_a_file_that_is_nowhere_is_told_by_name(tmp_path: Path) -> None:
+def test_file_sink_commit_names_missing_file(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     staged = epoch(writer_of(sink), 1, ["a"], flush=True)
     (tmp_path / hidden(tmp_path)[0]).unlink()
@@ -141,7 +141,7 @@ def test_a_file_that_is_nowhere_is_told_by_name(tmp_path: Path) -> None:
         commit(sink, staged)
 
 
-def test_a_file_that_lost_its_end_is_told_by_name(tmp_path: Path) -> None:
+def test_file_sink_commit_names_truncated_file(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     staged = epoch(writer_of(sink), 1, ["abc"], flush=True)
     os.truncate(staged.files[0].hidden, 1)
@@ -150,7 +150,7 @@ def test_a_file_that_lost_its_end_is_told_by_name(tmp_path: Path) -> None:
     assert finished(tmp_path) == {}
 
 
-def test_what_is_behind_the_acknowledged_end_is_cut_off(tmp_path: Path) -> None:
+def test_file_sink_commit_truncates_unacknowledged_data(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     staged = epoch(writer_of(sink), 1, ["a"], flush=True)
     with open(staged.files[0].hidden, "a") as late:
@@ -159,7 +159,7 @@ def test_what_is_behind_the_acknowledged_end_is_cut_off(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["a"]
 
 
-def test_another_process_takes_over_what_was_acknowledged_and_writes_new_files(tmp_path: Path) -> None:
+def test_file_sink_writer_takes_over_files_of_another_process(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
@@ -168,11 +168,11 @@ def test_another_process_takes_over_what_was_acknowledged_and_writes_new_files(t
     second.restore(carried)
     staged = [epoch(second, 2, ["b"]), epoch(second, 3, ["c"], flush=True)]
     assert all(os.path.getsize(part.hidden) == part.length for s in staged for part in s.files)
-    # The first one is not dead at all.
+    # The first writer is still alive.
     epoch(first, 3, ["late"])
     commit(sink, *staged)
     assert sorted(finished(tmp_path).values()) == ["a\n", "b\nc\n"]
-    # Its file is gone, and must not come back.
+    # Its file is gone and must not reappear.
     with pytest.raises(MillstreamError, match="no longer exists"):
         epoch(first, 4, ["later"])
     sink.create_committer(CONTEXT).recover([], "job")
@@ -180,7 +180,7 @@ def test_another_process_takes_over_what_was_acknowledged_and_writes_new_files(t
     assert hidden(tmp_path) == []
 
 
-def test_one_that_holds_a_file_open_cannot_write_into_the_finished_one(tmp_path: Path) -> None:
+def test_file_sink_finished_file_ignores_late_writes_to_open_file(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
@@ -192,20 +192,20 @@ def test_one_that_holds_a_file_open_cannot_write_into_the_finished_one(tmp_path:
     assert lines(tmp_path) == ["a"]
 
 
-def test_a_process_whose_epoch_was_run_elsewhere_gives_up_its_files(tmp_path: Path) -> None:
+def test_file_sink_writer_abandons_files_of_epoch_run_elsewhere(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
     second.restore(travelled(first.carry()))
     staged = [epoch(second, 2, ["b"], flush=True)]
-    # Nothing was carried out of epoch 2: that counts too.
+    # Epoch 2 carried nothing over, which counts too.
     first.restore(None)
     staged.append(epoch(first, 3, ["c"], flush=True))
     commit(sink, *staged)
     assert lines(tmp_path) == ["a", "b", "c"]
 
 
-def test_an_epoch_that_was_broken_off_leaves_nothing(tmp_path: Path) -> None:
+def test_file_sink_aborted_epoch_leaves_no_data(tmp_path: Path) -> None:
     sink = rows(tmp_path, rolling_policy=RollingPolicy.default_rolling_policy(part_size=6))
     writer = writer_of(sink)
     epoch(writer, 1, ["a"])
@@ -217,7 +217,7 @@ def test_an_epoch_that_was_broken_off_leaves_nothing(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["a", "b"]
 
 
-def test_acknowledged_data_that_the_disk_has_lost_is_told(tmp_path: Path) -> None:
+def test_file_sink_reports_acknowledged_data_lost_on_disk(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["abc"])
@@ -228,7 +228,7 @@ def test_acknowledged_data_that_the_disk_has_lost_is_told(tmp_path: Path) -> Non
         epoch(second, 2, [], flush=True)
 
 
-def test_recover_deletes_what_was_staged_and_does_not_count(tmp_path: Path) -> None:
+def test_file_sink_recover_deletes_staged_files_without_commit(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     counts = epoch(writer_of(sink), 1, ["a"], flush=True)
     epoch(writer_of(sink), 1, ["twin"], flush=True)
@@ -245,12 +245,12 @@ def test_recover_deletes_what_was_staged_and_does_not_count(tmp_path: Path) -> N
     assert sorted(name.rpartition(".inprogress.")[2] for name in hidden(tmp_path)) == [".keep", *others[:2]]
 
 
-def test_recover_where_nothing_was_ever_written(tmp_path: Path) -> None:
+def test_file_sink_recover_ignores_missing_base_path(tmp_path: Path) -> None:
     rows(tmp_path / "missing").create_committer(CONTEXT).recover([], "job")
     assert not (tmp_path / "missing").exists()
 
 
-def test_a_crash_between_two_renames(tmp_path: Path) -> None:
+def test_file_sink_commit_resumes_after_crash_between_renames(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     staged = [epoch(writer_of(sink), 1, [name], flush=True) for name in "abc"]
     with pytest.raises(Crash), crashing(2):
@@ -260,7 +260,7 @@ def test_a_crash_between_two_renames(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["a", "b", "c"]
 
 
-def test_a_killed_process_leaves_nothing_that_can_be_seen(tmp_path: Path) -> None:
+def test_file_sink_killed_process_leaves_no_visible_files(tmp_path: Path) -> None:
     script = f"""
 import os, signal
 from tests.support.chaos import runtime_context
@@ -281,17 +281,17 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert hidden(tmp_path) == []
 
 
-# --- when files are closed
+# --- rolling
 
 
-def test_a_full_file_is_closed_at_once(tmp_path: Path) -> None:
+def test_file_sink_rolls_file_at_part_size(tmp_path: Path) -> None:
     sink = rows(tmp_path, Doubled(), rolling_policy=RollingPolicy.default_rolling_policy(part_size=10))
     commit(sink, epoch(writer_of(sink), 1, ["1234", "56", "7"]))
     assert sorted(finished(tmp_path).values()) == ["123412345656"]
     assert len(hidden(tmp_path)) == 1
 
 
-def test_a_file_of_lines_is_closed_when_full(tmp_path: Path) -> None:
+def test_file_sink_rolls_text_file_at_part_size(tmp_path: Path) -> None:
     sink = rows(tmp_path, rolling_policy=RollingPolicy.default_rolling_policy(part_size=10_000))
     values = [f"{i:09}" for i in range(5000)]
     commit(sink, epoch(writer_of(sink), 1, values, flush=True))
@@ -301,7 +301,7 @@ def test_a_file_of_lines_is_closed_when_full(tmp_path: Path) -> None:
     assert sizes[-1] < 10_000 + file_writers.LINES * 10
 
 
-def test_an_old_file_is_closed_at_the_end_of_an_epoch(tmp_path: Path) -> None:
+def test_file_sink_rolls_file_after_rollover_interval(tmp_path: Path) -> None:
     clock = ManualClock(1_000_000)
     sink = rows(tmp_path, bucket_check_interval=1)
     writer = writer_of(sink, clock)
@@ -315,7 +315,7 @@ def test_an_old_file_is_closed_at_the_end_of_an_epoch(tmp_path: Path) -> None:
     assert writer.carry() is None
 
 
-def test_a_file_nobody_writes_to_is_closed(tmp_path: Path) -> None:
+def test_file_sink_rolls_inactive_file(tmp_path: Path) -> None:
     clock = ManualClock(1_000_000)
     policy = RollingPolicy.default_rolling_policy(inactivity_interval=100)
     sink = rows(tmp_path, bucket_check_interval=1, rolling_policy=policy)
@@ -326,7 +326,7 @@ def test_a_file_nobody_writes_to_is_closed(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["a"]
 
 
-def test_the_age_of_files_is_looked_at_no_more_often_than_said(tmp_path: Path) -> None:
+def test_file_sink_checks_file_age_at_bucket_check_interval(tmp_path: Path) -> None:
     clock = ManualClock(1_000_000)
     policy = RollingPolicy.default_rolling_policy(rollover_interval=10)
     sink = rows(tmp_path, bucket_check_interval=1000, rolling_policy=policy)
@@ -338,7 +338,7 @@ def test_the_age_of_files_is_looked_at_no_more_often_than_said(tmp_path: Path) -
     assert epoch(writer, 3, []) is not None
 
 
-def test_the_checkpoint_policy_closes_files_at_checkpoints_only(tmp_path: Path) -> None:
+def test_file_sink_checkpoint_policy_rolls_on_checkpoint_only(tmp_path: Path) -> None:
     clock = ManualClock()
     sink = rows(tmp_path, bucket_check_interval=1, rolling_policy=RollingPolicy.on_checkpoint_rolling_policy())
     writer = writer_of(sink, clock)
@@ -353,7 +353,7 @@ def test_the_checkpoint_policy_closes_files_at_checkpoints_only(tmp_path: Path) 
 
 
 class ByLetter(BucketAssigner):
-    """Buckets by the first letter, and the clock."""
+    """Assigns buckets by first letter and clock."""
 
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
         assert context.timestamp() is None
@@ -361,7 +361,7 @@ class ByLetter(BucketAssigner):
         return f"letter={element[0]}/at={context.current_processing_time()}"
 
 
-def test_a_bucket_for_each_record(tmp_path: Path) -> None:
+def test_file_sink_assigns_bucket_to_each_record(tmp_path: Path) -> None:
     clock = ManualClock(7)
     sink = rows(tmp_path, bucket_assigner=ByLetter())
     writer = writer_of(sink, clock)
@@ -383,13 +383,13 @@ class Escaping(BucketAssigner):
 
 
 @pytest.mark.parametrize("bucket", ["/etc", "..", "a/../../b"])
-def test_a_bucket_outside_the_base_path_is_refused(tmp_path: Path, bucket: str) -> None:
+def test_file_sink_rejects_bucket_outside_base_path(tmp_path: Path, bucket: str) -> None:
     writer = writer_of(rows(tmp_path / "base", bucket_assigner=Escaping()))
     with pytest.raises(MillstreamError, match="not a directory below"):
         epoch(writer, 1, [bucket], flush=True)
 
 
-def test_without_an_assigner_there_is_a_bucket_for_every_hour(tmp_path: Path) -> None:
+def test_file_sink_uses_hourly_buckets_by_default(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(tmp_path, UTF8).build()
     writer = writer_of(sink, ManualClock(1_700_000_000_000))
     commit(sink, epoch(writer, 1, ["a"], flush=True))
@@ -411,24 +411,24 @@ def test_without_an_assigner_there_is_a_bucket_for_every_hour(tmp_path: Path) ->
         ("HH 'o''clock' ''y''", "UTC", "22 o'clock '2023'"),
     ],
 )
-def test_buckets_by_date_and_time(pattern: str, zone: str, bucket: str) -> None:
+def test_date_time_bucket_assigner_formats_pattern_in_zone(pattern: str, zone: str, bucket: str) -> None:
     assigner = BucketAssigner.date_time_bucket_assigner(pattern, zone)
     assert assigner.get_bucket_id(None, BucketContext(lambda: 1_700_000_000_999)) == bucket
 
 
 @pytest.mark.parametrize("pattern", ["yyyy-QQ", "MMM", "EEE", "yyyy'", "HH[mm]", "{HH}", "yyyyy"])
-def test_patterns_that_are_not_supported(pattern: str) -> None:
+def test_date_time_pattern_rejects_unsupported_letters(pattern: str) -> None:
     with pytest.raises(InvalidProgramError, match="is not supported"):
         python_template(pattern)
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "GMT+25", "", "../x"])
-def test_time_zones_that_do_not_exist(zone: str) -> None:
+def test_date_time_bucket_assigner_rejects_unknown_zone(zone: str) -> None:
     with pytest.raises(InvalidProgramError, match="no time zone"):
         BucketAssigner.date_time_bucket_assigner("yyyy", zone)
 
 
-def test_the_bucket_follows_the_clock(tmp_path: Path) -> None:
+def test_date_time_bucket_follows_clock(tmp_path: Path) -> None:
     clock = ManualClock(0)
     assigner = BucketAssigner.date_time_bucket_assigner("HH", "UTC")
     sink = rows(tmp_path, bucket_assigner=assigner)
@@ -440,7 +440,7 @@ def test_the_bucket_follows_the_clock(tmp_path: Path) -> None:
     assert {os.path.dirname(path): text for path, text in finished(tmp_path).items()} == {"00": "a\n", "01": "b\n"}
 
 
-def test_names_of_part_files(tmp_path: Path) -> None:
+def test_file_sink_part_files_use_prefix_and_suffix(tmp_path: Path) -> None:
     config = OutputFileConfig.builder().with_part_prefix("words").with_part_suffix(".txt").build()
     assert (config.get_part_prefix(), config.get_part_suffix()) == ("words", ".txt")
     sink = rows(tmp_path, output_file_config=config)
@@ -462,14 +462,14 @@ class Doubled:
         stream.write(value.encode())
 
 
-def test_an_encoder_of_the_user(tmp_path: Path) -> None:
+def test_file_sink_accepts_encoder_of_user(tmp_path: Path) -> None:
     sink = rows(tmp_path, Doubled())
     assert isinstance(writer_of(sink), RowWriter)
     commit(sink, epoch(writer_of(sink), 1, ["ab", "c"], flush=True))
     assert list(finished(tmp_path).values()) == ["ababcc"]
 
 
-def test_charsets(tmp_path: Path) -> None:
+def test_file_sink_writes_charset_of_encoder(tmp_path: Path) -> None:
     latin = rows(tmp_path / "latin", Encoder.simple_string_encoder("ISO-8859-1"))
     utf8 = rows(tmp_path / "utf8")
     assert isinstance(writer_of(utf8), TextWriter)
@@ -480,12 +480,12 @@ def test_charsets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("charset", ["UTF-9", "UTF-16", "hex"])
-def test_charsets_that_cannot_be_used(charset: str) -> None:
+def test_string_encoder_rejects_unsupported_charset(charset: str) -> None:
     with pytest.raises(InvalidProgramError, match=charset):
         Encoder.simple_string_encoder(charset)
 
 
-def test_a_base_path_may_be_a_file_url(tmp_path: Path) -> None:
+def test_file_sink_accepts_file_url(tmp_path: Path) -> None:
     base = tmp_path / "with space"
     for number, url in enumerate([f"file://{tmp_path}/with%20space", f"file:{tmp_path}/with space"]):
         sink = FileSink.for_row_format(url, UTF8).with_bucket_assigner(BASE_PATH).build()
@@ -502,12 +502,12 @@ def test_a_base_path_may_be_a_file_url(tmp_path: Path) -> None:
         ("", "empty"),
     ],
 )
-def test_base_paths_that_cannot_be_used(base: str, says: str) -> None:
+def test_file_sink_rejects_unsupported_base_path(base: str, says: str) -> None:
     with pytest.raises(InvalidProgramError, match=says):
         FileSink.for_row_format(base, UTF8)
 
 
-def test_what_a_builder_refuses(tmp_path: Path) -> None:
+def test_file_sink_builder_rejects_invalid_arguments(tmp_path: Path) -> None:
     base = str(tmp_path)
     with pytest.raises(InvalidProgramError, match="takes an Encoder"):
         FileSink.for_row_format(base, "UTF-8")  # type: ignore[arg-type]
@@ -533,7 +533,7 @@ def test_what_a_builder_refuses(tmp_path: Path) -> None:
 
 
 class Counted(BulkWriterFactory):
-    """A format that is worth nothing without its last line: how many records there are."""
+    """A bulk format that is invalid without its last line, the number of records."""
 
     def open(self, file: BinaryIO) -> Any:
         return _CountedWriter(file)
@@ -567,7 +567,7 @@ def counted_lines(base: Path) -> list[str]:
     return sorted(found)
 
 
-def test_a_bulk_format_writes_one_file_a_checkpoint(tmp_path: Path) -> None:
+def test_file_sink_bulk_format_writes_one_file_per_checkpoint(tmp_path: Path) -> None:
     sink = bulk(tmp_path)
     writer = writer_of(sink)
     staged = [epoch(writer, 1, [1, 2]), epoch(writer, 2, []), epoch(writer, 3, [3], flush=True)]
@@ -577,7 +577,7 @@ def test_a_bulk_format_writes_one_file_a_checkpoint(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
-def test_a_bulk_format_in_buckets_with_more_records_than_memory(tmp_path: Path) -> None:
+def test_file_sink_bulk_format_spills_records_per_bucket(tmp_path: Path) -> None:
     sink = bulk(tmp_path, ByLetter())
     with patch.object(writer, "BATCH", 7):
         values = [f"{'ab'[i % 2]}{i:03}" for i in range(100)]
@@ -587,7 +587,7 @@ def test_a_bulk_format_in_buckets_with_more_records_than_memory(tmp_path: Path) 
     assert hidden(tmp_path) == []
 
 
-def test_another_process_finishes_a_bulk_file(tmp_path: Path) -> None:
+def test_file_sink_bulk_file_is_finished_by_another_process(tmp_path: Path) -> None:
     sink = bulk(tmp_path)
     first, second, third = writer_of(sink), writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
@@ -602,7 +602,7 @@ def test_another_process_finishes_a_bulk_file(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
-def test_a_record_that_a_bulk_writer_refuses_is_told(tmp_path: Path) -> None:
+def test_file_sink_reports_record_that_bulk_writer_rejects(tmp_path: Path) -> None:
     class Refusing(_CountedWriter):
         def add_element(self, value: Any) -> None:
             raise TypeError("no")
@@ -616,12 +616,12 @@ def test_a_record_that_a_bulk_writer_refuses_is_told(tmp_path: Path) -> None:
         epoch(writer_of(sink), 1, [("x", 1)], flush=True)
 
 
-# --- by the dice
+# --- randomized
 
 
 @contextmanager
 def crashing(steps: int) -> Iterator[None]:
-    """The driver dies after so many renames."""
+    """Crash the driver after a number of renames."""
     left = steps
     rename = os.rename
 
@@ -652,7 +652,7 @@ def random_sink(base: Path, dice: random.Random) -> tuple[FileSink, bool]:
 
 
 class JumpingClock:
-    """Goes on at random whenever somebody looks."""
+    """A clock that jumps at random on every read."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -665,11 +665,11 @@ class JumpingClock:
 
 @contextmanager
 def hurried(dice: random.Random) -> Iterator[Path]:
-    """Give a directory where buffers are soon full and the clock jumps; return it."""
+    """Yield a directory, with small buffers and a jumping clock."""
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(file_sink, "wall_clock", JumpingClock(dice)),
-        # The machine itself does not fail here, and waiting for its disk would leave time for fewer runs.
+        # The disk does not fail here, and fsync would leave time for fewer runs.
         patch.object(os, "fsync"),
         patch.object(file_writers, "LINES", 2),
         patch.object(file_writers, "BUFFER_BYTES", 16),
@@ -680,7 +680,7 @@ def hurried(dice: random.Random) -> Iterator[Path]:
 
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_whatever_fails_every_record_is_in_the_files_once(seed: int) -> None:
+def test_file_sink_writes_each_record_once_under_random_failures(seed: int) -> None:
     dice = random.Random(seed)
     with hurried(dice) as folder:
         base = folder
@@ -692,7 +692,7 @@ def test_whatever_fails_every_record_is_in_the_files_once(seed: int) -> None:
         assert hidden(base) == []
 
 
-def test_a_file_that_is_gone_before_it_was_ever_finished_is_told_after_a_restart(tmp_path: Path) -> None:
+def test_file_sink_recover_reports_file_lost_before_commit(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     committer, writer = sink.create_committer(CONTEXT), writer_of(sink)
     committer.commit([(0, epoch(writer, 1, ["a"], flush=True))])
@@ -702,18 +702,18 @@ def test_a_file_that_is_gone_before_it_was_ever_finished_is_told_after_a_restart
         committer.recover([(0, staged)], "job")
 
 
-def test_a_file_that_was_finished_and_moved_may_be_named_again(tmp_path: Path) -> None:
+def test_file_sink_recover_accepts_committed_file_that_was_moved(tmp_path: Path) -> None:
     sink = rows(tmp_path)
     committer = sink.create_committer(CONTEXT)
     staged = epoch(writer_of(sink), 1, ["a"], flush=True)
     committer.commit([(0, staged)])
     os.unlink(staged.files[0].final)
     committer.recover([(0, staged)], "job")
-    # Of another job's files nobody knows.
+    # The state of files of another job is unknown.
     sink.create_committer(CommitContext("other", OPERATOR)).recover([(0, staged)], "job")
 
 
-def test_a_file_that_is_gone_while_it_grows_is_told_by_name(tmp_path: Path) -> None:
+def test_file_sink_names_in_progress_file_deleted_while_written(tmp_path: Path) -> None:
     writer = writer_of(rows(tmp_path))
     epoch(writer, 1, ["a"])
     shutil.rmtree(tmp_path)
@@ -730,7 +730,7 @@ class Deleting(DriverSink):
         super().__init__(lambda values: shutil.rmtree(directory))
 
 
-def test_a_directory_deleted_under_a_running_job_fails_it_by_name_and_is_not_tried_again(tmp_path: Path) -> None:
+def test_file_sink_fails_job_without_restart_after_directory_deleted(tmp_path: Path) -> None:
     out = tmp_path / "out"
     env = LocalEnvironment(restarts=10)
     numbers = env.from_collection(range(10))

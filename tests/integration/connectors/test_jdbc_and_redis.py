@@ -1,4 +1,4 @@
-"""Tables as sources by JDBC's URLs, Redis, and look-ups, on real servers."""
+"""JdbcSource, Redis and lookups, on real servers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def options_for(url: str) -> JdbcConnectionOptions:
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Run]:
-    """An empty database: its URL, and what runs a statement in it."""
+    """Yield the URL of an empty database and a function that runs a statement in it."""
     if request.param == "sqlite":
         url = f"jdbc:sqlite:{tmp_path}/test.db"
     elif request.param == "postgres":
@@ -68,19 +68,19 @@ def read(builder: JdbcSourceBuilder) -> list[Any]:
     return list(env.from_source(builder.build(), NONE, "jdbc").execute_and_collect())
 
 
-def test_a_table_is_read_whole_in_parts_or_by_a_query(database: tuple[str, Run]) -> None:
+def test_jdbc_source_reads_table_partitions_or_query(database: tuple[str, Run]) -> None:
     url, _ = database
     rows = read(source(url))
     assert len(rows) == 1001 and rows[0].as_dict().keys() == {"id", "item"}
     for parts in (source(url).set_partitions("id", 7), source(url).set_partitions("id", 3, lower=200, upper=300)):
         found = read(parts)
-        # Those outside the bounds and those without a value are there, too.
+        # Rows outside the bounds and rows with NULL are included.
         assert sorted((r.id or 0) for r in found) == list(range(1001))
     few = source(url).set_sql("SELECT id, id * 2 AS double_id FROM orders WHERE id <= 3")
     assert sorted((r.id, r.double_id) for r in read(few)) == [(1, 2), (2, 4), (3, 6)]
 
 
-def test_what_is_new_is_read_by_a_column_that_grows(database: tuple[str, Run]) -> None:
+def test_jdbc_source_reads_new_rows_by_incremental_column(database: tuple[str, Run]) -> None:
     url, run = database
     builder = source(url).set_incremental_column("id", start=990, poll_interval=0.02)
     stream = LocalEnvironment().from_source(builder.build(), NONE, "jdbc")
@@ -91,7 +91,7 @@ def test_what_is_new_is_read_by_a_column_that_grows(database: tuple[str, Run]) -
         assert [(r.id, r.item) for r in itertools.islice(rows, 2)] == [(1001, "new"), (1002, "newer")]
 
 
-def test_a_connection_that_is_lost_in_the_middle_does_no_harm(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jdbc_source_reconnects_after_lost_connection(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
 
     conninfo = postgres.new_database()
@@ -111,7 +111,7 @@ def test_a_connection_that_is_lost_in_the_middle_does_no_harm(postgres: Any, mon
     assert found == list(range(1, 9001))
 
 
-def test_what_cannot_be_read_is_said_in_a_sentence(database: tuple[str, Run], tmp_path: Path) -> None:
+def test_jdbc_source_reports_unreadable_table_in_one_sentence(database: tuple[str, Run], tmp_path: Path) -> None:
     url, _ = database
     began = time.monotonic()
     with pytest.raises(MillstreamError, match="JdbcSource: table nothing cannot be read: "):
@@ -128,7 +128,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(database: tuple[str, Run], tm
     assert time.monotonic() - began < 90
 
 
-def test_builders_refuse_what_makes_no_sense() -> None:
+def test_jdbc_source_builder_rejects_invalid_arguments() -> None:
     with pytest.raises(InvalidProgramError, match="say where the database is"):
         JdbcSource.builder().set_table("t").build()
     with pytest.raises(InvalidProgramError, match="say what to read"):
@@ -137,13 +137,13 @@ def test_builders_refuse_what_makes_no_sense() -> None:
         source("jdbc:sqlite:/x").set_partitions("a", 2).set_incremental_column("b").build()
 
 
-def test_intervals_of_many_kinds_are_cut() -> None:
+def test_partition_cuts_split_numbers_and_timestamps() -> None:
     assert partition_cuts(1, 10, 3) == [4, 7]
     assert partition_cuts(1, 2, 10) == []
     assert partition_cuts(datetime(2024, 1, 1), datetime(2024, 1, 3), 2) == [datetime(2024, 1, 2)]
 
 
-def test_errors_are_told_apart(mariadb: Any) -> None:
+def test_database_errors_are_classified_as_race_or_mistake(mariadb: Any) -> None:
     import psycopg
     import pymysql
 
@@ -158,7 +158,7 @@ def test_errors_are_told_apart(mariadb: Any) -> None:
         assert is_mistake(e.value)
 
 
-def test_deadlocks_of_mariadb_are_tried_again(mariadb: Any) -> None:
+def test_database_transaction_is_retried_after_mariadb_deadlock(mariadb: Any) -> None:
     from millstream.connectors.jdbc.connection import Database
 
     name = mariadb.new_database()
@@ -190,14 +190,14 @@ def test_deadlocks_of_mariadb_are_tried_again(mariadb: Any) -> None:
     with mariadb.connect(name) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT n FROM t")
         assert cursor.fetchall() == ((2,), (2,))
-    # One of them has lost, and was run again.
+    # One of them lost the race and was run again.
     assert len(tries) == 3
 
 
 # --- Redis
 
 
-def test_redis_is_set_and_looked_up(redis_server: RedisServer) -> None:
+def test_redis_sink_and_lookup_write_and_read_values(redis_server: RedisServer) -> None:
     import redis
 
     pairs = [("a", 1), ("b", 2), ("a", 3), ("gone", None)]
@@ -221,7 +221,7 @@ def test_redis_is_set_and_looked_up(redis_server: RedisServer) -> None:
     client.close()
 
 
-def test_redis_may_be_away_for_a_while_and_is_told_when_it_stays_away() -> None:
+def test_redis_sink_reports_server_that_does_not_answer() -> None:
     pytest.importorskip("redis")
     with pytest.raises(MillstreamError, match="Redis at redis://127.0.0.1:1/0 does not answer"):
         sink = RedisSink("redis://:secret@127.0.0.1:1/0", key=str, value=str, max_retries=1)
@@ -230,23 +230,23 @@ def test_redis_may_be_away_for_a_while_and_is_told_when_it_stays_away() -> None:
         env.execute()
 
 
-# --- look-ups
+# --- lookups
 
 
-def test_a_cache_forgets() -> None:
+def test_ttl_cache_evicts_by_age_and_size() -> None:
     now = [0.0]
     cache = TtlCache(10, 2, lambda: now[0])
     for key in "ab":
         cache.put(key, key.upper())
     assert cache.get("a", None) == "A"
     cache.put("c", "C")
-    # The least used went first.
+    # The least recently used entry was evicted.
     assert [cache.get(k, None) for k in "abc"] == ["A", None, "C"]
     now[0] = 10.0
     assert [cache.get(k, None) for k in "abc"] == [None, None, None] and len(cache) == 0
 
 
-def test_a_key_is_asked_for_once_while_its_answer_is_remembered() -> None:
+def test_cached_lookup_fetches_key_once_until_expiry() -> None:
     asked: list[str] = []
 
     async def fetch(client: dict[str, str], key: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Tables of real databases in SQL: read, written, looked up."""
+"""JDBC tables of real databases in SQL: scan, sink and lookup."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Database = tuple[str, Run]
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    """An empty database: its URL, and what runs a statement in it."""
+    """Yield the URL of an empty database and a function that runs a statement in it."""
     if request.param == "sqlite":
         url = f"jdbc:sqlite:{tmp_path}/test.db"
     elif request.param == "postgres":
@@ -93,7 +93,7 @@ def rows(t_env: StreamTableEnvironment, query: str) -> list[Any]:
 # --- reading
 
 
-def test_values_of_all_types_are_written_and_read_back(database: Database) -> None:
+def test_jdbc_table_round_trips_values_of_all_types(database: Database) -> None:
     url, run = database
     double = "double precision" if "postgres" in url else "DOUBLE"
     data = "bytea" if "postgres" in url else "BLOB"
@@ -132,7 +132,7 @@ def test_values_of_all_types_are_written_and_read_back(database: Database) -> No
     assert second == (2, *([None] * 9))
 
 
-def test_a_table_is_read_in_parts_within_its_bounds(database: Database) -> None:
+def test_jdbc_table_scans_partitions_within_bounds(database: Database) -> None:
     url, run = database
     run("CREATE TABLE orders (id INTEGER, item VARCHAR(20))")
     run("INSERT INTO orders VALUES " + ", ".join(f"({i}, 'item {i}')" for i in range(1, 101)))
@@ -140,24 +140,24 @@ def test_a_table_is_read_in_parts_within_its_bounds(database: Database) -> None:
     parts = {"column": "id", "num": "7", "lower-bound": "11", "upper-bound": "90"}
     options = {f"scan__partition__{k}".replace("-", "_"): v for k, v in parts.items()}
     table(t_env, url, "orders", "id INT, item STRING", **options)
-    # As in Flink what is outside of the bounds is not read.
+    # Like Flink, rows outside the bounds are not read.
     assert sorted(rows(t_env, "SELECT * FROM orders")) == [(i, f"item {i}") for i in range(11, 91)]
 
 
-def test_parts_are_cut_as_flink_cuts_them() -> None:
+def test_parts_of_match_partitions_of_flink() -> None:
     assert parts_of(0, 9, 3) == [(0, 3), (4, 6), (7, 9)]
     assert parts_of(5, 6, 4) == [(5, 5), (6, 6)]
     assert parts_of(-10, 9, 2) == [(-10, -1), (0, 9)]
     assert parts_of(3, 3, 1) == [(3, 3)]
 
 
-def test_the_database_is_asked_for_what_is_needed_alone(database: Database) -> None:
+def test_jdbc_table_reads_projected_columns_only(database: Database) -> None:
     url, run = database
     run("CREATE TABLE orders (id INTEGER, item VARCHAR(20))")
     run("INSERT INTO orders VALUES " + ", ".join(f"({i}, 'item {i}')" for i in range(1, 21)))
     run("CREATE VIEW odd AS SELECT id, item, id AS missing FROM orders")
     t_env = local()
-    # A column that is not there: only what is asked for is read.
+    # The table lacks a declared column, which is an error only if it is read.
     table(t_env, url, "odd", "id INT, item STRING, nowhere INT")
     assert rows(t_env, "SELECT item FROM odd WHERE id > 17 AND id <= 19") == [("item 18",), ("item 19",)]
     assert len(rows(t_env, "SELECT id FROM odd LIMIT 3")) == 3
@@ -166,7 +166,7 @@ def test_the_database_is_asked_for_what_is_needed_alone(database: Database) -> N
         rows(t_env, "SELECT * FROM odd")
 
 
-def test_conditions_and_limits_reach_the_database(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jdbc_table_pushes_filters_and_limit_down(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     url, run = sqlite
     run("CREATE TABLE t (id INTEGER, item TEXT)", "INSERT INTO t VALUES (1, 'a'), (2, 'B')")
     asked: list[str] = []
@@ -183,7 +183,7 @@ def test_conditions_and_limits_reach_the_database(sqlite: Database, monkeypatch:
     t_env = local()
     table(t_env, url, "t", "id INT, item STRING, PRIMARY KEY (id) NOT ENFORCED")
     assert rows(t_env, "SELECT item FROM t WHERE id > 1 AND item = 'B'") == [("B",)]
-    # Texts are in an order of the database's own: that is left to us.
+    # The collation of texts is the database's own, so ranges of texts are not pushed down.
     assert rows(t_env, "SELECT id FROM t WHERE item < 'a'") == [(2,)]
     assert len(rows(t_env, "SELECT id FROM t LIMIT 1")) == 1
     assert asked == [
@@ -209,7 +209,7 @@ def test_conditions_and_limits_reach_the_database(sqlite: Database, monkeypatch:
         ({"nope": "1"}, "Unsupported options found for 'jdbc'"),
     ],
 )
-def test_options_are_refused(options: dict[str, str], words: str) -> None:
+def test_jdbc_table_rejects_invalid_options(options: dict[str, str], words: str) -> None:
     t_env = local()
     given = {"connector": "jdbc", "url": "jdbc:sqlite:/nowhere.db", "table-name": "t", **options}
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in given.items())
@@ -218,17 +218,17 @@ def test_options_are_refused(options: dict[str, str], words: str) -> None:
         t_env.execute_sql("SELECT * FROM t")
 
 
-def test_types_that_no_column_has_are_refused(sqlite: Database) -> None:
+def test_jdbc_table_rejects_unsupported_types(sqlite: Database) -> None:
     t_env = local()
     table(t_env, sqlite[0], "t", "m MAP<STRING, INT>")
     with pytest.raises(ValidationException, match="The sqlite dialect doesn't support type: MAP"):
         t_env.execute_sql("SELECT * FROM t")
 
 
-# --- writing
+# --- sink
 
 
-def test_rows_are_added_or_changed_and_deleted_by_key(database: Database) -> None:
+def test_jdbc_sink_appends_or_upserts_and_deletes_by_key(database: Database) -> None:
     url, run = database
     run(
         "CREATE TABLE added (k INTEGER, n BIGINT)",
@@ -243,7 +243,7 @@ def test_rows_are_added_or_changed_and_deleted_by_key(database: Database) -> Non
     values = "(VALUES (1), (2), (1), (3), (1)) AS v(k)"
     t_env.execute_sql(f"INSERT INTO counted SELECT k, COUNT(*) FROM {values} GROUP BY k").wait()
     assert sorted(run("SELECT k, n FROM counted")) == [(1, 3), (2, 1), (3, 1), (99, 1)]
-    # What is counted once is in, and goes when it is counted twice.
+    # A key counted once is inserted, and deleted when it is counted twice.
     once = f"SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM {values} GROUP BY k) AS c WHERE n < 2"
     run("DELETE FROM counted", "INSERT INTO counted VALUES (1, 77)")
     t_env.execute_sql(f"INSERT INTO counted {once}").wait()
@@ -252,22 +252,22 @@ def test_rows_are_added_or_changed_and_deleted_by_key(database: Database) -> Non
         t_env.execute_sql(f"INSERT INTO added SELECT k, COUNT(*) FROM {values} GROUP BY k")
 
 
-def test_what_a_database_refuses_is_told(database: Database) -> None:
+def test_jdbc_sink_reports_row_and_table_when_database_rejects_it(database: Database) -> None:
     url, run = database
     run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
     t_env = local()
     table(t_env, url, "t", "k INT", sink__max_retries="0")
     with pytest.raises(MillstreamError) as told:
         t_env.execute_sql("INSERT INTO t VALUES (1), (1)").wait()
-    # The driver's own traceback would say nothing more.
+    # The driver's own traceback would add nothing.
     assert str(told.value).startswith("JDBC: 2 rows for table 't', the first of them (1,), could not be written: ")
     assert run("SELECT * FROM t") == []
 
 
-# --- a server as a catalog
+# --- catalog
 
 
-def test_a_server_of_postgresql_is_a_catalog(postgres: PostgresServer) -> None:
+def test_jdbc_catalog_lists_databases_and_tables_of_postgres(postgres: PostgresServer) -> None:
     words = dict(w.split("=") for w in postgres.new_database().split())
     base = f"jdbc:postgresql:///?host={words['host']}&port={words['port']}"
     run = runner(f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}")
@@ -311,11 +311,11 @@ def test_a_server_of_postgresql_is_a_catalog(postgres: PostgresServer) -> None:
         JdbcCatalog("c", "d", "u", "p", "jdbc:mysql://localhost/")
 
 
-# --- looking up
+# --- lookup joins
 
 
 def shop(database: Database, **options: str) -> StreamTableEnvironment:
-    """A table of customers in the database, and orders that ask for them."""
+    """Create a table of customers in the database, and a view of orders that reference them."""
     url, run = database
     run(
         "CREATE TABLE customers (id BIGINT, name VARCHAR(20), age INTEGER)",
@@ -333,18 +333,18 @@ def shop(database: Database, **options: str) -> StreamTableEnvironment:
 JOIN = "FROM orders AS o {} JOIN customers FOR SYSTEM_TIME AS OF o.now AS c ON o.customer = c.id"
 
 
-def test_rows_are_looked_up(database: Database) -> None:
+def test_lookup_join_joins_rows(database: Database) -> None:
     t_env = shop(database)
     inner = [(10, "Ann"), (11, "Bo"), (11, "Bob"), (14, "Ann")]
     assert sorted(rows(t_env, f"SELECT o.o, c.name {JOIN.format('')}")) == inner
     found = rows(t_env, f"SELECT o.o, c.name, c.id {JOIN.format('LEFT')}")
     both = [*((o, n, 1 if n == "Ann" else 2) for o, n in inner), (12, None, None), (13, None, None)]
     assert sorted(found, key=str) == sorted(both, key=str)
-    # In the order of the orders, whatever was found for them.
+    # In the order of the orders, regardless of matches.
     assert [o for o, _, _ in found] == [10, 11, 11, 12, 13, 14]
 
 
-def test_more_conditions_filters_and_constants_of_a_join(database: Database) -> None:
+def test_lookup_join_applies_conditions_filters_and_constants(database: Database) -> None:
     t_env = shop(database)
     more = JOIN.format("LEFT") + " AND c.age > 35 AND o.o < 14 AND c.name = 'Bob'"
     found = rows(t_env, f"SELECT o.o, c.age + 1 {more}")
@@ -355,7 +355,7 @@ def test_more_conditions_filters_and_constants_of_a_join(database: Database) -> 
     assert "lookup=[id=customer]" in text
 
 
-def test_a_join_needs_an_equal_column_and_a_table_that_can_be_looked_up(sqlite: Database) -> None:
+def test_lookup_join_requires_equality_and_lookup_table(sqlite: Database) -> None:
     t_env = shop(sqlite)
     no_key = "SELECT o.o FROM orders AS o JOIN customers FOR SYSTEM_TIME AS OF o.now AS c ON o.customer < c.id"
     with pytest.raises(
@@ -367,7 +367,7 @@ def test_a_join_needs_an_equal_column_and_a_table_that_can_be_looked_up(sqlite: 
         rows(t_env, "SELECT o.o FROM orders AS o JOIN g FOR SYSTEM_TIME AS OF o.now AS c ON o.customer = c.id")
 
 
-def test_updates_are_looked_up_and_written_by_key(sqlite: Database) -> None:
+def test_lookup_join_of_updates_writes_upserts_by_key(sqlite: Database) -> None:
     url, run = sqlite
     t_env = shop(sqlite)
     run("CREATE TABLE buyers (o INTEGER PRIMARY KEY, name TEXT, n BIGINT)")
@@ -379,7 +379,7 @@ def test_updates_are_looked_up_and_written_by_key(sqlite: Database) -> None:
         "JOIN customers FOR SYSTEM_TIME AS OF o.now AS c ON o.k = c.id"
     ).wait()
     assert sorted(run("SELECT * FROM buyers")) == [(1, "Ann", 2), (4, "Dan", 1)]
-    # A row that finds nothing any more goes from the sink, also where its key is that of the result.
+    # A row that no longer matches is deleted from the sink, also where its key is the key of the result.
     run("DELETE FROM buyers", "CREATE TABLE people AS SELECT * FROM customers WHERE id IN (1, 4)")
     table(t_env, url, "people", "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED")
     values = "(VALUES (7, CAST(1 AS BIGINT)), (8, 4), (7, 3)) AS v(o, k)"
@@ -391,7 +391,7 @@ def test_updates_are_looked_up_and_written_by_key(sqlite: Database) -> None:
     assert run("SELECT * FROM buyers") == [(8, "Dan", 1)]
 
 
-def test_hints_say_how_a_table_is_looked_up(sqlite: Database) -> None:
+def test_lookup_hint_sets_async_and_retry(sqlite: Database) -> None:
     t_env = shop(sqlite)
     hint = (
         "/*+ LOOKUP('table' = 'c', 'async' = 'true', 'output-mode' = 'allow_unordered', 'capacity' = '4', "
@@ -412,7 +412,7 @@ def test_hints_say_how_a_table_is_looked_up(sqlite: Database) -> None:
             rows(t_env, f"SELECT /*+ LOOKUP({wrong}) */ o.o {JOIN.format('')}")
 
 
-def test_many_keys_are_asked_for_at_once(database: Database) -> None:
+def test_lookup_join_batches_many_keys(database: Database) -> None:
     url, run = database
     run("CREATE TABLE numbers (id BIGINT, twice BIGINT)")
     run("INSERT INTO numbers VALUES " + ", ".join(f"({i}, {2 * i})" for i in range(0, 3000, 2)))
@@ -430,7 +430,7 @@ def test_many_keys_are_asked_for_at_once(database: Database) -> None:
         assert sorted(found) == [(i, 2 * i) for i in range(0, 3000, 2)]
 
 
-def test_what_was_looked_up_is_remembered_as_is_said(sqlite: Database) -> None:
+def test_lookup_join_caches_rows_as_configured(sqlite: Database) -> None:
     _, run = sqlite
     caches: tuple[dict[str, str], ...] = (
         {},
@@ -441,7 +441,7 @@ def test_what_was_looked_up_is_remembered_as_is_said(sqlite: Database) -> None:
     for cache in caches:
         run("DROP TABLE IF EXISTS customers")
         t_env = shop(sqlite, **cache)
-        # No key is equal to a null, not even another.
+        # NULL equals no key, not even another NULL.
         run("INSERT INTO customers VALUES (NULL, 'Nobody', 1)")
         assert sorted(rows(t_env, f"SELECT o.o, c.name {JOIN.format('')}")) == [
             (10, "Ann"),
@@ -455,7 +455,7 @@ def test_what_was_looked_up_is_remembered_as_is_said(sqlite: Database) -> None:
 
 
 class Counted(LookupSource):
-    """Finds as many rows for a key as are said, and keeps what it was asked."""
+    """Returns a fixed number of rows per key, and records the requests."""
 
     def __init__(self, counts: dict[int, int]) -> None:
         self.counts = counts
@@ -478,14 +478,14 @@ def asked(lookup: LookupSource, *keys: int) -> tuple[list[Any], list[int]]:
     return found.batch.columns[0].to_pylist(), found.counts.tolist()
 
 
-def test_a_partial_cache_forgets_by_time_and_by_number() -> None:
+def test_partial_cache_evicts_by_age_and_size() -> None:
     now = [0.0]
     inner = Counted({1: 1, 2: 2})
     cache = PartialCache(inner, 3, 10, None, True, lambda: now[0])
     assert asked(cache, 1, 3) == ([1], [1, 0])
     assert asked(cache, 3, 1) == ([1], [0, 1])
     assert inner.asked == [[1, 3]]
-    # Two rows more are too many: what was used least goes, which is that there is no 3.
+    # Two more rows exceed the limit: the least recently used entry goes, which is the miss of 3.
     assert asked(cache, 2, 1) == ([2, 2, 1], [2, 1])
     assert asked(cache, 3) == ([], [0])
     assert inner.asked == [[1, 3], [2], [3]]
@@ -501,14 +501,14 @@ def test_a_partial_cache_forgets_by_time_and_by_number() -> None:
     now[0] = 14.0
     assert asked(without, 1, 2) == ([1], [1, 0])
     now[0] = 18.0
-    # Asked for within 5 s each time, so it stays; what is missing is not kept.
+    # Accessed within 5 s each time, so it stays; misses are not cached.
     assert asked(without, 1) == ([1], [1])
     now[0] = 23.0
     assert asked(without, 1) == ([1], [1])
     assert without._inner.asked == [[1, 2], [2], [1]]  # type: ignore[attr-defined]
 
 
-def test_a_full_cache_is_read_again_when_its_time_has_come() -> None:
+def test_full_cache_reloads_on_schedule() -> None:
     now = [0.0]
     inner = Counted({1: 2})
     cache = FullCache(inner, Periodic(60), lambda: now[0])
@@ -525,7 +525,7 @@ def test_a_full_cache_is_read_again_when_its_time_has_come() -> None:
     assert Timed(dt.time(11), 2, lambda zone: noon).next(0, 0) == 47 * 3600
 
 
-def test_a_look_up_that_finds_nothing_is_tried_again() -> None:
+def test_retrying_lookup_repeats_misses() -> None:
     inner, waited = Counted({1: 1}), []
 
     def sleep(seconds: float) -> None:
@@ -537,7 +537,7 @@ def test_a_look_up_that_finds_nothing_is_tried_again() -> None:
     assert inner.asked == [[3, 2, 1], [3, 2], [3, 2], [3]]
 
 
-def test_rows_that_come_late_are_found_by_a_retry(sqlite: Database) -> None:
+def test_lookup_join_retry_finds_late_rows(sqlite: Database) -> None:
     _, run = sqlite
     t_env = shop(sqlite)
     hint = (
@@ -552,7 +552,7 @@ def test_rows_that_come_late_are_found_by_a_retry(sqlite: Database) -> None:
     assert Counter(found)[12, "Eve"] == 1
 
 
-def test_a_compiled_plan_looks_up_too(sqlite: Database) -> None:
+def test_lookup_join_runs_from_compiled_plan(sqlite: Database) -> None:
     t_env = shop(sqlite)
     sink = ValuesTable()
     t_env.execute_sql(f"CREATE TABLE kept (o INT, name STRING) WITH {sink.options}")
