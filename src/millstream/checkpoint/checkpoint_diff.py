@@ -68,13 +68,13 @@ def differences(first: Inspection, second: Inspection, examples: int = 5) -> Ite
     for operator in _either(first, second):
         before, after = _states(first, operator.id), _states(second, operator.id)
         for name in dict.fromkeys((*before, *after)):
-            found = StateDifference(operator.label, name[1])
+            difference = StateDifference(operator.label, name[1])
             if name not in before or name not in after:
-                found.only_in = "first" if name in before else "second"
+                difference.only_in = "first" if name in before else "second"
             rows = _rows(first, operator, before.get(name)), _rows(second, operator, after.get(name))
-            _compare(found, *rows, examples)
-            if rows[0] or rows[1] or found.only_in:
-                yield found
+            _compare(difference, *rows, examples)
+            if rows[0] or rows[1] or difference.only_in:
+                yield difference
 
 
 def _either(first: Inspection, second: Inspection) -> Iterator[OperatorInfo]:
@@ -85,8 +85,8 @@ def _either(first: Inspection, second: Inspection) -> Iterator[OperatorInfo]:
 def _states(inspection: Inspection, operator_id: str) -> dict[tuple[str, str], StateInfo]:
     if operator_id not in inspection.vertices:
         return {}
-    found = {(s.scope, s.name): s for s in inspection.operator(operator_id).states}
-    return {name: s for name, s in found.items() if not s.is_internal or _has_rows(inspection, operator_id, s)}
+    states = {(s.scope, s.name): s for s in inspection.operator(operator_id).states}
+    return {name: s for name, s in states.items() if not s.is_internal or _has_rows(inspection, operator_id, s)}
 
 
 def _has_rows(inspection: Inspection, operator_id: str, state: StateInfo) -> bool:
@@ -99,23 +99,23 @@ def _rows(inspection: Inspection, operator: OperatorInfo, state: StateInfo | Non
     return dict(inspection.addressed_rows(operator, state))
 
 
-def _compare(found: StateDifference, before: Rows, after: Rows, examples: int) -> None:
+def _compare(difference: StateDifference, before: Rows, after: Rows, examples: int) -> None:
     for address in dict.fromkeys((*before, *after)):
         old, new = before.get(address), after.get(address)
         if old is None:
-            found.added += 1
+            difference.added += 1
         elif new is None:
-            found.removed += 1
+            difference.removed += 1
         elif is_same(old.value, new.value):
-            found.same += 1
+            difference.same += 1
             continue
         else:
-            found.changed += 1
-        if len(found.examples) < examples:
-            found.examples.append(RowDifference(old, new))
+            difference.changed += 1
+        if len(difference.examples) < examples:
+            difference.examples.append(RowDifference(old, new))
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     """Return whether two values are equal; if == is inconclusive, compare their stored form.
 
     Example:
@@ -123,9 +123,9 @@ def is_same(one: Any, other: Any) -> bool:
         (True, False)
     """
     try:
-        if one == other:
+        if left == right:
             return True
     except Exception:
         # Not every == returns a bool.
         pass
-    return type(one) is type(other) and dump(one) == dump(other)
+    return type(left) is type(right) and dump(left) == dump(right)

@@ -59,13 +59,13 @@ def declared_states(plan: JobPlan) -> dict[str, DeclaredStates]:
 
     Only those are opened. What a function asks for later than in `open` is not known.
     """
-    found: dict[str, DeclaredStates] = {}
+    declared: dict[str, DeclaredStates] = {}
     parallelisms = {v.id: (v.parallelism, v.max_parallelism) for v in plan.vertices}
     for vertex in plan.vertices:
         stateful = [n for n in vertex.nodes if _can_have_state(n.operator)]
         if stateful:
-            found.update(_open(plan, vertex, stateful, parallelisms))
-    return found
+            declared.update(_open(plan, vertex, stateful, parallelisms))
+    return declared
 
 
 def _can_have_state(operator: Operator) -> bool:
@@ -75,7 +75,7 @@ def _can_have_state(operator: Operator) -> bool:
 def _open(
     plan: JobPlan, vertex: Vertex, nodes: list[ChainNode], parallelisms: dict[int, tuple[int, int]]
 ) -> dict[str, DeclaredStates]:
-    found = {n.id: DeclaredStates() for n in nodes}
+    declared = {n.id: DeclaredStates() for n in nodes}
     services = RuntimeServices(wall_clock, requests, stopwatch(wall_clock))
     try:
         subtask = Subtask(vertex, 0, parallelisms, plan.settings, _Nowhere(), services)
@@ -85,15 +85,15 @@ def _open(
         try:
             node.operator.open()
         except Exception as e:
-            found[node.id].problem = _in_one_line(e)
+            declared[node.id].problem = _in_one_line(e)
     for state_id, tables in subtask.tables().items():
         operator, _, which = state_id.partition(".")
-        found[operator].tables[which] = tables
+        declared[operator].tables[which] = tables
     for node in nodes:
         # The operator was opened only to find its states: errors of close() do not matter.
         with contextlib.suppress(Exception):
             node.operator.close()
-    return found
+    return declared
 
 
 def _in_one_line(error: Exception) -> str:
@@ -160,18 +160,18 @@ def check_upgrade(inspection: Inspection, plan: JobPlan, declared: dict[str, Dec
         declared: the states its operators declare, see `declared_states`.
     """
     report = UpgradeReport()
-    here = {n.id: (n, v) for v in plan.vertices for n in v.nodes}
+    nodes_by_id = {n.id: (n, v) for v in plan.vertices for n in v.nodes}
     for operator in inspection.operators():
         if not has_state(inspection.vertices[operator.id], operator.id, inspection.snapshot):
             continue
-        if operator.id in here:
-            node, vertex = here[operator.id]
+        if operator.id in nodes_by_id:
+            node, vertex = nodes_by_id[operator.id]
             report.matches.append(_match(inspection, operator, vertex))
             _compare(report, operator, node, declared.get(node.id, DeclaredStates()))
         else:
             report.lost.append(_lost(inspection, operator))
     matched = {m.id for m in report.matches}
-    for node, _ in here.values():
+    for node, _ in nodes_by_id.values():
         if node.id not in matched:
             _new(report, node, declared.get(node.id, DeclaredStates()), node.id in inspection.vertices)
     return report
@@ -189,11 +189,11 @@ def _match(inspection: Inspection, operator: OperatorInfo, now: Vertex) -> Match
 
 
 def _contents(inspection: Inspection, operator: OperatorInfo) -> list[str]:
-    found = ["position"] if operator.id in inspection.snapshot.sources else []
-    found += [f"{s.name} ({s.kind}, {s.rows} {'row' if s.rows == 1 else 'rows'})" for s in operator.states if s.rows]
+    contents = ["position"] if operator.id in inspection.snapshot.sources else []
+    contents += [f"{s.name} ({s.kind}, {s.rows} {'row' if s.rows == 1 else 'rows'})" for s in operator.states if s.rows]
     if operator.id in inspection.snapshot.committables:
-        found.append("staged output")
-    return found
+        contents.append("staged output")
+    return contents
 
 
 def _lost(inspection: Inspection, operator: OperatorInfo) -> Finding:
@@ -212,10 +212,10 @@ def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, dec
         report.warnings.append(_fragile(node))
     if declared.problem:
         report.unknown.append(Finding(operator.name, None, f"its functions could not be opened: {declared.problem}"))
-    known: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for state in operator.states:
         tables = declared.tables.get("" if state.scope == KEYED else "operator", {})
-        known.add((state.scope, state.table))
+        seen.add((state.scope, state.table))
         about = tables.get(state.table)
         if about is not None:
             report.changed += (Finding(operator.name, state.name, text) for text in _changes(state, about))
@@ -229,7 +229,7 @@ def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, dec
             text = "is not asked for in open(): it stays as it is until it is"
             report.warnings.append(Finding(operator.name, state.name, text))
     for name in _declared_names(declared):
-        if name not in known:
+        if name not in seen:
             report.new.append(Finding(operator.name, shown_name(name[1]), "starts empty"))
 
 
@@ -244,10 +244,10 @@ def _changes(state: StateInfo, now: dict[str, str]) -> Iterator[str]:
     declared = now.get("type", "")
     states = StatesOfPattern.gone_and_new(state.type, declared)
     if states is not None:
-        gone, new = states
-        if gone:
+        removed, new = states
+        if removed:
             more = f"; new are {', '.join(new)}" if new else ""
-            yield f"may have runs in states that the pattern no longer has: {', '.join(gone)}{more}"
+            yield f"may have runs in states that the pattern no longer has: {', '.join(removed)}{more}"
     elif state.type and declared and declared != state.type:
         yield f"was declared as {state.type} and is declared as {declared} now; values stay what they were"
     if bool(state.ttl) != bool(now.get("ttl", "")):
@@ -282,18 +282,18 @@ def _is_broadcast_of(node: ChainNode, state: StateInfo) -> bool:
 def _declared_names(declared: DeclaredStates) -> Iterator[tuple[str, str]]:
     for which, tables in declared.tables.items():
         # State of a function, not internal state of the operator.
-        asked = (name for name, about in tables.items() if "type" in about and not is_internal(name))
-        yield from (("operator" if which else KEYED, name) for name in asked)
+        names = (name for name, about in tables.items() if "type" in about and not is_internal(name))
+        yield from (("operator" if which else KEYED, name) for name in names)
 
 
-def _new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, was_there: bool) -> None:
+def _new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, existed: bool) -> None:
     if isinstance(node.operator, SourceOperator):
         report.new.append(Finding(node.name, None, "is a new source and is read from its beginning"))
         return
     names = [shown_name(name) for _, name in _declared_names(declared)]
     if not any(declared.tables.values()) and not declared.problem:
         return
-    text = "had no state and starts empty" if was_there else "is new and starts empty"
+    text = "had no state and starts empty" if existed else "is new and starts empty"
     report.new.append(Finding(node.name, None, f"{text} ({', '.join(names)})" if names else text))
     if node.uid is None:
         report.warnings.append(_fragile(node))

@@ -104,12 +104,12 @@ class Inspection:
     """A checkpoint or savepoint, opened for reading."""
 
     def __init__(
-        self, found: StoredCheckpoint, options: dict[str, Any] | None = None, loads: Loads = load_restricted
+        self, stored: StoredCheckpoint, options: dict[str, Any] | None = None, loads: Loads = load_restricted
     ) -> None:
-        self.location = found.location
-        self.manifest: Manifest = found.manifest
-        self.snapshot = found.manifest.snapshot
-        self.state_url = found.state_url()
+        self.location = stored.location
+        self.manifest: Manifest = stored.manifest
+        self.snapshot = stored.manifest.snapshot
+        self.state_url = stored.state_url()
         self.options = options or {}
         self._loads = loads
         self._storage = open_storage(self.state_url, self.options)
@@ -155,8 +155,8 @@ class Inspection:
         if operator_id not in self._counted:
             info = self.operator(operator_id)
             states = tuple(self._count(operator_id, state) for state in info.states)
-            kept = tuple(s for s in states if s.rows or not s.is_internal)
-            self._counted[operator_id] = dataclasses.replace(info, states=kept)
+            listed = tuple(s for s in states if s.rows or not s.is_internal)
+            self._counted[operator_id] = dataclasses.replace(info, states=listed)
         return self._counted[operator_id]
 
     def sources(self) -> list[SourceInfo]:
@@ -169,22 +169,24 @@ class Inspection:
 
     def operator(self, name: str) -> OperatorInfo:
         """Return the operator with a uid, an id (or a prefix), or a unique name; without sizes."""
-        found = find_operator(self._operators.values(), name, self.location)
-        vertex = self.vertices[found.id]
-        states = tuple(self._states(found, vertex))
-        return OperatorInfo(found.id, found.uid, found.name, vertex.parallelism, vertex.max_parallelism, states)
+        operator = find_operator(self._operators.values(), name, self.location)
+        vertex = self.vertices[operator.id]
+        states = tuple(self._states(operator, vertex))
+        return OperatorInfo(
+            operator.id, operator.uid, operator.name, vertex.parallelism, vertex.max_parallelism, states
+        )
 
     def state(self, operator: OperatorInfo, name: str, scope: str | None = None) -> StateInfo:
         """Return the state with a name for users, or in the files."""
         states = [s for s in operator.states if scope is None or s.scope == scope]
-        found = [s for s in states if s.name == name] or [s for s in states if s.table == name]
-        if not found:
-            known = ", ".join(repr(s.name) for s in states) or "none"
-            raise InvalidProgramError(f"Operator '{operator.label}' has no state {name!r} (it has {known}).")
-        return found[0]
+        matches = [s for s in states if s.name == name] or [s for s in states if s.table == name]
+        if not matches:
+            names = ", ".join(repr(s.name) for s in states) or "none"
+            raise InvalidProgramError(f"Operator '{operator.label}' has no state {name!r} (it has {names}).")
+        return matches[0]
 
     def _states(self, operator: OperatorSnapshot, vertex: VertexSnapshot) -> Iterator[StateInfo]:
-        taken: set[str] = set()
+        used: set[str] = set()
         for scope, which in _WHICH.items():
             tables = {name: dict(about) for name, about in operator.tables.get(which, {}).items()}
             # Include tables of the files that the manifest does not list.
@@ -192,14 +194,14 @@ class Inspection:
                 tables.setdefault(section.table, {"kind": section.kind.name, "address": section.address})
             for table, about in tables.items():
                 name = shown_name(table)
-                if name in taken or (name != table and name in tables):
-                    name = table if table not in taken else f"{scope}:{table}"
-                taken.add(name)
+                if name in used or (name != table and name in tables):
+                    name = table if table not in used else f"{scope}:{table}"
+                used.add(name)
                 ttl = about.get("ttl", "")
                 kind = kind_named(about["kind"], f"State {name!r} of operator '{operator.uid or operator.name}'")
                 layout = Layout(kind, about["address"], bool(ttl))
-                shown = shown_kind(table, layout)
-                yield StateInfo(name, table, scope, shown, about["address"], about.get("type", ""), ttl, layout)
+                label = shown_kind(table, layout)
+                yield StateInfo(name, table, scope, label, about["address"], about.get("type", ""), ttl, layout)
 
     # --- how much there is
 
@@ -237,8 +239,8 @@ class Inspection:
     # --- rows
 
     def _counted_rows(self, operator_id: str, state: StateInfo) -> Iterator[Any]:
-        found = self.flat(operator_id, state, load_restricted)
-        return column_rows((c for _, content in found for c in content), {}) if state.kind == COLUMNS.name else found
+        flat = self.flat(operator_id, state, load_restricted)
+        return column_rows((c for _, content in flat for c in content), {}) if state.kind == COLUMNS.name else flat
 
     def rows(self, operator: OperatorInfo, state: StateInfo) -> Iterator[StateRow]:
         """Yield the rows of a state, of all subtasks."""
@@ -303,7 +305,7 @@ class Inspection:
         return state_id_of(operator_id, _WHICH[state.scope])
 
 
-def find_operator(operators: Iterable[OperatorSnapshot], name: str, where: str) -> OperatorSnapshot:
+def find_operator(operators: Iterable[OperatorSnapshot], name: str, location: str) -> OperatorSnapshot:
     """Return the operator with a uid, an id (or a prefix), or a unique name."""
     candidates = list(operators)
     for matches in (
@@ -316,14 +318,16 @@ def find_operator(operators: Iterable[OperatorSnapshot], name: str, where: str) 
             return matches[0]
         if matches:
             ids = ", ".join(o.id[:8] for o in matches)
-            raise InvalidProgramError(f"Several operators of {where} are called {name!r}: give the id of one ({ids}).")
-    known = ", ".join(repr(o.uid or o.name) for o in candidates)
-    raise InvalidProgramError(f"There is no operator {name!r} in {where} (there are {known}).")
+            raise InvalidProgramError(
+                f"Several operators of {location} are called {name!r}: give the id of one ({ids})."
+            )
+    names = ", ".join(repr(o.uid or o.name) for o in candidates)
+    raise InvalidProgramError(f"There is no operator {name!r} in {location} (there are {names}).")
 
 
-def is_key(key: Any, wanted: str) -> bool:
+def is_key(key: Any, text: str) -> bool:
     """Return whether a key matches what a user has typed: as it is shown, or as plain text."""
-    return wanted in (str(key), repr(key), text_of(key))
+    return text in (str(key), repr(key), text_of(key))
 
 
 def row_as_json(row: StateRow) -> dict[str, Any]:
@@ -345,7 +349,7 @@ def states_as_json(inspection: Inspection) -> list[dict[str, Any]]:
     ]
 
 
-def rows_as_json(inspection: Inspection, operator: str, state: str, key: str | None, most: int) -> dict[str, Any]:
+def rows_as_json(inspection: Inspection, operator: str, state: str, key: str | None, limit: int) -> dict[str, Any]:
     """Return the rows of a state, of one key or of all.
 
     Args:
@@ -353,11 +357,11 @@ def rows_as_json(inspection: Inspection, operator: str, state: str, key: str | N
         operator: its uid, id or name.
         state: the state's name.
         key: only rows of this key, as it is shown or as plain text; None for all.
-        most: the maximum number of rows.
+        limit: the maximum number of rows.
     """
     owner = inspection.operator(operator)
-    found = inspection.state(owner, state)
-    rows = (row for row in inspection.rows(owner, found) if key is None or is_key(row.key, key))
-    some = list(islice(rows, most + 1))
-    about = {"operator": owner.id, "uid": owner.uid, "state": found.name, "kind": found.kind}
-    return {**about, "rows": [row_as_json(row) for row in some[:most]], "complete": len(some) <= most}
+    info = inspection.state(owner, state)
+    rows = (row for row in inspection.rows(owner, info) if key is None or is_key(row.key, key))
+    some = list(islice(rows, limit + 1))
+    about = {"operator": owner.id, "uid": owner.uid, "state": info.name, "kind": info.kind}
+    return {**about, "rows": [row_as_json(row) for row in some[:limit]], "complete": len(some) <= limit}

@@ -61,13 +61,14 @@ class Origin:
 
     def describe(self) -> str:
         """Return a one-line description."""
-        snapshot, taken = self.manifest.snapshot, datetime.fromtimestamp(self.manifest.timestamp / 1000, UTC)
+        snapshot, created = self.manifest.snapshot, datetime.fromtimestamp(self.manifest.timestamp / 1000, UTC)
         subtasks = [s for v in snapshot.vertices.values() for s in v.subtasks]
         size = in_bytes(self.state_bytes) if self.state_bytes >= 1024 else f"{self.state_bytes} bytes"
         operators = {operator_of(i)[0] for s in subtasks for i in (*s.states, *s.parts)}
         return (
-            f"{self.manifest.kind} {self.location}, taken {taken:%Y-%m-%d %H:%M:%S} UTC after epoch {snapshot.epoch}: "
-            f"{len(operators)} operator(s) with state, {size}; {len(snapshot.sources)} source(s)"
+            f"{self.manifest.kind} {self.location}, taken {created:%Y-%m-%d %H:%M:%S} UTC "
+            f"after epoch {snapshot.epoch}: {len(operators)} operator(s) with state, {size}; "
+            f"{len(snapshot.sources)} source(s)"
         )
 
 

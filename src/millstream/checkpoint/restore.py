@@ -103,17 +103,17 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
     owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}
     start.tables = {state_id_of(o.id, which): t for o in _operators_in(snapshot, plan) for which, t in o.tables.items()}
-    earlier = {} if same else _earlier_input(snapshot)
-    start.ended = _ended(plan, owners, earlier)
+    recovered = {} if same else _earlier_input(snapshot)
+    start.ended = _ended(plan, owners, recovered)
     for vertex in plan.vertices:
         for subtask in range(vertex.parallelism):
             address = vertex.id, subtask
             if same:
                 start.runtime_snapshots[address] = snapshot.vertices[vertex.head.id].subtasks[subtask].runtime_snapshot
             else:
-                taken = _taken_over(vertex, subtask, owners, start.ended, plan, earlier)
-                if taken is not None:
-                    start.runtime_snapshots[address] = taken
+                runtime_snapshot = _taken_over(vertex, subtask, owners, start.ended, plan, recovered)
+                if runtime_snapshot is not None:
+                    start.runtime_snapshots[address] = runtime_snapshot
             files = start.state_files[address] = {}
             for node in vertex.nodes:
                 before = owners.get(node.id)
@@ -122,7 +122,7 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     return start
 
 
-def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot], earlier: Collection[str]) -> frozenset[int]:
+def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot], recovered: Collection[str]) -> frozenset[int]:
     """Return the vertices whose input has ended and that have no work left.
 
     A vertex with async requests in flight or with recovered input has not ended, even behind a source that has. Nor
@@ -136,7 +136,7 @@ def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot], earlier: Collection
         else:
             # It is new: no input will ever arrive.
             is_over = bool(vertex.in_edges) and all(e.source in ended for e in vertex.in_edges) and not before
-        if is_over and not any(n.id in earlier for n in vertex.nodes):
+        if is_over and not any(n.id in recovered for n in vertex.nodes):
             ended.add(vertex.id)
     return frozenset(ended)
 
@@ -209,7 +209,7 @@ def _taken_over(
     owners: dict[str, VertexSnapshot],
     ended: frozenset[int],
     plan: JobPlan,
-    earlier: RecoveredInput,
+    recovered: RecoveredInput,
 ) -> bytes | None:
     """Return the runtime snapshot that a subtask takes over; None if all its operators are new."""
     head = vertex.head.operator
@@ -224,12 +224,14 @@ def _taken_over(
         if before is None:
             continue
         left = [decode(s.runtime_snapshot) for s in before.subtasks if s.runtime_snapshot]
-        carried = [one.operators.get(node.id) for one in left]
-        found = [c for c in carried if c is not None]
+        carried = [former.operators.get(node.id) for former in left]
+        snapshots = [c for c in carried if c is not None]
         # An ended operator that runs once more has emitted everything; only operators behind it have not.
-        if found and (vertex.id in ended or not before.ended):
-            operators[node.id] = node.operator.redistribute(found, subtask, reads)
-        watermarks[node.id] = min((one.watermarks.get(node.id, MIN_WATERMARK) for one in left), default=MIN_WATERMARK)
+        if snapshots and (vertex.id in ended or not before.ended):
+            operators[node.id] = node.operator.redistribute(snapshots, subtask, reads)
+        watermarks[node.id] = min(
+            (former.watermarks.get(node.id, MIN_WATERMARK) for former in left), default=MIN_WATERMARK
+        )
     if not watermarks:
         return None
     over = {v.id for v in plan.vertices if v.id in ended}
@@ -247,14 +249,16 @@ def _taken_over(
             has_requests(s.runtime_snapshot) for n in vertex.nodes if n.id in owners for s in owners[n.id].subtasks
         ),
         recovered_blocks=[
-            one for place in range(len(vertex.nodes)) for one in _taken_input(vertex, place, subtask, earlier)
+            former
+            for position in range(len(vertex.nodes))
+            for former in _taken_input(vertex, position, subtask, recovered)
         ],
     )
 
 
 def _earlier_input(snapshot: Snapshot) -> RecoveredInput:
     """Return the in-flight data of the operators of a snapshot."""
-    found: RecoveredInput = {}
+    recovered: RecoveredInput = {}
     for head, vertex in snapshot.vertices.items():
         for subtask, carried in enumerate(s.runtime_snapshot for s in vertex.subtasks):
             if not has_pending_input(carried):
@@ -262,28 +266,28 @@ def _earlier_input(snapshot: Snapshot) -> RecoveredInput:
             left = decode(carried)
             # Input recovered earlier is processed first.
             inputs = [*left.recovered_blocks, *((head, number, blocks) for _, number, blocks in left.pending_blocks)]
-            for one in inputs:
-                found.setdefault(one[0], []).append((subtask, one))
-    return found
+            for pending in inputs:
+                recovered.setdefault(pending[0], []).append((subtask, pending))
+    return recovered
 
 
-def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: RecoveredInput) -> list[RecoveredBlocks]:
+def _taken_input(vertex: Vertex, position: int, subtask: int, recovered: RecoveredInput) -> list[RecoveredBlocks]:
     """Return the in-flight data of an operator that a subtask takes over.
 
     It gets all records partitioned by key, and selects its own.
     """
-    node = vertex.nodes[place]
-    by_key = {e.input_index for e in vertex.in_edges if place == 0 and e.partitioner.by_key}
-    taken = []
-    for former, one in earlier.get(node.id, []):
-        if one[1] >= max(node.operator.inputs, 1):
+    node = vertex.nodes[position]
+    by_key = {e.input_index for e in vertex.in_edges if position == 0 and e.partitioner.by_key}
+    inputs = []
+    for former, blocks in recovered.get(node.id, []):
+        if blocks[1] >= max(node.operator.inputs, 1):
             raise InvalidProgramError(
                 f"Operator '{node.name}' has no second input any more, and of that one some records wait that were "
                 "not processed. Give the operator another uid, or stop the former job with a savepoint that drains it."
             )
-        if one[1] in by_key or former % vertex.parallelism == subtask:
-            taken.append(one)
-    return taken
+        if blocks[1] in by_key or former % vertex.parallelism == subtask:
+            inputs.append(blocks)
+    return inputs
 
 
 def _unread(
@@ -294,11 +298,11 @@ def _unread(
         return []
     # Without splits, any subtask may read any range.
     return [
-        one
-        for i, found in enumerate(before.subtasks)
-        if has_pending_input(found.runtime_snapshot)
-        for one in decode(found.runtime_snapshot).pending_ranges
-        if (i % parallelism == subtask if one[0] is None else reads(one[0]))
+        pending
+        for i, former in enumerate(before.subtasks)
+        if has_pending_input(former.runtime_snapshot)
+        for pending in decode(former.runtime_snapshot).pending_ranges
+        if (i % parallelism == subtask if pending[0] is None else reads(pending[0]))
     ]
 
 
@@ -308,19 +312,19 @@ def _reads(source: SourceOperator, subtask: int, parallelism: int, split: Any) -
 
 def _operators_in(snapshot: Snapshot, plan: JobPlan) -> list[OperatorSnapshot]:
     """Return the operators of a snapshot that the plan has too."""
-    here = {n.id for v in plan.vertices for n in v.nodes}
-    return [o for v in snapshot.vertices.values() for o in v.operators if o.id in here]
+    ids = {n.id for v in plan.vertices for n in v.nodes}
+    return [o for v in snapshot.vertices.values() for o in v.operators if o.id in ids]
 
 
 def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
     if allow:
         return
-    here = {n.id for v in plan.vertices for n in v.nodes}
+    ids = {n.id for v in plan.vertices for n in v.nodes}
     lost = [
         operator
         for vertex in snapshot.vertices.values()
         for operator in vertex.operators
-        if operator.id not in here and has_state(vertex, operator.id, snapshot)
+        if operator.id not in ids and has_state(vertex, operator.id, snapshot)
     ]
     if any(is_of_sql(operator.uid) for operator in lost):
         raise InvalidProgramError(_changed_query(snapshot, plan, lost))
@@ -334,14 +338,14 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
 
 def _changed_query(snapshot: Snapshot, plan: JobPlan, lost: list[OperatorSnapshot]) -> str:
     """Return the error message for a query whose operators differ from those of the snapshot."""
-    here = {n.id: n.name for v in plan.vertices for n in v.nodes}
-    known = {o.id: o.name for v in snapshot.vertices.values() for o in v.operators}
-    before = [name for one, name in known.items() if one not in here]
-    now = [name for one, name in here.items() if one not in known]
-    told = "".join(f"\n  {o.name}: {why_it_does_not_fit(o.name, before, now)}" for o in lost)
+    names_by_id = {n.id: n.name for v in plan.vertices for n in v.nodes}
+    former_names = {o.id: o.name for v in snapshot.vertices.values() for o in v.operators}
+    before = [name for operator_id, name in former_names.items() if operator_id not in names_by_id]
+    now = [name for operator_id, name in names_by_id.items() if operator_id not in former_names]
+    differences = "".join(f"\n  {o.name}: {why_it_does_not_fit(o.name, before, now)}" for o in lost)
     return (
-        f"The query has changed, and state of it no longer fits:{told}\nRun the query as it was (COMPILE PLAN keeps "
-        "it so), or leave that state out (--allow-non-restored-state, or SET "
+        f"The query has changed, and state of it no longer fits:{differences}\nRun the query as it was (COMPILE PLAN "
+        "keeps it so), or leave that state out (--allow-non-restored-state, or SET "
         "'execution.state-recovery.ignore-unclaimed-state' = 'true')."
     )
 

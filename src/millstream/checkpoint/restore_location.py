@@ -74,12 +74,12 @@ def find_origin(config: Configuration, job_name: str, is_alive: IsAlive = is_ali
         latest = _latest(config, job_name, options, keys, is_alive)
         if latest is None:
             return None
-        found, size = latest
+        stored, size = latest
     else:
-        found = open_checkpoint(path, options, keys)
-        size = verify(found, options)
+        stored = open_checkpoint(path, options, keys)
+        size = verify(stored, options)
     claimed = claim is ClaimMode.CLAIM or path == LATEST
-    return Origin(found.manifest, found.location, found.state_url(), allow, claimed, size)
+    return Origin(stored.manifest, stored.location, stored.state_url(), allow, claimed, size)
 
 
 def find_published(config: Configuration, job_name: str, locations: Sequence[str]) -> Origin:
@@ -87,14 +87,14 @@ def find_published(config: Configuration, job_name: str, locations: Sequence[str
     options, keys, problems = storage_options(config), signing_keys(config), []
     for location in reversed(locations):
         try:
-            found = open_checkpoint(location, options, keys)
-            size = verify(found, options)
+            stored = open_checkpoint(location, options, keys)
+            size = verify(stored, options)
         except DamagedStateError as e:
             problems.append(str(e))
             continue
         for problem in problems:
             log.warning("%s The job starts from %s instead.", problem, location)
-        return Origin(found.manifest, found.location, found.state_url(), IGNORE_UNCLAIMED.read(config), True, size)
+        return Origin(stored.manifest, stored.location, stored.state_url(), IGNORE_UNCLAIMED.read(config), True, size)
     raise DamagedStateError(f"No checkpoint of job '{job_name}' can be read: {problems[0]}")
 
 
@@ -103,8 +103,8 @@ def supersede_runs(directory: str, runs: Sequence[str], origin: Origin | None, o
 
     A reader that does not know of leaders would otherwise find checkpoints of a deposed leader.
     """
-    there = set(open_storage(directory, options).list(""))
-    for run in (r for r in runs if r in there):
+    existing = set(open_storage(directory, options).list(""))
+    for run in (r for r in runs if r in existing):
         home = open_storage(f"{directory}/{run}", options)
         is_origin = origin is not None and origin.location.rpartition("/")[0] == home.url
         supersede_home(home, origin.manifest.id if is_origin and origin is not None else 0)
@@ -157,24 +157,24 @@ def _latest(
             "The latest checkpoint cannot be looked for: set execution.checkpointing.dir to the directory it is in."
         )
     candidates, problems = latest_checkpoints(directory, job_name, options)
-    for found in candidates:
-        owner = read_owner(open_storage(found.location.rpartition("/")[0], options))
+    for candidate in candidates:
+        owner = read_owner(open_storage(candidate.location.rpartition("/")[0], options))
         if owner is not None and is_alive(owner):
             raise InvalidProgramError(
-                f"The job of the latest checkpoint {found.location} still runs (process {owner.get('pid')} on "
+                f"The job of the latest checkpoint {candidate.location} still runs (process {owner.get('pid')} on "
                 f"{owner.get('host')}): stop it first."
             )
         try:
             if keys is not None:
                 # Only now: jobs of other names may have other keys, or none.
-                found = open_checkpoint(found.location, options, keys)
-            size = verify(found, options)
+                candidate = open_checkpoint(candidate.location, options, keys)
+            size = verify(candidate, options)
         except DamagedStateError as e:
             problems.append(str(e))
             continue
         for problem in problems:
-            log.warning("%s The job starts from %s instead.", problem, found.location)
-        return found, size
+            log.warning("%s The job starts from %s instead.", problem, candidate.location)
+        return candidate, size
     for problem in problems:
         log.warning("%s", problem)
     if problems:
@@ -183,9 +183,9 @@ def _latest(
     return None
 
 
-def verify(found: StoredCheckpoint, options: dict[str, Any]) -> int:
+def verify(checkpoint: StoredCheckpoint, options: dict[str, Any]) -> int:
     """Read everything in a checkpoint and return its size; damage is an error that names the file."""
-    storage = open_storage(found.state_url(), options)
+    storage = open_storage(checkpoint.state_url(), options)
     sizes: dict[str, int] = {}
 
     def read(name: str) -> memoryview:
@@ -193,12 +193,12 @@ def verify(found: StoredCheckpoint, options: dict[str, Any]) -> int:
         sizes[name] = len(data)
         return data
 
-    for vertex in found.manifest.snapshot.vertices.values():
+    for vertex in checkpoint.manifest.snapshot.vertices.values():
         for subtask in vertex.subtasks:
             stored = [StoredState(c[-1], subtask.checksums.get(i)) for i, c in subtask.states.items()]
             stored += subtask.parts.values()
-            for one in stored:
-                for _ in stored_sections(one, read, only_check=True):
+            for file in stored:
+                for _ in stored_sections(file, read, only_check=True):
                     pass
     return sum(sizes.values())
 

@@ -130,27 +130,27 @@ class SavepointEditor:
     # --- what is asked for
 
     def put(self, operator: str, state: str, key: Any, value: Any, namespace: Any = None) -> None:
-        found_id, found = self._state(operator, state)
-        if found.layout.content_of(value, None, 0) is None:
+        operator_id, info = self._state(operator, state)
+        if info.layout.content_of(value, None, 0) is None:
             raise InvalidProgramError(f"State {state!r} cannot hold {value!r}: use remove() to remove a row.")
-        self._change(found_id, found, Put(found.layout.address_of(key, namespace), value))
+        self._change(operator_id, info, Put(info.layout.address_of(key, namespace), value))
 
     def update(self, operator: str, state: str, function: Callable[[StateRow], Any]) -> None:
         self._change(*self._state(operator, state), Update(function))
 
     def remove(self, operator: str, state: str, key: Any, namespace: Any = None) -> None:
-        found_id, found = self._state(operator, state)
-        layout = found.layout
+        operator_id, info = self._state(operator, state)
+        layout = info.layout
         whole_key = namespace is None and not layout.is_list_of_subtasks
         address = (layout.stored_key(key), None) if whole_key else layout.address_of(key, namespace)
-        self._change(found_id, found, Remove(address, whole_key))
+        self._change(operator_id, info, Remove(address, whole_key))
 
     def drop_state(self, operator: str, state: str) -> None:
-        found_id, found = self._state(operator, state)
-        self._change(found_id, found, DropState())
-        tables = self._operators[found_id].tables
-        which = _which(found)
-        tables[which] = {name: about for name, about in tables.get(which, {}).items() if name != found.table}
+        operator_id, info = self._state(operator, state)
+        self._change(operator_id, info, DropState())
+        tables = self._operators[operator_id].tables
+        which = _which(info)
+        tables[which] = {name: about for name, about in tables.get(which, {}).items() if name != info.table}
 
     def drop_operator(self, operator: str) -> None:
         del self._operators[self._find(operator)]
@@ -158,22 +158,22 @@ class SavepointEditor:
     def rename(self, operator: str, uid: str) -> None:
         if not isinstance(uid, str) or not uid:
             raise InvalidProgramError(f"A uid must be a text that is not empty, not {uid!r}.")
-        found_id = self._find(operator)
+        operator_id = self._find(operator)
         new_id = operator_id_of(uid)
-        taken = next((o for i, o in self._operators.items() if o.id == new_id and i != found_id), None)
-        if taken is not None:
-            raise InvalidProgramError(f"The uid '{uid}' is taken by operator '{taken.name}': drop that one first.")
-        self._operators[found_id] = replace(self._operators[found_id], id=new_id, uid=uid)
+        other = next((o for i, o in self._operators.items() if o.id == new_id and i != operator_id), None)
+        if other is not None:
+            raise InvalidProgramError(f"The uid '{uid}' is taken by operator '{other.name}': drop that one first.")
+        self._operators[operator_id] = replace(self._operators[operator_id], id=new_id, uid=uid)
 
     def _find(self, operator: str) -> str:
         """Return the original id of an operator, by its current name."""
-        found = find_operator(self._operators.values(), operator, self._from.location)
-        return next(i for i, o in self._operators.items() if o is found)
+        snapshot = find_operator(self._operators.values(), operator, self._from.location)
+        return next(i for i, o in self._operators.items() if o is snapshot)
 
     def _state(self, operator: str, state: str) -> tuple[str, StateInfo]:
-        found_id = self._find(operator)
-        info: OperatorInfo = self._from.operator(found_id)
-        return found_id, self._from.state(info, state)
+        operator_id = self._find(operator)
+        info: OperatorInfo = self._from.operator(operator_id)
+        return operator_id, self._from.state(info, state)
 
     def _change(self, operator_id: str, state: StateInfo, change: Change) -> None:
         self._changes.setdefault((operator_id, state), []).append(change)
@@ -226,18 +226,18 @@ class SavepointEditor:
         return {self._operators[i].id: x for i, x in by_operator.items() if i in self._operators}
 
     def _subtask(self, vertex: VertexSnapshot, subtask: int, storage: Storage, now: int) -> SubtaskSnapshot:
-        found = vertex.subtasks[subtask]
+        source = vertex.subtasks[subtask]
         changed = {state_id_of(i, _which(s)) for i, s in self._changes if self._from.vertices[i] is vertex}
         place = Place(subtask, vertex.parallelism, vertex.max_parallelism, now)
         parts: dict[str, StoredState] = {}
-        for state_id in dict.fromkeys((*found.states, *found.parts, *changed)):
+        for state_id in dict.fromkeys((*source.states, *source.parts, *changed)):
             operator, which = operator_of(state_id)
             if operator in self._operators:
                 new_id = state_id_of(self._operators[operator].id, which)
                 part = self._part(vertex, state_id, place, f"{new_id}-{subtask}.parquet", storage)
                 if part is not None:
                     parts[new_id] = part
-        return SubtaskSnapshot({}, parts, self._carried(found.runtime_snapshot, vertex.operators[0].id))
+        return SubtaskSnapshot({}, parts, self._carried(source.runtime_snapshot, vertex.operators[0].id))
 
     def _part(
         self, vertex: VertexSnapshot, state_id: str, place: Place, name: str, storage: Storage
@@ -251,11 +251,11 @@ class SavepointEditor:
             storage.write(name, (bytes(data[i : i + _PIECE]) for i in range(0, len(data), _PIECE)))
             return StoredState(name, stored.checksum)
         tables = self._from.tables(vertex, state_id, place.subtask, load)
-        for state, asked in changes.items():
+        for state, edits in changes.items():
             layout = state.layout
             before = tables.get(state.table)
             flat = dict(layout.flatten(before.rows(), place.subtask)) if before is not None else {}
-            for change in asked:
+            for change in edits:
                 change.make(flat, layout, place)
             tables[state.table] = StateTable(state.table, layout.kind, layout.address, layout.gather(flat))
         if not any(len(t) for t in tables.values()):
@@ -264,8 +264,8 @@ class SavepointEditor:
 
     def _carried(self, carried: bytes, head: str) -> bytes:
         """Return a subtask's runtime snapshot with the new operator ids; `head` is the first operator of its chain."""
-        is_whole = head in self._operators or not has_pending_input(carried)
-        if not carried or (is_whole and all(i == o.id for i, o in self._operators.items())):
+        is_unchanged = head in self._operators or not has_pending_input(carried)
+        if not carried or (is_unchanged and all(i == o.id for i, o in self._operators.items())):
             return carried
         try:
             with naming_missing_classes():
@@ -335,17 +335,17 @@ def sign_savepoint(location: str, config: Configuration) -> str:
     keys, options = signing_keys(config), storage_options(config)
     if keys is None:
         raise InvalidProgramError(f"There is no key to sign {location} with: set {SIGNING_KEY_FILE.key}.")
-    found = open_checkpoint(location, options)
-    if found.manifest.kind != "savepoint":
+    stored = open_checkpoint(location, options)
+    if stored.manifest.kind != "savepoint":
         raise InvalidProgramError(
-            f"{found.location} is a checkpoint, which is its job's: write it as a savepoint with "
+            f"{stored.location} is a checkpoint, which is its job's: write it as a savepoint with "
             "millstream.state_processor, and sign that."
         )
-    storage = open_storage(found.location, options)
-    for subtask in (s for v in found.manifest.snapshot.vertices.values() for s in v.subtasks):
+    storage = open_storage(stored.location, options)
+    for subtask in (s for v in stored.manifest.snapshot.vertices.values() for s in v.subtasks):
         for state_id, part in subtask.parts.items():
             data = storage.read(part.file)
             check_part(part.file, data, part.checksum)
             subtask.parts[state_id] = StoredState(part.file, checksum_of(data, digest=True))
-    storage.publish(NAME, encode_manifest(found.manifest, keys))
-    return found.location
+    storage.publish(NAME, encode_manifest(stored.manifest, keys))
+    return stored.location

@@ -57,8 +57,8 @@ class SigningKeys:
                 f"{name} is not signed, and {SIGNING_KEY_FILE.key} is set: take state only from jobs that have the "
                 "key, or sign what you trust with `millstream savepoint sign`."
             )
-        given = str(signature).encode()
-        if not any(hmac.compare_digest(_signature(key, text).encode(), given) for key in self._keys):
+        provided = str(signature).encode()
+        if not any(hmac.compare_digest(_signature(key, text).encode(), provided) for key in self._keys):
             raise UntrustedStateError(
                 f"{name} is not signed with a key of {SIGNING_KEY_FILE.key}: it was changed, or is of somebody with "
                 "another key."

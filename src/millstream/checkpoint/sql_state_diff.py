@@ -39,10 +39,10 @@ def why_it_does_not_fit(name: str, before: Sequence[str], now: Sequence[str]) ->
     if nearest != name:
         return _differences(name, nearest)
     # It does the same with other input.
-    for one in before:
-        other = _nearest(one, now)
-        if one != name and other is not None and other != one:
-            return f"what comes before it has changed: of {_kind(one)}, {_differences(one, other)}"
+    for former in before:
+        other = _nearest(former, now)
+        if former != name and other is not None and other != former:
+            return f"what comes before it has changed: of {_kind(former)}, {_differences(former, other)}"
     return "what comes before it has changed"
 
 
@@ -50,9 +50,9 @@ def _kind(name: str) -> str:
     return name.removeprefix("Source: ").partition("(")[0]
 
 
-def _nearest(name: str, others: Sequence[str]) -> str | None:
-    alike = [o for o in others if _kind(o) == _kind(name)]
-    return max(alike, key=lambda o: SequenceMatcher(None, name, o).ratio(), default=None)
+def _nearest(name: str, names: Sequence[str]) -> str | None:
+    candidates = [o for o in names if _kind(o) == _kind(name)]
+    return max(candidates, key=lambda o: SequenceMatcher(None, name, o).ratio(), default=None)
 
 
 def _differences(before: str, now: str) -> str:
@@ -76,12 +76,12 @@ def parts_of(name: str) -> Mapping[str, str]:
         >>> parts_of("Rank(partitionBy=[a, b], select=[a, f(b[1])])")
         {'partitionBy': 'a, b', 'select': 'a, f(b[1])'}
     """
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     at = 0
     while (start := _PART.search(name, at)) is not None:
         depth, at = 1, start.end()
         while at < len(name) and depth:
             depth += (name[at] == "[") - (name[at] == "]")
             at += 1
-        found[start[1]] = name[start.end() : at - 1]
-    return found
+        parts[start[1]] = name[start.end() : at - 1]
+    return parts

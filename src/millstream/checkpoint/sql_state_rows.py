@@ -31,26 +31,26 @@ def column_rows(changes: Iterable[RowChange], names: Mapping[str, str]) -> Itera
         changes: rows that were set and removed, oldest first.
         names: the names of columns in the query, by their names in files.
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for change in changes:
         if change.gone is not None:
-            for address in _addresses(change.gone, is_gone=True):
-                found.pop(address, None)
-        shown = [n for n in change.rows.schema.names if n not in _INNER]
-        columns = {name: _values(name, change.rows.column(name)) for name in shown}
-        for place, address in enumerate(_addresses(change.rows, is_gone=False)):
-            found[address] = {name: values[place] for name, values in columns.items()}
-    for address, row in found.items():
+            for address in _addresses(change.gone, removed=True):
+                rows.pop(address, None)
+        visible = [n for n in change.rows.schema.names if n not in _INNER]
+        columns = {name: _values(name, change.rows.column(name)) for name in visible}
+        for index, address in enumerate(_addresses(change.rows, removed=False)):
+            rows[address] = {name: values[index] for name, values in columns.items()}
+    for address, row in rows.items():
         keys = {names.get(n, n): v for n, v in row.items() if _KEY.fullmatch(n)}
-        rest = {names.get(n, n): v for n, v in row.items() if not _KEY.fullmatch(n)}
-        yield (address, None), StateRow(Row(**keys) if keys else None, None, Row(**rest))
+        row_values = {names.get(n, n): v for n, v in row.items() if not _KEY.fullmatch(n)}
+        yield (address, None), StateRow(Row(**keys) if keys else None, None, Row(**row_values))
 
 
-def _addresses(batch: pa.RecordBatch, is_gone: bool) -> list[tuple[Any, ...]]:
+def _addresses(batch: pa.RecordBatch, removed: bool) -> list[tuple[Any, ...]]:
     """Return the addresses of rows: the number of each, or its key."""
     names = batch.schema.names
     hashes = batch.column(0).to_pylist()
-    if _NUMBER in names or (is_gone and not any(_KEY.fullmatch(n) for n in names)):
+    if _NUMBER in names or (removed and not any(_KEY.fullmatch(n) for n in names)):
         number = batch.column(_NUMBER) if _NUMBER in names else batch.column(batch.num_columns - 1)
         return list(zip(hashes, number.to_pylist(), strict=True))
     keys = [map(repr, batch.column(n).to_pylist()) for n in names if _KEY.fullmatch(n)]
@@ -84,16 +84,16 @@ def names_of(operator: str, state: str, columns: Sequence[str]) -> dict[str, str
     own = [c for c in columns if _COLUMN.fullmatch(c)]
     if own and len(own) <= len(selected):
         of_state = selected[-len(own) :] if state == "right" else selected[: len(own)]
-        names |= {f"c{i}": _called(one) for i, one in enumerate(of_state)}
+        names |= {f"c{i}": _called(expression) for i, expression in enumerate(of_state)}
     calls = [c for c in selected if "(" in c]
     for column in columns:
         # An accumulator may have several columns.
         accumulator = re.fullmatch(r"a(\d+)(?:\.value)?(\..*)?", column)
         if accumulator is not None and int(accumulator[1]) < len(calls):
             names[column] = calls[int(accumulator[1])].partition(" AS ")[0] + (accumulator[2] or "")
-    found = {column: name for column, name in names.items() if column in columns}
+    known = {column: name for column, name in names.items() if column in columns}
     # Columns with equal names would be indistinguishable.
-    return found if len(set(found.values())) == len(found) else {}
+    return known if len(set(known.values())) == len(known) else {}
 
 
 def _part(operator: str, word: str) -> list[str]:

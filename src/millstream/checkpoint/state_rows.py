@@ -167,9 +167,9 @@ def shown_name(table: str) -> str:
     """
     if table in _INTERNAL:
         return _INTERNAL[table]
-    for prefix, shown in (("_trigger.", "trigger:"), ("_window.", "window:"), (SPLIT_LIST, ""), (UNION_LIST, "")):
+    for prefix, label in (("_trigger.", "trigger:"), ("_window.", "window:"), (SPLIT_LIST, ""), (UNION_LIST, "")):
         if table.startswith(prefix):
-            return shown + table.removeprefix(prefix)
+            return label + table.removeprefix(prefix)
     return table
 
 
@@ -205,26 +205,26 @@ _INTERNAL = {
 }
 
 
-def _nothing(given: Any, part: str) -> Any:
-    if given is not None:
-        raise InvalidProgramError(f"Rows of this state have no {part}: leave {given!r} out.")
-    return given
+def _nothing(value: Any, part: str) -> Any:
+    if value is not None:
+        raise InvalidProgramError(f"Rows of this state have no {part}: leave {value!r} out.")
+    return value
 
 
-def _whole_number(given: Any, words: str) -> int:
-    if not isinstance(given, int) or isinstance(given, bool):
-        raise InvalidProgramError(f"The namespace of this state must be {words}, not {given!r}.")
-    return given
+def _whole_number(value: Any, words: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidProgramError(f"The namespace of this state must be {words}, not {value!r}.")
+    return value
 
 
-def _window(given: Any) -> Any:
-    if given is None:
+def _window(value: Any) -> Any:
+    if value is None:
         raise InvalidProgramError("The namespace of this state must be a window, for example TimeWindow(0, 1000).")
-    is_pair = type(given) is tuple and len(given) == 2 and all(isinstance(t, int) for t in given)
-    return TimeWindow(*given) if is_pair else given
+    is_pair = type(value) is tuple and len(value) == 2 and all(isinstance(t, int) for t in value)
+    return TimeWindow(*value) if is_pair else value
 
 
-def _timer(given: Any) -> Any:
-    if isinstance(given, tuple) and len(given) == 2:
-        return _whole_number(given[0], "(time in milliseconds, window)"), _window(given[1])
-    return _whole_number(given, "the time of the timer in milliseconds")
+def _timer(value: Any) -> Any:
+    if isinstance(value, tuple) and len(value) == 2:
+        return _whole_number(value[0], "(time in milliseconds, window)"), _window(value[1])
+    return _whole_number(value, "the time of the timer in milliseconds")

@@ -132,8 +132,8 @@ _S3_KEYS = {"s3.access-key": "key", "s3.secret-key": "secret", "s3.endpoint": "e
 
 def storage_options(config: Configuration) -> dict[str, Any]:
     """Translate Flink's `s3.*` settings to fsspec options."""
-    found = {ours: config.get_string(key, "") for key, ours in _S3_KEYS.items() if config.contains_key(key)}
-    return {"s3": found, "s3a": found} if found else {}
+    options = {ours: config.get_string(key, "") for key, ours in _S3_KEYS.items() if config.contains_key(key)}
+    return {"s3": options, "s3a": options} if options else {}
 
 
 @contextlib.contextmanager
@@ -252,14 +252,14 @@ class DirectoryStorage:
 
     def make_durable(self, names: Iterable[str]) -> None:
         for name in names:
-            self._sync(self._path(name), is_read_again=False)
+            self._sync(self._path(name), keep_cached=False)
         self._sync(self.url)
 
-    def _sync(self, path: str, is_read_again: bool = True) -> None:
+    def _sync(self, path: str, keep_cached: bool = True) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
-            if not is_read_again and hasattr(os, "posix_fadvise"):
+            if not keep_cached and hasattr(os, "posix_fadvise"):
                 # State files are only read after a failure. Otherwise their page cache would displace that of the
                 # next file.
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -369,10 +369,10 @@ class RemoteStorage:
     def list(self, directory: str) -> list[str]:
         self._fs.invalidate_cache()
         try:
-            found = self._fs.ls(self._url(directory).rstrip("/"), detail=False)
+            paths = self._fs.ls(self._url(directory).rstrip("/"), detail=False)
         except FileNotFoundError:
             return []
-        return [path.rstrip("/").rpartition("/")[2] for path in found]
+        return [path.rstrip("/").rpartition("/")[2] for path in paths]
 
     def make_durable(self, names: Iterable[str]) -> None:
         """Do nothing: an object store is durable."""

@@ -64,11 +64,11 @@ def _started(pid: int) -> str | None:
     """Return the start time of a process in ticks since boot; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as f:
-            state, *rest = f.read().rpartition(")")[2].split()
+            state, *fields = f.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # A zombie is still listed.
-    return None if state in "ZX" else rest[18]
+    return None if state in "ZX" else fields[18]
 
 
 log = logging.getLogger("millstream")
@@ -238,14 +238,14 @@ class CheckpointStore:
         if self._register is not None:
             self._register.end(outcome, message)
 
-    def discard_all_but(self, kept: Collection[int]) -> None:
+    def discard_all_but(self, retained: Collection[int]) -> None:
         """Delete all other checkpoints: none may be restored once its output is aborted."""
         if self._register is not None:
             home = self.storage.url
-            self._register.keep_only(home, [f"{home}/chk-{number}" for number in kept])
+            self._register.keep_only(home, [f"{home}/chk-{number}" for number in retained])
         for name in self.storage.list(""):
-            found = _CHECKPOINT.fullmatch(name)
-            if found is not None and int(found.group(1)) not in kept:
+            match = _CHECKPOINT.fullmatch(name)
+            if match is not None and int(match.group(1)) not in retained:
                 self.storage.delete(name)
 
     # --- state files
@@ -342,7 +342,7 @@ def latest_checkpoints(
     directory: str, job_name: str | None, options: dict[str, Any] | None = None
 ) -> tuple[list[StoredCheckpoint], list[str]]:
     """Return the usable checkpoints of jobs below a directory, newest first, and the problems of others."""
-    found, problems = [], []
+    checkpoints, problems = [], []
     for home in _homes(directory, options):
         names = home.list("")
         try:
@@ -360,18 +360,18 @@ def latest_checkpoints(
                 problems.append(str(e))
                 continue
             if job_name is None or checkpoint.manifest.snapshot.job_name == job_name:
-                found.append(checkpoint)
-    return sorted(found, key=lambda f: (f.manifest.timestamp, f.manifest.id), reverse=True), problems
+                checkpoints.append(checkpoint)
+    return sorted(checkpoints, key=lambda f: (f.manifest.timestamp, f.manifest.id), reverse=True), problems
 
 
 def clear_home(home: Storage) -> None:
     """Delete a former driver's directory, except for files that fence it off if it is still alive."""
     names = home.list("")
-    kept = {_SUPERSEDED, RECORD} & set(names)
-    if not kept:
+    retained = {_SUPERSEDED, RECORD} & set(names)
+    if not retained:
         home.delete("")
     # Delete the owner file last: an interrupted deletion is continued by it.
-    for name in sorted(set(names) - kept, key=lambda n: (n == "_owner", n)):
+    for name in sorted(set(names) - retained, key=lambda n: (n == "_owner", n)):
         home.delete(name)
 
 

@@ -121,8 +121,8 @@ class Channels:
         except OSError as e:
             raise PeerUnreachableError(f"slot {other} at {address} cannot be reached: {e}") from None
 
-    def _all_met(self, others: int) -> bool:
-        return len(self._channels) == others and all(c.link.is_trusted for c in self._channels.values())
+    def _all_met(self, peers: int) -> bool:
+        return len(self._channels) == peers and all(c.link.is_trusted for c in self._channels.values())
 
     def _welcome(self, link: Connection) -> None:
         caller = _Caller()
@@ -199,21 +199,21 @@ class Channels:
 
     def take_traffic(self) -> tuple[ChannelTraffic, ...]:
         """Return the I/O metrics of each channel, or of the busiest ones; maxima restart from here."""
-        found = [self._traffic_of(other, channel) for other, channel in self._channels.items()]
-        if len(found) > TOLD_CHANNELS:
-            found = nlargest(TOLD_CHANNELS, found, key=_business)
-        return tuple(sorted(found, key=lambda told: told.slot))
+        traffic = [self._traffic_of(other, channel) for other, channel in self._channels.items()]
+        if len(traffic) > TOLD_CHANNELS:
+            traffic = nlargest(TOLD_CHANNELS, traffic, key=_business)
+        return tuple(sorted(traffic, key=lambda t: t.slot))
 
     def _traffic_of(self, other: int, channel: Channel) -> ChannelTraffic:
-        waiting, most_waiting = self._arrivals.take_waiting(other)
+        waiting, max_waiting = self._arrivals.take_waiting(other)
         link = channel.link
-        most_queued, channel.most_queued = channel.most_queued, link.queued
+        max_queued, channel.most_queued = channel.most_queued, link.queued
         return ChannelTraffic(
             slot=other,
             queued=link.queued,
-            most_queued=most_queued,
+            most_queued=max_queued,
             waiting=waiting,
-            most_waiting=most_waiting,
+            most_waiting=max_waiting,
             sent=link.sent,
             received=link.received,
             blocked=channel.blocked,
@@ -225,5 +225,5 @@ class Channels:
         self._door.close()
 
 
-def _business(told: ChannelTraffic) -> tuple[float, int, int]:
-    return told.back_pressured, max(told.most_queued, told.most_waiting), told.sent + told.received
+def _business(traffic: ChannelTraffic) -> tuple[float, int, int]:
+    return traffic.back_pressured, max(traffic.most_queued, traffic.most_waiting), traffic.sent + traffic.received

@@ -152,9 +152,9 @@ class Connection:
             self._buffer += data
             self.received += len(data)
             return
-        answer = handshake.feed(data)
-        if answer:
-            self._greetings.append(memoryview(answer))
+        reply = handshake.feed(data)
+        if reply:
+            self._greetings.append(memoryview(reply))
         if handshake.is_done:
             self._handshake = None
             self._hear(handshake.rest)

@@ -67,9 +67,9 @@ def _load_text(context: ssl.SSLContext, pem: str) -> None:
 
 
 def _load_files(context: ssl.SSLContext, identity: Identity) -> None:
-    for what, path in (("certificate", identity.certificate), ("key", identity.key), ("trusted", identity.trusted)):
+    for label, path in (("certificate", identity.certificate), ("key", identity.key), ("trusted", identity.trusted)):
         if not os.access(path, os.R_OK):
-            raise CertificateError(f"The file for TLS {path!r} ({what}) cannot be read on host {os.uname().nodename}.")
+            raise CertificateError(f"The file for TLS {path!r} ({label}) cannot be read on host {os.uname().nodename}.")
 
     def refuse_password() -> str:
         raise CertificateError(f"The private key {identity.key!r} is encrypted; store it without a password.")

@@ -221,13 +221,13 @@ class Exchange:
             raise ProtocolError(f"slot {slot} said {frame.kind.name} to the driver")
 
     def _take_hello(self, link: Connection, caller: _Caller, frame: Frame) -> None:
-        said: dict[str, Any] = json.loads(frame.payload)
-        caller.slot = int(said["slot"])
+        hello: dict[str, Any] = json.loads(frame.payload)
+        caller.slot = int(hello["slot"])
         del self._others[link]
         self._slots[caller.slot] = link
         self._hang_ups.add(link.socket.fileno())
         self._close_door_behind_last()
-        address = said["address"]
+        address = hello["address"]
         self._handle(p.SlotRegistered(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
 
     def _close_door_behind_last(self) -> None:
@@ -239,8 +239,8 @@ class Exchange:
         self._others.pop(link, None)
         if caller.is_host or caller.slot is not None:
             self._hear_hosts()
-            who = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
-            self._handle(p.ConnectionLost(f"{who} is gone {link.reason}".rstrip()))
+            peer = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
+            self._handle(p.ConnectionLost(f"{peer} is gone {link.reason}".rstrip()))
         elif link.reason:
             self._refusal = f"a caller was refused: {link.reason}"
             log.warning("%s", self._refusal)
@@ -257,15 +257,15 @@ class Exchange:
         for instruction in self._machine.handle(event):
             self._WAYS[type(instruction)](self, instruction)
 
-    def _send_roster(self, asked: p.SendRoster) -> None:
-        self._send_all(Frame(Kind.ROSTER, payload=json.dumps(asked.roster).encode()))
+    def _send_roster(self, instruction: p.SendRoster) -> None:
+        self._send_all(Frame(Kind.ROSTER, payload=json.dumps(instruction.roster).encode()))
 
-    def _send_epoch(self, asked: p.SendEpoch) -> None:
+    def _send_epoch(self, instruction: p.SendEpoch) -> None:
         pause = PAUSE.pack(self._pause)
         for slot, link in self._slots.items():
             own = self._own[slot] if self._own else b""
-            payload = b"".join((pause, OWN.pack(len(own)), own, asked.payload))
-            link.push(Frame(Kind.EPOCH, asked.epoch, payload=payload))
+            payload = b"".join((pause, OWN.pack(len(own)), own, instruction.payload))
+            link.push(Frame(Kind.EPOCH, instruction.epoch, payload=payload))
 
     def _send_stop(self, _: p.SendStop) -> None:
         self._send_all(Frame(Kind.STOP))

@@ -268,8 +268,8 @@ class ExchangeMachine:
         return [] if self._asked is None else [SendEpoch(self._asked.epoch, self._asked.payload)]
 
     def _reported(self, event: SlotReported) -> Instructions:
-        asked = self._asked
-        if self.phase is not Phase.RUNNING or asked is None or event.epoch != asked.epoch:
+        request = self._asked
+        if self.phase is not Phase.RUNNING or request is None or event.epoch != request.epoch:
             return self._confused(f"slot {event.slot} reported epoch {event.epoch} when it was not running")
         if event.slot in self._reports or not 0 <= event.slot < self._reporters:
             return self._confused(f"slot {event.slot} reported epoch {event.epoch} once too often")

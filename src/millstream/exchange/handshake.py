@@ -51,7 +51,7 @@ class Handshake:
     def feed(self, data: bytes) -> bytes:
         """Consume received bytes and return the answer. Raises AuthenticationError."""
         self._heard += data
-        answer = b""
+        reply = b""
         if self._theirs is None:
             if not _MAGIC.startswith(self._heard[: len(_MAGIC)]):
                 raise AuthenticationError(
@@ -63,7 +63,7 @@ class Handshake:
                 return b""
             self._theirs = self._take(_GREETING)[len(_MAGIC) :]
             if self._side is Side.CALLER:
-                answer = self._proof_of(Side.CALLER)
+                reply = self._proof_of(Side.CALLER)
         if len(self._heard) >= _PROOF:
             other = Side.CALLED if self._side is Side.CALLER else Side.CALLER
             if not hmac.compare_digest(self._take(_PROOF), self._proof_of(other)):
@@ -71,12 +71,12 @@ class Handshake:
             self.is_done = True
             self.rest, self._heard = self._heard, b""
             if self._side is Side.CALLED:
-                answer = self._proof_of(Side.CALLED)
-        return answer
+                reply = self._proof_of(Side.CALLED)
+        return reply
 
     def _take(self, count: int) -> bytes:
-        taken, self._heard = self._heard[:count], self._heard[count:]
-        return taken
+        data, self._heard = self._heard[:count], self._heard[count:]
+        return data
 
     def _proof_of(self, side: Side) -> bytes:
         assert self._theirs is not None

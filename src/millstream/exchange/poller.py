@@ -67,9 +67,9 @@ class Poller:
     def forget(self, fd: int) -> None:
         """Stop serving a descriptor, if it was served."""
         self._stirring.pop(fd, None)
-        known = self._links.pop(fd, None) is not None
-        known = self._others.pop(fd, None) is not None or known
-        if known:
+        was_known = self._links.pop(fd, None) is not None
+        was_known = self._others.pop(fd, None) is not None or was_known
+        if was_known:
             self._poll.unregister(fd)
 
     def drop(self, link: Connection, reason: str) -> None:
@@ -136,10 +136,10 @@ class Poller:
                 before = link.sent
                 link.flush()
                 has_sent = has_sent or link.sent > before
-            wanted = select.EPOLLIN | select.EPOLLOUT if link.awaits_room else select.EPOLLIN
-            if wanted != watched.events:
-                watched.events = wanted
-                self._poll.modify(fd, wanted)
+            events = select.EPOLLIN | select.EPOLLOUT if link.awaits_room else select.EPOLLIN
+            if events != watched.events:
+                watched.events = events
+                self._poll.modify(fd, events)
             if not link.has_to_send:
                 del self._stirring[fd]
         return has_sent

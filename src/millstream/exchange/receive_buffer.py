@@ -62,20 +62,20 @@ class ReceiveBuffer:
         """Add a frame of another slot or of this one. Raises ProtocolError."""
         state = self._senders[sender]
         self._check(sender, state, frame)
-        place = frame.epoch, frame.level
-        level = self._levels.setdefault(place, _Level())
+        key = frame.epoch, frame.level
+        level = self._levels.setdefault(key, _Level())
         if frame.kind is Kind.DATA:
             state.blocks += 1
             state.waiting += len(frame.payload)
             state.most_waiting = max(state.most_waiting, state.waiting)
-            sizes = self._sizes.setdefault(place, {})
+            sizes = self._sizes.setdefault(key, {})
             sizes[sender] = sizes.get(sender, 0) + len(frame.payload)
             level.messages.append(frame.payload)
             return
         announced = COUNT.unpack(frame.payload)[0]
         if announced != state.blocks:
-            what = f"{announced} blocks for {_name(place)}"
-            raise ProtocolError(f"slot {sender} sent {what}, of which {state.blocks} came")
+            expected = f"{announced} blocks for {_name(key)}"
+            raise ProtocolError(f"slot {sender} sent {expected}, of which {state.blocks} came")
         level.ended += 1
         state.blocks = 0
         state.at += 1
@@ -90,8 +90,8 @@ class ReceiveBuffer:
             state.epoch = frame.epoch
         expected = (state.epoch, state.levels[state.at]) if state.at < len(state.levels) else None
         if (frame.epoch, frame.level) != expected:
-            due = f"before the end of {_name(expected)}" if expected else f"after the end of epoch {state.epoch}"
-            raise ProtocolError(f"slot {sender} sent {frame.kind.name} of {_name(frame[1:3])} {due}")
+            deadline = f"before the end of {_name(expected)}" if expected else f"after the end of epoch {state.epoch}"
+            raise ProtocolError(f"slot {sender} sent {frame.kind.name} of {_name(frame[1:3])} {deadline}")
 
     def is_complete(self, epoch: int, level: int) -> bool:
         """Return whether all input of a level has arrived."""
@@ -107,10 +107,10 @@ class ReceiveBuffer:
     def take_waiting(self, sender: int) -> tuple[int, int]:
         """Return the bytes of a sender that wait for their level: now, and the maximum since the last call."""
         state = self._senders[sender]
-        most, state.most_waiting = state.most_waiting, state.waiting
-        return state.waiting, most
+        max_waiting, state.most_waiting = state.most_waiting, state.waiting
+        return state.waiting, max_waiting
 
 
-def _name(place: tuple[int, int]) -> str:
-    epoch, level = place
+def _name(key: tuple[int, int]) -> str:
+    epoch, level = key
     return f"level {level} of epoch {epoch}"

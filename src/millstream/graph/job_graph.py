@@ -39,12 +39,12 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
     vertices: dict[StreamNode, Vertex] = {}
     for head in heads:
         members = [n for n in graph.nodes if head_of[n] is head]
-        place = {n: i for i, n in enumerate(members)}
+        index = {n: i for i, n in enumerate(members)}
         chain = [_chain_node(n, timestamped[n]) for n in members]
         for node, chain_node in zip(members, chain, strict=True):
             for edge in node.out_edges:
                 if edge in chained:
-                    chain_node.outputs.append(ChainOutput(*_tag(edge), node=place[edge.target]))
+                    chain_node.outputs.append(ChainOutput(*_tag(edge), node=index[edge.target]))
         vertices[head] = Vertex(
             head.id,
             _chain_name(head, chained),
@@ -79,10 +79,10 @@ def _heads(graph: StreamGraph, chained: set[StreamEdge]) -> dict[StreamNode, Str
 def _chain_name(node: StreamNode, chained: set[StreamEdge]) -> str:
     """Name a chain as Flink does: `a -> b`, and `a -> (b, c)` where it forks."""
     name = node.name
-    while behind := [e.target for e in node.out_edges if e in chained]:
-        if len(behind) > 1:
-            return f"{name} -> ({', '.join(_chain_name(b, chained) for b in behind)})"
-        node = behind[0]
+    while targets := [e.target for e in node.out_edges if e in chained]:
+        if len(targets) > 1:
+            return f"{name} -> ({', '.join(_chain_name(b, chained) for b in targets)})"
+        node = targets[0]
         name += f" -> {node.name}"
     return name
 

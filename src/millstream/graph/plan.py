@@ -20,7 +20,7 @@ def execution_plan(graph: StreamGraph) -> str:
 def _node(node: StreamNode) -> dict[str, Any]:
     t = node.transformation
     pact = "Data Source" if t.is_source else "Data Sink" if t.is_sink else "Operator"
-    shown: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "id": node.id,
         "type": node.name,
         "pact": pact,
@@ -28,9 +28,9 @@ def _node(node: StreamNode) -> dict[str, Any]:
         "parallelism": node.parallelism,
     }
     if t.made_at is not None:
-        shown["made_at"] = t.made_at
+        properties["made_at"] = t.made_at
     if node.in_edges:
-        shown["predecessors"] = [
+        properties["predecessors"] = [
             {
                 "id": e.source.id,
                 "ship_strategy": e.partitioner.name,
@@ -38,7 +38,7 @@ def _node(node: StreamNode) -> dict[str, Any]:
             }
             for e in node.in_edges
         ]
-    return shown
+    return properties
 
 
 _WIDTH, _LINE, _GAP_X, _GAP_Y, _MARGIN = 240, 16, 110, 28, 24
@@ -84,11 +84,11 @@ def _box(vertex: Vertex, x: int, y: int, height: int) -> list[str]:
     parts = [f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{height}" rx="6" fill="#eef3fb" stroke="#5577aa"/>']
     lines = _lines(vertex)
     for i, line in enumerate(lines):
-        shown = printable(line, 36)
+        text = printable(line, 36)
         color = "#667" if i == len(lines) - 1 else "#123"
-        made = vertex.nodes[i].made_at if i < len(vertex.nodes) else None
-        tip = f"<title>{escape(printable(line))}, made at {escape(printable(made))}</title>" if made else ""
-        parts.append(f'<text x="{x + 10}" y="{y + 18 + i * _LINE}" fill="{color}">{tip}{escape(shown)}</text>')
+        call_site = vertex.nodes[i].made_at if i < len(vertex.nodes) else None
+        tip = f"<title>{escape(printable(line))}, made at {escape(printable(call_site))}</title>" if call_site else ""
+        parts.append(f'<text x="{x + 10}" y="{y + 18 + i * _LINE}" fill="{color}">{tip}{escape(text)}</text>')
     return parts
 
 

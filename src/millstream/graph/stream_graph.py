@@ -184,7 +184,7 @@ def _check_forward(source: StreamNode, target: StreamNode, partitioner: Partitio
 def _identify(nodes: list[StreamNode]) -> None:
     """Assign operator ids: from the uid, or else from the position in the graph."""
     by_uid: dict[str, StreamNode] = {}
-    place: dict[StreamNode, int] = {}
+    index: dict[StreamNode, int] = {}
     for node in nodes:
         t = node.transformation
         if t.uid is not None and t.uid in by_uid:
@@ -195,7 +195,7 @@ def _identify(nodes: list[StreamNode]) -> None:
         node.uid = t.uid if t.uid is not None or t.plan_uid is None else _numbered(t.plan_uid, by_uid)
         if node.uid is not None:
             by_uid[node.uid] = node
-        place[node] = len(place)
+        index[node] = len(index)
         if t.uid_hash is not None:
             node.operator_id = t.uid_hash
         elif node.uid is not None:
@@ -203,17 +203,17 @@ def _identify(nodes: list[StreamNode]) -> None:
         else:
             inputs = [f"{e.source.operator_id}/{e.input_index}/{e.tag.tag_id if e.tag else ''}" for e in node.in_edges]
             # Use the program's operator, not the selected form: state is restored even if the form changes.
-            node.operator_id = _hash("place", str(place[node]), t.operator.identity, *inputs)
+            node.operator_id = _hash("place", str(index[node]), t.operator.identity, *inputs)
 
 
-def _numbered(uid: str, taken: Container[str]) -> str:
+def _numbered(uid: str, used: Container[str]) -> str:
     """Return a plan's uid, with a number if another query of the job has it already.
 
     Example:
         >>> _numbered("Calc-1f", {}), _numbered("Calc-1f", {"Calc-1f"}), _numbered("Calc-1f", {"Calc-1f", "Calc-1f-1"})
         ('Calc-1f', 'Calc-1f-1', 'Calc-1f-2')
     """
-    return next(found for n in count() if (found := f"{uid}-{n}" if n else uid) not in taken)
+    return next(candidate for n in count() if (candidate := f"{uid}-{n}" if n else uid) not in used)
 
 
 def operator_id_of(uid: str) -> str:

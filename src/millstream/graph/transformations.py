@@ -101,20 +101,20 @@ class UpstreamEdge:
     input_index: int = 0
 
 
-def check_parallelism(parallelism: Any, where: str) -> None:
+def check_parallelism(parallelism: Any, owner: str) -> None:
     """Reject an invalid parallelism."""
-    _check(parallelism, f"The parallelism of {where}")
+    _check(parallelism, f"The parallelism of {owner}")
 
 
-def check_max_parallelism(max_parallelism: Any, where: str) -> None:
+def check_max_parallelism(max_parallelism: Any, owner: str) -> None:
     """Reject an invalid max parallelism."""
-    _check(max_parallelism, f"The max parallelism of {where}")
+    _check(max_parallelism, f"The max parallelism of {owner}")
 
 
-def _check(number: Any, what: str) -> None:
+def _check(number: Any, label: str) -> None:
     is_int = isinstance(number, int) and not isinstance(number, bool)
     if not is_int or not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
-        raise InvalidProgramError(f"{what} must be an int from 1 to {UPPER_BOUND_MAX_PARALLELISM}, not {number!r}.")
+        raise InvalidProgramError(f"{label} must be an int from 1 to {UPPER_BOUND_MAX_PARALLELISM}, not {number!r}.")
 
 
 @dataclass

@@ -109,10 +109,10 @@ def _executable(python: str, archives: str | None) -> str | None:
         return None
     # Flink allows it in an archive: venv.zip/venv/bin/python.
     packed = os.path.join(archives, python) if archives is not None else ""
-    found = packed if os.path.exists(packed) else shutil.which(python)
-    if found is None:
+    executable = packed if os.path.exists(packed) else shutil.which(python)
+    if executable is None:
         raise InvalidProgramError(f"The Python interpreter {python} does not exist: it was given as {EXECUTABLE}.")
-    return found
+    return executable
 
 
 def _install(requirements: str, target: str, python: str) -> None:
@@ -124,5 +124,7 @@ def _install(requirements: str, target: str, python: str) -> None:
         command += ["--no-index", "--find-links", cache]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        raise InvalidProgramError(f"The packages of {file} cannot be installed: {said[-1] if said else 'pip failed'}")
+        errors = done.stderr.strip().splitlines()
+        raise InvalidProgramError(
+            f"The packages of {file} cannot be installed: {errors[-1] if errors else 'pip failed'}"
+        )

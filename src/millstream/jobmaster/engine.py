@@ -116,6 +116,6 @@ class Engine(Protocol):
         """Return a runner with its own slots."""
         ...
 
-    def slots(self, wanted: int) -> int:
-        """Return the number of slots available to the job, including those in use; it can use `wanted`."""
+    def slots(self, desired: int) -> int:
+        """Return the number of slots available to the job, including those in use; it can use `desired`."""
         ...

@@ -88,7 +88,7 @@ def keep(directory: str, plan: JobPlan, number: int, at: float, failure: Failure
     """Write a failure report; return its path."""
     vertex, node = _find(plan, failure.operator_id)
     settings = plan.settings
-    kept = FailureReport(
+    report = FailureReport(
         job_id=settings.job_id,
         job_name=settings.job_name,
         number=number,
@@ -106,7 +106,7 @@ def keep(directory: str, plan: JobPlan, number: int, at: float, failure: Failure
     )
     _own(directory)
     path = os.path.join(directory, file_name(settings.job_id, number))
-    write_private(path, kept.to_bytes())
+    write_private(path, report.to_bytes())
     _forget(directory, f"{settings.job_id}.", _MOST_OF_JOB)
     _forget(directory, "", _MOST)
     return path
@@ -118,8 +118,8 @@ def _find(plan: JobPlan, operator_id: str) -> tuple[Vertex, ChainNode]:
 
 def _alone(vertex: Vertex, node: ChainNode) -> ChainNode:
     """Return an operator without its chain; its results keep their type if they had one in the chain."""
-    behind = [None if o.node is None else vertex.nodes[o.node] for o in node.outputs if o.tag is None]
-    typed = is_encoded(node, behind)
+    consumers = [None if o.node is None else vertex.nodes[o.node] for o in node.outputs if o.tag is None]
+    typed = is_encoded(node, consumers)
     tags = {o.tag: o.tag_type for o in node.outputs}
     # Also if the main output has no consumer.
     outputs = [ChainOutput(tag, kind, None, i) for i, (tag, kind) in enumerate({None: None, **tags}.items())]
@@ -134,10 +134,10 @@ def _own(directory: str) -> None:
         raise MillstreamError(f"others can write to {directory}: set {DIRECTORY.key} to a directory of your own")
 
 
-def _forget(directory: str, prefix: str, most: int) -> None:
+def _forget(directory: str, prefix: str, limit: int) -> None:
     """Delete the oldest reports beyond the maximum."""
     files = [e for e in os.scandir(directory) if e.name.startswith(prefix) and ".failure-" in e.name]
-    for old in sorted(files, key=lambda e: e.stat().st_mtime)[:-most]:
+    for old in sorted(files, key=lambda e: e.stat().st_mtime)[:-limit]:
         with suppress(FileNotFoundError):
             os.unlink(old.path)
 
@@ -157,11 +157,11 @@ def read(path: str) -> FailureReport:
             )
         data = file.read()
     try:
-        told = json.loads(data)
-        version = told.pop(_MARK)
+        fields = json.loads(data)
+        version = fields.pop(_MARK)
         if version != _VERSION:
             raise MillstreamError(f"{path} is of format {version}; this millstream reads {_VERSION}.")
-        return FailureReport(**told)
+        return FailureReport(**fields)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise MillstreamError(f"{path} is no failure that millstream has kept.") from None
 
@@ -171,7 +171,7 @@ def files_of(directory: str, job: str) -> list[str]:
     if not os.path.isdir(directory):
         return []
     names = [n for n in os.listdir(directory) if ".failure-" in n]
-    found = [n for n in names if n.startswith(job)]
-    if not found:
-        found = [n for n in names if read(os.path.join(directory, n)).job_name == job]
-    return [os.path.join(directory, n) for n in sorted(found, key=lambda n: (n[:32], int(n.rpartition("-")[2])))]
+    matches = [n for n in names if n.startswith(job)]
+    if not matches:
+        matches = [n for n in names if read(os.path.join(directory, n)).job_name == job]
+    return [os.path.join(directory, n) for n in sorted(matches, key=lambda n: (n[:32], int(n.rpartition("-")[2])))]

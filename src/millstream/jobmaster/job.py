@@ -53,7 +53,7 @@ class JobMaster:
         subsume: Callable[[str], None] = lambda home: None,
         is_alive: Callable[[dict[str, Any]], bool] = is_alive,
         on_end: Callable[[], None] = lambda: None,
-        keep_failure: Callable[[i.WriteFailureReport, float], None] = lambda asked, at: None,
+        keep_failure: Callable[[i.WriteFailureReport, float], None] = lambda instruction, at: None,
         clock: JobClock | None = None,
         inbox: Mailbox | None = None,
         watch: type[SlotMonitor] = SlotMonitor,
@@ -146,8 +146,8 @@ class JobMaster:
         if isinstance(request, SavepointRequest):
             # Slots write there too, and have other working directories.
             request = replace(request, directory=absolute_url(request.directory))
-            if (why := self._store.unwritable(request.directory)) is not None:
-                error = f"No savepoint can be written to {request.directory!r}, and the job goes on without: {why}"
+            if (reason := self._store.unwritable(request.directory)) is not None:
+                error = f"No savepoint can be written to {request.directory!r}, and the job goes on without: {reason}"
                 request.done.set_exception(RequestFailedError(error))
                 return
         self._inbox.put(e.Requested(request=request))
@@ -249,54 +249,54 @@ class JobMaster:
         self._store.take(self._is_alive)
         self._claim(self._store.storage.url)
 
-    def _count_slots(self, asked: i.CountSlots) -> e.SlotsCounted:
-        return e.SlotsCounted(slots=self._watch.now(asked.wanted))
+    def _count_slots(self, instruction: i.CountSlots) -> e.SlotsCounted:
+        return e.SlotsCounted(slots=self._watch.now(instruction.wanted))
 
-    def _open_slots(self, asked: i.OpenSlots) -> e.SlotsOpened:
+    def _open_slots(self, instruction: i.OpenSlots) -> e.SlotsOpened:
         self._close_sources(i.CloseSources())
-        self._sources = SourceCoordinators(asked.plan, asked.positions, self._wake)
-        runner = self._engine.runner(asked.plan, asked.attempt)
+        self._sources = SourceCoordinators(instruction.plan, instruction.positions, self._wake)
+        runner = self._engine.runner(instruction.plan, instruction.attempt)
         with self._lock:
             self._runner = runner
-        runner.open(partial(self._inbox.put, e.SlotsLost(attempt=asked.attempt)))
+        runner.open(partial(self._inbox.put, e.SlotsLost(attempt=instruction.attempt)))
         return e.SlotsOpened(stay=runner.resident_slots, slices=runner.slices)
 
-    def _release_slots(self, asked: i.ReleaseSlots) -> None:
+    def _release_slots(self, instruction: i.ReleaseSlots) -> None:
         if self._runner is None:
             return
         try:
             self._runner.release()
         except Exception as error:
-            if asked.must:
+            if instruction.must:
                 raise
             log.debug("the slots of the failed execution could not be ended: %s", error)
 
-    def _poll_sources(self, asked: i.PollSources) -> e.SourcesPolled:
+    def _poll_sources(self, instruction: i.PollSources) -> e.SourcesPolled:
         sources, now = self._opened_sources(), self._clock.now()
         # Clear before polling: later input wakes the job again.
         self._is_woken.clear()
-        read = sources.poll(asked.budgets, now, asked.running, asked.ahead)
-        again = now if read.split_ranges else sources.next_poll(now, self._clock.now(), asked.budgets)
+        read = sources.poll(instruction.budgets, now, instruction.running, instruction.ahead)
+        poll_again = now if read.split_ranges else sources.next_poll(now, self._clock.now(), instruction.budgets)
         return e.SourcesPolled(
             split_ranges=read.split_ranges,
             limited=read.limited,
             finished=read.finished,
-            poll_again=again,
+            poll_again=poll_again,
             pending=read.pending,
         )
 
     def _note_positions(self, _: i.ReadPositions) -> e.PositionsRead:
         return e.PositionsRead(positions=self._opened_sources().positions())
 
-    def _run_epoch(self, asked: i.RunEpoch) -> None:
+    def _run_epoch(self, instruction: i.RunEpoch) -> None:
         fault_point("driver.before-epoch")
         assert self._runner is not None
         if self._stop_event is not None:
             raise JobCancelledError(f"Job '{self.view.job_name}' was cancelled.")
-        tasks = asked.tasks
+        tasks = instruction.tasks
         if self._sampled_until > time.monotonic():
             tasks = [replace(task, samples_stacks=True) for task in tasks]
-        reports = self._run_watched(self._runner, tasks, asked.patience)
+        reports = self._run_watched(self._runner, tasks, instruction.patience)
         output_listeners.tell(self.view.job_id, reports)
         fault_point("driver.before-ack")
         self._tell(e.EpochFinished(reports=reports))
@@ -320,11 +320,11 @@ class JobMaster:
         if runner is not None:
             runner.cancel()
 
-    def _confirm_sources(self, asked: i.ConfirmSources) -> None:
-        if asked.positions is None:
-            self._opened_sources().confirm_all(asked.unread)
+    def _confirm_sources(self, instruction: i.ConfirmSources) -> None:
+        if instruction.positions is None:
+            self._opened_sources().confirm_all(instruction.unread)
         else:
-            self._opened_sources().confirm(asked.positions)
+            self._opened_sources().confirm(instruction.positions)
 
     def _opened_sources(self) -> SourceCoordinators:
         assert self._sources is not None
@@ -332,18 +332,18 @@ class JobMaster:
 
     # --- output
 
-    def _open_output(self, asked: i.OpenOutput) -> e.OutputOpened:
-        self._output = SinkCommitters(asked.plan)
-        if asked.afresh:
+    def _open_output(self, instruction: i.OpenOutput) -> e.OutputOpened:
+        self._output = SinkCommitters(instruction.plan)
+        if instruction.afresh:
             self._output.begin()
         return e.OutputOpened(transactional=self._output.transactional)
 
-    def _commit_output(self, asked: i.CommitOutput) -> e.OutputCommitted:
-        self._opened_output().commit(asked.staged)
-        return self._committed(asked.checkpoint)
+    def _commit_output(self, instruction: i.CommitOutput) -> e.OutputCommitted:
+        self._opened_output().commit(instruction.staged)
+        return self._committed(instruction.checkpoint)
 
-    def _recover_output(self, asked: i.RecoverOutput) -> e.OutputCommitted:
-        self._opened_output().recover(asked.named, asked.former_job_id, asked.operators)
+    def _recover_output(self, instruction: i.RecoverOutput) -> e.OutputCommitted:
+        self._opened_output().recover(instruction.named, instruction.former_job_id, instruction.operators)
         return self._committed()
 
     def _finish_output(self, _: i.FinishOutput) -> e.OutputCommitted:
@@ -362,12 +362,12 @@ class JobMaster:
 
     # --- storage
 
-    def _write_manifest(self, asked: i.WriteManifest) -> e.Event | None:
+    def _write_manifest(self, instruction: i.WriteManifest) -> e.Event | None:
         try:
-            self._inbox.work(partial(self._write, asked.manifest))
+            self._inbox.work(partial(self._write, instruction.manifest))
         except RuntimeError as error:
             # No thread is available.
-            return e.ManifestFailed(checkpoint=asked.manifest.id, reason=str(error))
+            return e.ManifestFailed(checkpoint=instruction.manifest.id, reason=str(error))
         return None
 
     def _write(self, manifest: Manifest) -> e.Event:
@@ -378,14 +378,14 @@ class JobMaster:
             deposed = isinstance(error, DeposedError)
             return e.ManifestFailed(checkpoint=manifest.id, reason=str(error) or repr(error), deposed=deposed)
 
-    def _write_savepoint(self, asked: i.WriteSavepoint) -> e.SavepointWritten:
-        return e.SavepointWritten(location=self._store.write_savepoint(asked.location, asked.manifest))
+    def _write_savepoint(self, instruction: i.WriteSavepoint) -> e.SavepointWritten:
+        return e.SavepointWritten(location=self._store.write_savepoint(instruction.location, instruction.manifest))
 
-    def _discard_checkpoints(self, asked: i.DiscardCheckpoints) -> e.CheckpointsDiscarded:
+    def _discard_checkpoints(self, instruction: i.DiscardCheckpoints) -> e.CheckpointsDiscarded:
         fault_point("driver.before-clean-up")
         discarded = set()
         # Leased checkpoints are deleted with the next ones.
-        for checkpoint in sorted(asked.checkpoints - self._leased()):
+        for checkpoint in sorted(instruction.checkpoints - self._leased()):
             try:
                 self._store.discard(checkpoint)
             except Exception as error:
@@ -396,24 +396,24 @@ class JobMaster:
         fault_point("driver.after-clean-up")
         return e.CheckpointsDiscarded(checkpoints=frozenset(discarded))
 
-    def _discard_others(self, asked: i.DiscardOthers) -> None:
+    def _discard_others(self, instruction: i.DiscardOthers) -> None:
         # A checkpoint newer than the target of the rollback must not remain, even if it is leased.
-        read = {number for number in self._leased() if number < max(asked.kept, default=0)}
-        self._store.discard_all_but(asked.kept | read)
+        leased = {number for number in self._leased() if number < max(instruction.kept, default=0)}
+        self._store.discard_all_but(instruction.kept | leased)
 
     def _leased(self) -> frozenset[int]:
         """Return the leased checkpoints; none when the job ends, since nothing would delete them later."""
         return self.leases.held() if self.view.outcome is None else frozenset()
 
-    def _delete_state(self, asked: i.DeleteState) -> None:
-        self._tidy("state files", partial(self._store.delete_state, asked.names))
+    def _delete_state(self, instruction: i.DeleteState) -> None:
+        self._tidy("state files", partial(self._store.delete_state, instruction.names))
 
-    def _sweep_state(self, asked: i.SweepState) -> None:
-        self._tidy("state files", partial(self._store.sweep_state, asked.needed))
+    def _sweep_state(self, instruction: i.SweepState) -> None:
+        self._tidy("state files", partial(self._store.sweep_state, instruction.needed))
 
-    def _delete_origin(self, asked: i.DeleteOrigin) -> e.OriginDeleted | None:
-        origin = asked.origin
-        what = "checkpoints of earlier drivers" if origin is None else f"{origin.location}, from which the job started,"
+    def _delete_origin(self, instruction: i.DeleteOrigin) -> e.OriginDeleted | None:
+        origin = instruction.origin
+        text = "checkpoints of earlier drivers" if origin is None else f"{origin.location}, from which the job started,"
 
         def delete() -> None:
             if origin is not None:
@@ -422,20 +422,20 @@ class JobMaster:
             self._store.subsume()
             self._subsume(self._store.storage.url)
 
-        done = self._tidy(what, delete)
-        return e.OriginDeleted() if done else None
+        deleted = self._tidy(text, delete)
+        return e.OriginDeleted() if deleted else None
 
-    def _tidy(self, what: str, delete: Callable[[], None]) -> bool:
+    def _tidy(self, label: str, delete: Callable[[], None]) -> bool:
         """Delete files that are no longer needed; return whether that succeeded. Remaining files do no harm."""
         try:
             delete()
         except Exception as error:
-            log.warning("%s could not be deleted yet: %s", what, error)
+            log.warning("%s could not be deleted yet: %s", label, error)
             return False
         return True
 
-    def _record_outcome(self, asked: i.RecordOutcome) -> None:
-        self._store.record(asked.outcome.name, asked.message)
+    def _record_outcome(self, instruction: i.RecordOutcome) -> None:
+        self._store.record(instruction.outcome.name, instruction.message)
 
     def _remove_directory(self, _: i.RemoveDirectory) -> None:
         self._store.remove()
@@ -446,37 +446,37 @@ class JobMaster:
 
     # --- requests and logs
 
-    def _plan_again(self, asked: i.Replan) -> e.Replanned:
-        return e.Replanned(plan=self._replan(asked.parallelism))
+    def _plan_again(self, instruction: i.Replan) -> e.Replanned:
+        return e.Replanned(plan=self._replan(instruction.parallelism))
 
-    def _answer(self, asked: i.Answer) -> None:
-        if not asked.request.done.done():
-            asked.request.done.set_result(asked.result)
+    def _answer(self, instruction: i.Answer) -> None:
+        if not instruction.request.done.done():
+            instruction.request.done.set_result(instruction.result)
 
-    def _refuse(self, asked: i.Refuse) -> None:
-        if not asked.request.done.done():
-            asked.request.done.set_exception(asked.error)
+    def _refuse(self, instruction: i.Refuse) -> None:
+        if not instruction.request.done.done():
+            instruction.request.done.set_exception(instruction.error)
 
-    def _print(self, asked: i.Print) -> None:
+    def _print(self, instruction: i.Print) -> None:
         try:
-            sys.stdout.write(asked.text)
+            sys.stdout.write(instruction.text)
         except (OSError, ValueError) as error:
             # Standard output is closed, or has another encoding: no reason to repeat the epoch.
             log.warning("what user code printed could not be written: %s", error)
 
-    def _log(self, asked: i.Log) -> None:
-        for line in asked.lines:
+    def _log(self, instruction: i.Log) -> None:
+        for line in instruction.lines:
             pass_on(line)
 
-    def _keep_failure(self, asked: i.WriteFailureReport) -> None:
+    def _keep_failure(self, instruction: i.WriteFailureReport) -> None:
         try:
-            self._keep(asked, self._clock.now())
+            self._keep(instruction, self._clock.now())
         except Exception as error:
             # The job does not depend on its failure reports.
-            log.warning("failure %d of job '%s' cannot be replayed: %s", asked.number, self.view.job_name, error)
+            log.warning("failure %d of job '%s' cannot be replayed: %s", instruction.number, self.view.job_name, error)
 
-    def _warn(self, asked: i.Warn) -> None:
-        log.warning("%s", asked.text)
+    def _warn(self, instruction: i.Warn) -> None:
+        log.warning("%s", instruction.text)
 
     # --- the end
 
@@ -492,12 +492,12 @@ class JobMaster:
     def _clean_up(self, _: i.CleanUp) -> None:
         self._on_end()
 
-    def _finish(self, asked: i.Finish) -> None:
-        if asked.error is not None:
-            self.result.set_exception(asked.error)
+    def _finish(self, instruction: i.Finish) -> None:
+        if instruction.error is not None:
+            self.result.set_exception(instruction.error)
         else:
-            assert asked.result is not None
-            self.result.set_result(asked.result)
+            assert instruction.result is not None
+            self.result.set_result(instruction.result)
 
     # The handler of each instruction; it may return an event.
     _WAYS: dict[type, Callable[[JobMaster, Any], e.Event | None]] = {

@@ -203,18 +203,18 @@ def _prepare(launch: JobSpec, graph: JobGraph, checkpoints: CheckpointOptions, c
 
 def _claim_job(config: Configuration, job_name: str, checkpoints: CheckpointOptions) -> JobClaim:
     """Claim a job that another process could have."""
-    leadership, given, owner = leadership_of(config), _job_id(config), this_process(job_name)
+    leadership, configured_id, owner = leadership_of(config), _job_id(config), this_process(job_name)
     if leadership is not None:
-        job_id = given or leadership.job_id(job_name)
+        job_id = configured_id or leadership.job_id(job_name)
         fence = leadership.fence(job_id, job_name)
         return JobClaim(job_id, owner, fence, fence.claim(), leadership)
     directory, latest = checkpoints.directory, starts_from_latest(config)
     if directory is None or not (latest or checkpoints.enabled) or not DriverRegistry.can_hold(directory):
-        return JobClaim(given or new_run_id(), owner)
+        return JobClaim(configured_id or new_run_id(), owner)
     drivers = DriverRegistry(directory, storage_options(config), LEASE_DURATION.read(config) / 1000)
-    hold = drivers.claim_latest(job_name, owner) if latest else drivers.claim_run(job_name, given, owner)
-    fence = hold.fence
-    return JobClaim(given or fence.job_id, owner_file(fence, owner), fence, fence.record, None, hold, drivers)
+    claim = drivers.claim_latest(job_name, owner) if latest else drivers.claim_run(job_name, configured_id, owner)
+    fence = claim.fence
+    return JobClaim(configured_id or fence.job_id, owner_file(fence, owner), fence, fence.record, None, claim, drivers)
 
 
 def _origin(config: Configuration, job_name: str, claim: JobClaim) -> Origin | None:
@@ -224,9 +224,9 @@ def _origin(config: Configuration, job_name: str, claim: JobClaim) -> Origin | N
         return None
     if fence is None or record is None or not record.checkpoints:
         return find_origin(config, job_name, claim.is_alive)
-    found = find_published(config, job_name, record.checkpoints)
-    fence.go_on_from(found.location)
-    return found
+    origin = find_published(config, job_name, record.checkpoints)
+    fence.go_on_from(origin.location)
+    return origin
 
 
 def _ended(record: JobRecord | None) -> JobOutcome | None:
@@ -355,8 +355,8 @@ def _subsume(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     return lambda _: subsume_runs(checkpoints, former, storage_options(config))
 
 
-def _keep_failure(directory: str, asked: WriteFailureReport, at: float) -> None:
-    keep(directory, asked.plan, asked.number, at, asked.failure)
+def _keep_failure(directory: str, instruction: WriteFailureReport, at: float) -> None:
+    keep(directory, instruction.plan, instruction.number, at, instruction.failure)
 
 
 def _remove(directory: str, claim: JobClaim) -> None:
@@ -368,17 +368,17 @@ def _remove(directory: str, claim: JobClaim) -> None:
 
 def _make_directory(config: Configuration, prefix: str) -> str:
     """Create a job's directory in the first configured temporary directory."""
-    given = _TEMPORARY.read(config)
+    configured = _TEMPORARY.read(config)
     # Flink allows either separator.
-    temporary = None if given is None else re.split("[,:]", given)[0].strip()
+    temporary = None if configured is None else re.split("[,:]", configured)[0].strip()
     try:
         # Slots have other working directories.
         temporary = os.path.abspath(temporary) if temporary else None
         return tempfile.mkdtemp(prefix=prefix, dir=temporary or scratch())
     except OSError as e:
-        where = temporary or tempfile.gettempdir()
+        parent = temporary or tempfile.gettempdir()
         raise InvalidProgramError(
-            f"{_TEMPORARY.key} is {where}: the job's own directory cannot be made there ({e.strerror}). "
+            f"{_TEMPORARY.key} is {parent}: the job's own directory cannot be made there ({e.strerror}). "
             "Give a directory that is there and can be written."
         ) from None
 

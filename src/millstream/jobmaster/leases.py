@@ -47,11 +47,11 @@ class CheckpointLeases:
             seconds: the duration of the lease.
         """
         with self._lock:
-            found = latest()
-            if found is None or found.location is None or found.completed_at is None:
+            checkpoint = latest()
+            if checkpoint is None or checkpoint.location is None or checkpoint.completed_at is None:
                 return None
-            lease = Lease(uuid.uuid4().hex, found.id, found.location, found.completed_at)
-            self._leases[lease.id] = (found.id, self._clock() + seconds)
+            lease = Lease(uuid.uuid4().hex, checkpoint.id, checkpoint.location, checkpoint.completed_at)
+            self._leases[lease.id] = (checkpoint.id, self._clock() + seconds)
             return lease
 
     def renew(self, lease: str, seconds: float) -> bool:

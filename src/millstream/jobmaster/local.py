@@ -154,6 +154,6 @@ class LocalEngine:
         pickled = self._pickled[plan] = self._pickled.get(plan) or dump_plan(plan)
         return LocalEpochs(plan, attempt, self._storage, self._clock, pickled)
 
-    def slots(self, wanted: int) -> int:
+    def slots(self, desired: int) -> int:
         """Return the configured number, though subtasks of any number can take turns here."""
         return self._count

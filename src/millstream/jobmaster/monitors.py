@@ -61,21 +61,21 @@ _SLOT_POLL_SECONDS = 0.5
 class SlotMonitor:
     """Polls the number of slots every half second and reports changes."""
 
-    def __init__(self, count: Callable[[int], int], tell: Callable[[int], None]) -> None:
-        """Set `count`, which takes the number of desired slots, and `tell`, which gets the number available."""
+    def __init__(self, count: Callable[[int], int], report: Callable[[int], None]) -> None:
+        """Set `count`, which takes the number of desired slots, and `report`, which receives the number available."""
         self._count = count
-        self._tell = tell
+        self._tell = report
         self._wanted = 0
         self._seen: int | None = None
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slot-watch", daemon=True)
 
-    def now(self, wanted: int) -> int:
+    def now(self, desired: int) -> int:
         """Return the number of slots; changes are reported from the first call on."""
         with self._lock:
-            self._wanted = wanted
-            self._seen = self._count(wanted)
+            self._wanted = desired
+            self._seen = self._count(desired)
         self._begin()
         return self._seen
 

@@ -30,10 +30,10 @@ def dump_plan(plan: JobPlan) -> bytes:
 def _check(node: ChainNode) -> None:
     if _failure(node.operator) is None:
         return
-    for what, value in _parts(node.operator):
+    for label, value in _parts(node.operator):
         error = _failure(value)
         if error is not None:
-            culprit = _deepest(what, value)
+            culprit = _deepest(label, value)
             raise InvalidProgramError(
                 f"Operator {node.label} cannot be sent to the workers: {culprit} cannot be pickled ({error}). "
                 "Make it in open(), which runs on the worker, or pass plain data instead."
@@ -49,16 +49,16 @@ def _failure(value: Any) -> str | None:
     return None
 
 
-def _deepest(what: str, value: Any) -> str:
+def _deepest(label: str, value: Any) -> str:
     """Return the smallest part of an object that cannot be pickled."""
     for _ in range(20):
-        for inner_what, inner in _parts(value):
+        for inner_label, inner in _parts(value):
             if _failure(inner) is not None:
-                what, value = f"{inner_what} of {what}" if what else inner_what, inner
+                label, value = f"{inner_label} of {label}" if label else inner_label, inner
                 break
         else:
             break
-    return f"{what}, a {type(value).__module__}.{type(value).__qualname__}," if what else type(value).__qualname__
+    return f"{label}, a {type(value).__module__}.{type(value).__qualname__}," if label else type(value).__qualname__
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:

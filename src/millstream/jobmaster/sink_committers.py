@@ -50,12 +50,14 @@ class SinkCommitters:
             fault_point("driver.in-commit")
         fault_point("driver.after-commit")
 
-    def recover(self, named: dict[str, bytes], former_job_id: str, operators: Collection[str] | None = None) -> None:
+    def recover(
+        self, recovered: dict[str, bytes], former_job_id: str, operators: Collection[str] | None = None
+    ) -> None:
         """Commit the output that a checkpoint names, and abort all other output of these sinks."""
         fault_point("driver.before-recover")
         for operator, committer in self._committers.items():
             if operators is None or operator in operators:
-                packed = named.get(operator)
+                packed = recovered.get(operator)
                 committables: Committables = [] if packed is None else unpack(packed)
                 self._guarded(operator, "recover", partial(committer.recover, committables, former_job_id))
                 fault_point("driver.in-recover")

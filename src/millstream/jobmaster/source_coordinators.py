@@ -101,8 +101,8 @@ class SourceCoordinators:
             for v, budget in allowed.items()
             if budget
         }
-        for vertex, found in assigned.items():
-            if found.split_ranges:
+        for vertex, assignment in assigned.items():
+            if assignment.split_ranges:
                 self._back_off[vertex].had_input()
         return Read(
             split_ranges={v: d.split_ranges for v, d in assigned.items() if d.split_ranges},
@@ -115,15 +115,15 @@ class SourceCoordinators:
         limit = self._limits.get(vertex)
         return budget if limit is None else limit.allowed(budget, now)
 
-    def next_poll(self, asked: float, answered: float, readable: Collection[int]) -> float:
+    def next_poll(self, requested: float, answered: float, readable: Collection[int]) -> float:
         """Return when to poll again after a poll without input."""
-        return min((self._next_poll(v, asked, answered) for v in readable), default=answered + _HELD_BACK)
+        return min((self._next_poll(v, requested, answered) for v in readable), default=answered + _HELD_BACK)
 
-    def _next_poll(self, vertex: int, asked: float, answered: float) -> float:
-        known = self._enumerators[vertex].next_poll(answered)
-        again = self._back_off[vertex].next(asked, answered) if known is None else known
+    def _next_poll(self, vertex: int, requested: float, answered: float) -> float:
+        fixed = self._enumerators[vertex].next_poll(answered)
+        poll_at = self._back_off[vertex].next(requested, answered) if fixed is None else fixed
         limit = self._limits.get(vertex)
-        return again if limit is None else max(again, limit.next())
+        return poll_at if limit is None else max(poll_at, limit.next())
 
     def positions(self) -> Positions:
         """Return the position of each source."""

@@ -95,12 +95,12 @@ class DriverRegistry:
             fence.claim_behind(*read[0])
         except OvertakenError:
             raise _still_runs(job_name, self._cell_read(cells[0])[0]) from None
-        for cell, found in zip(cells[1:], read[1:], strict=True):
+        for cell, current in zip(cells[1:], read[1:], strict=True):
             try:
-                Fence(cell, run, job_name, 1, {**owner, "released": True}).claim_behind(*found)
+                Fence(cell, run, job_name, 1, {**owner, "released": True}).claim_behind(*current)
             except OvertakenError:
                 fence.release()
-                raise _still_runs(job_name, found[0]) from None
+                raise _still_runs(job_name, current[0]) from None
         return DriverLease(fence, self._lease, self._storage)
 
     def is_alive(self, owner: dict[str, Any]) -> bool:
@@ -122,10 +122,10 @@ class DriverRegistry:
         return [cell for cell, r in records if r is not None and r.job_name == job_name and r.owner is not None]
 
     def _free_or_refuse(self, cell: FileCell, job_name: str) -> Read:
-        found = self._free(cell)
-        if found is None:
+        record = self._free(cell)
+        if record is None:
             raise _still_runs(job_name, self._cell_read(cell)[0])
-        return found
+        return record
 
     def _free(self, cell: FileCell) -> Read | None:
         """Return a job's record once its driver is dead; None if it is alive."""

@@ -201,8 +201,8 @@ class Election:
         """When to report the time, if no event comes before."""
         if self.role is Role.RETIRED:
             return math.inf
-        look = math.inf if self._is_busy else self._next_look
-        return min(look, self.valid_until) if self.role is Role.LEADER else look
+        next_read = math.inf if self._is_busy else self._next_look
+        return min(next_read, self.valid_until) if self.role is Role.LEADER else next_read
 
     def is_leader(self, now: float) -> bool:
         """Return whether this process may rely on its leadership now."""
@@ -285,8 +285,8 @@ class Election:
         if self.role is Role.LEADER:
             self.valid_until = until
             return []
-        taken, self._is_taking = self._is_taking, False
-        if not taken or now >= until:
+        was_taking, self._is_taking = self._is_taking, False
+        if not was_taking or now >= until:
             # It came too late: others may have waited long enough.
             return []
         self.role, self.term, self.valid_until = Role.LEADER, self._sent.term, until

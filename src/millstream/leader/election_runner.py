@@ -106,16 +106,16 @@ class ElectionRunner:
     # --- the thread that waits for answers
 
     def _ask(self) -> None:
-        while (asked := self._work.get()) is not None:
-            self._events.put(self._done(asked))
+        while (instruction := self._work.get()) is not None:
+            self._events.put(self._done(instruction))
         self._is_over.set()
 
-    def _done(self, asked: m.ReadLease | m.WriteLease) -> m.Event:
+    def _done(self, instruction: m.ReadLease | m.WriteLease) -> m.Event:
         try:
-            if isinstance(asked, m.ReadLease):
+            if isinstance(instruction, m.ReadLease):
                 return read_lease(self._cell)
-            data = json.dumps(asdict(asked.lease)).encode()
-            return m.LeaseWritten(self._cell.write(data, asked.version))
+            data = json.dumps(asdict(instruction.lease)).encode()
+            return m.LeaseWritten(self._cell.write(data, instruction.version))
         except OvertakenError:
             return m.LeaseRefused()
         except Exception as e:

@@ -129,21 +129,21 @@ class Fence:
         with self._lock:
             while True:
                 data, version = self.cell.read()
-                found = None if data is None else JobRecord.from_bytes(data)
-                if found is not None and found.run == self._run:
+                current = None if data is None else JobRecord.from_bytes(data)
+                if current is not None and current.run == self._run:
                     # The answer to the write was lost.
-                    self._record, self._version = found, version
-                    return found
-                if found is not None and found.outcome is not None:
-                    return found
-                if found is not None and found.term > self.term:
-                    raise self._deposed(found)
-                if found is not None and found.term == self.term:
+                    self._record, self._version = current, version
+                    return current
+                if current is not None and current.outcome is not None:
+                    return current
+                if current is not None and current.term > self.term:
+                    raise self._deposed(current)
+                if current is not None and current.term == self.term:
                     raise InvalidProgramError(
                         f"Job '{self.job_name}' was started twice under one leader: with high availability, give every "
                         "job of a program a name of its own."
                     )
-                own = JobRecord(self.term, self._run, self.job_name, found.checkpoints if found else ())
+                own = JobRecord(self.term, self._run, self.job_name, current.checkpoints if current else ())
                 try:
                     self._version = self.cell.write(own.to_bytes(), version)
                 except OvertakenError:
@@ -151,16 +151,16 @@ class Fence:
                 self._record = own
                 return own
 
-    def claim_behind(self, found: JobRecord | None, version: Hashable) -> JobRecord:
+    def claim_behind(self, current: JobRecord | None, version: Hashable) -> JobRecord:
         """Claim the job of a dead driver; OvertakenError if its record has changed since it was read.
 
         A finished job stays finished until its program has ended.
         """
         with self._lock:
-            self.term = 1 if found is None else found.term + 1
+            self.term = 1 if current is None else current.term + 1
             own = JobRecord(self.term, self._run, self.job_name, run_id=self.job_id, owner=self.owner)
-            if found is not None and is_final(found):
-                own = replace(own, outcome=found.outcome, message=found.message)
+            if current is not None and is_final(current):
+                own = replace(own, outcome=current.outcome, message=current.message)
             self._version = self.cell.write(own.to_bytes(), version)
             self._record = own
             return own
@@ -192,16 +192,16 @@ class Fence:
     def keep_only(self, home: str, locations: Collection[str]) -> None:
         """Withdraw all other checkpoints of a directory, even those whose publication was not answered."""
         with self._lock:
-            kept = tuple(c for c in self._own.checkpoints if c in locations or not c.startswith(f"{home}/"))
+            retained = tuple(c for c in self._own.checkpoints if c in locations or not c.startswith(f"{home}/"))
             # Written in any case: pending writes are rejected from then on.
-            self._write(replace(self._own, checkpoints=kept))
+            self._write(replace(self._own, checkpoints=retained))
 
     def subsume(self, home: str) -> None:
         """Withdraw all checkpoints of other directories: they are about to be deleted."""
         with self._lock:
-            kept = tuple(c for c in self._own.checkpoints if c.startswith(f"{home}/"))
-            if self._own.outcome is None and kept != self._own.checkpoints:
-                self._write(replace(self._own, checkpoints=kept))
+            retained = tuple(c for c in self._own.checkpoints if c.startswith(f"{home}/"))
+            if self._own.outcome is None and retained != self._own.checkpoints:
+                self._write(replace(self._own, checkpoints=retained))
 
     def go_on_from(self, location: str) -> None:
         """Withdraw the checkpoints after the restored one: they cannot be read."""
@@ -250,9 +250,9 @@ class Fence:
                 self._version = self.cell.write(record.to_bytes(), self._version)
             except OvertakenError:
                 data, version = self.cell.read()
-                found = None if data is None else JobRecord.from_bytes(data)
-                if found is None or found.run != self._run:
-                    raise self._deposed(found) from None
+                current = None if data is None else JobRecord.from_bytes(data)
+                if current is None or current.run != self._run:
+                    raise self._deposed(current) from None
                 # An own write whose answer was lost.
                 self._version = version
                 continue
@@ -262,11 +262,11 @@ class Fence:
             self._record, self._is_unsure = record, False
             return
 
-    def _deposed(self, found: JobRecord | None) -> DeposedError:
-        if found is None:
+    def _deposed(self, current: JobRecord | None) -> DeposedError:
+        if current is None:
             other = "its record is gone"
         elif self.is_shared:
-            other = f"the leader of term {found.term} has it"
+            other = f"the leader of term {current.term} has it"
         else:
-            other = f"driver {found.term} has it, which writes as {found.run_id}"
+            other = f"driver {current.term} has it, which writes as {current.run_id}"
         return DeposedError(f"Job '{self.job_name}' is not this process's any more (term {self.term}): {other}.")

@@ -56,8 +56,8 @@ class Access:
             server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         if namespace is None:
             namespace = _text(f"{account}/namespace") or "default"
-        given = (token_file or f"{account}/token", ca_file or f"{account}/ca.crt")
-        token, ca = (path if os.path.exists(path) else None for path in given)
+        files = (token_file or f"{account}/token", ca_file or f"{account}/ca.crt")
+        token, ca = (path if os.path.exists(path) else None for path in files)
         return Access(server.rstrip("/"), namespace, token, ca)
 
 
@@ -106,17 +106,17 @@ class KubernetesCells:
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with self._opener.open(request, timeout=self._patience) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
+            with self._opener.open(request, timeout=self._patience) as response:
+                resource: dict[str, Any] = json.load(response)
+                return resource
         except urllib.error.HTTPError as e:
             with e:
                 if e.code == 404 and method != "POST":
                     return None
                 if e.code == 409:
                     raise OvertakenError(f"The lease {name} of Kubernetes was written by another process.") from None
-                said = e.read().decode(errors="replace")[:500]
-            raise MillstreamError(f"Kubernetes refuses {method} {url} ({e.code}): {said}") from None
+                error_text = e.read().decode(errors="replace")[:500]
+            raise MillstreamError(f"Kubernetes refuses {method} {url} ({e.code}): {error_text}") from None
         except (urllib.error.URLError, OSError) as e:
             raise MillstreamError(f"Kubernetes at {self._access.server} cannot be reached: {e}") from None
 
@@ -129,13 +129,13 @@ class KubernetesCell:
         self._name = name
 
     def read(self) -> tuple[bytes | None, Hashable]:
-        found = self._cells.ask("GET", self._name)
-        if found is None:
+        resource = self._cells.ask("GET", self._name)
+        if resource is None:
             return None, 0
-        data = found["metadata"].get("annotations", {}).get(_DATA)
+        data = resource["metadata"].get("annotations", {}).get(_DATA)
         if data is None:
             raise MillstreamError(f"The lease {self._name} of Kubernetes is somebody else's: it has no {_DATA}.")
-        return base64.b64decode(data), found["metadata"]["resourceVersion"]
+        return base64.b64decode(data), resource["metadata"]["resourceVersion"]
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
         metadata = {
@@ -150,8 +150,8 @@ class KubernetesCell:
             done = self._cells.ask("PUT", self._name, {**lease, "metadata": {**metadata, "resourceVersion": version}})
         if done is None:
             raise OvertakenError(f"The lease {self._name} of Kubernetes is gone.")
-        found: str = done["metadata"]["resourceVersion"]
-        return found
+        resource_version: str = done["metadata"]["resourceVersion"]
+        return resource_version
 
 
 def _spec(data: bytes) -> dict[str, Any]:

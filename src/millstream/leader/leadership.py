@@ -54,8 +54,8 @@ class Leadership:
             if self._ended is not None:
                 return
             self._ended = reason
-            told, self._on_end = self._on_end, []
-        for suspend in told:
+            callbacks, self._on_end = self._on_end, []
+        for suspend in callbacks:
             suspend(reason)
 
 

@@ -54,13 +54,13 @@ class ZooKeeperCells:
     def watch(self, on_lost: Callable[[str], None]) -> None:
         self._on_lost.append(on_lost)
 
-    def ask(self, what: str, *arguments: Any, **options: Any) -> Any:
+    def ask(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Send a request; a timeout is an error."""
         kazoo = _library()
         if not self.client.connected:
             raise MillstreamError(f"ZooKeeper at {self._quorum()} does not answer.")
         try:
-            return getattr(self.client, what)(*arguments, **options).get(timeout=self.patience)
+            return getattr(self.client, operation)(*arguments, **options).get(timeout=self.patience)
         except kazoo.handlers.threading.KazooTimeoutError:
             raise MillstreamError(f"ZooKeeper has not answered for {self.patience:g} s.") from None
 
@@ -127,14 +127,14 @@ class ZooKeeperCell:
 
 
 def _holder(data: bytes) -> str | None:
-    found = json.loads(data).get("holder")
-    return found if isinstance(found, str) else None
+    holder = json.loads(data).get("holder")
+    return holder if isinstance(holder, str) else None
 
 
 def _quiet() -> logging.Logger:
-    found = logging.getLogger("kazoo")
-    found.setLevel(logging.ERROR)
-    return found
+    logger = logging.getLogger("kazoo")
+    logger.setLevel(logging.ERROR)
+    return logger
 
 
 def _library() -> Any:

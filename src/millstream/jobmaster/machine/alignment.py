@@ -59,9 +59,9 @@ class Alignment:
         if vertex not in self._drifts or self._waits_by_split(vertex):
             return False
         group, drift = self._drifts[vertex]
-        others = [self._low(group, v) for v in self._sources_in(group) if v != vertex]
+        lows = [self._low(group, v) for v in self._sources_in(group) if v != vertex]
         mine = [p.watermark for p in self._progress(group, vertex)]
-        return bool(others and mine) and min(mine) > min(others) and max(mine) > min(others) + drift
+        return bool(lows and mine) and min(mine) > min(lows) and max(mine) > min(lows) + drift
 
     def ahead(self, vertex: int) -> frozenset[Any]:
         """Return the splits of a source that must wait: some of them, or all if the whole source waits."""
@@ -71,8 +71,8 @@ class Alignment:
         splits = [item for p in self._progress(group, vertex) for item in p.splits.items()]
         if not self._waits_by_split(vertex):
             return frozenset({None, *(name for name, _ in splits)}) if self.holds_back(vertex) else frozenset()
-        most = min(self._low(group, v) for v in self._sources_in(group)) + drift
-        return frozenset(name for name, watermark in splits if watermark > most)
+        max_watermark = min(self._low(group, v) for v in self._sources_in(group)) + drift
+        return frozenset(name for name, watermark in splits if watermark > max_watermark)
 
     def _waits_by_split(self, vertex: int) -> bool:
         group, _ = self._drifts[vertex]

@@ -104,10 +104,10 @@ class _Staged:
 
     def by_operator(self, waiting: dict[str, Committables]) -> dict[str, bytes]:
         """Return the output that a manifest names: waiting output, then staged output."""
-        found = {operator: list(committables) for operator, committables in waiting.items()}
+        result = {operator: list(committables) for operator, committables in waiting.items()}
         for operator, subtask, committable in self.entries:
-            found.setdefault(operator, []).append((subtask, committable))
-        return {operator: pack(staged) for operator, staged in found.items()}
+            result.setdefault(operator, []).append((subtask, committable))
+        return {operator: pack(staged) for operator, staged in result.items()}
 
 
 def _restored(manifest: Manifest, now: float) -> Checkpoint:
@@ -277,11 +277,11 @@ class CheckpointCoordinator:
 
     def expire(self, now: float) -> str | None:
         """Abort expired checkpoints; return why the job must fail, if it must."""
-        why = None
+        reason = None
         for checkpoint in [c for c in self._pending.values() if now >= c.triggered_at + self._options.timeout]:
             text = f"it took longer than execution.checkpointing.timeout, {self._options.timeout:g} s"
-            why = self._decline(checkpoint, text, now) or why
-        return why
+            reason = self._decline(checkpoint, text, now) or reason
+        return reason
 
     def _decline(self, checkpoint: Checkpoint, reason: str, now: float) -> str | None:
         self._fail(checkpoint, now, reason)
@@ -309,8 +309,8 @@ class CheckpointCoordinator:
 
     def clean_up(self) -> list[Instruction]:
         """Delete superseded and aborted checkpoints, except those being written."""
-        kept = {c.id for c in (*self._completed, *self._pending.values())} | self._writing
-        old = frozenset(self._stored.keys() - kept)
+        retained = {c.id for c in (*self._completed, *self._pending.values())} | self._writing
+        old = frozenset(self._stored.keys() - retained)
         return [DiscardCheckpoints(checkpoints=old)] if old else []
 
     def discarded(self, checkpoints: Collection[int]) -> None:

@@ -101,8 +101,8 @@ class EpochCycle(ABC):
         execution = self._recovery.execution
         if self._is_stopped or execution.is_finished:
             return self._store(SnapshotPurpose.COMMIT_REST)
-        if self._scaling is not None and (wanted := self._scaling.rescale(self._now)) is not None:
-            return self._serve(AdaptiveRescaleRequest(wanted))
+        if self._scaling is not None and (plan := self._scaling.rescale(self._now)) is not None:
+            return self._serve(AdaptiveRescaleRequest(plan))
         if self._requests:
             return self._serve(self._requests.popleft())
         self._began = self._now
@@ -171,8 +171,8 @@ class EpochCycle(ABC):
 
     def _run(self, epoch: EpochPlan) -> Instructions:
         job, execution = self._recovery, self._recovery.execution
-        wanted = epoch.checkpoint and not self._options.at_most_once
-        self._epoch, self._taken = epoch, job.trigger() if wanted else None
+        checkpoint = epoch.checkpoint and not self._options.at_most_once
+        self._epoch, self._taken = epoch, job.trigger() if checkpoint else None
         self._slot_lost = False
         number = execution.epoch if epoch.savepoint else None
         latest = self._coordinator.latest()
@@ -184,8 +184,8 @@ class EpochCycle(ABC):
             reads=epoch.reads,
             checkpoint=number if self._taken is None else self._taken.id,
             # AT_MOST_ONCE saves the position before the epoch: no later checkpoint could name output left open.
-            flush=epoch.flush or wanted or self._options.at_most_once,
-            whole_state=wanted and self._options.checkpoints.incremental is False,
+            flush=epoch.flush or checkpoint or self._options.at_most_once,
+            whole_state=checkpoint and self._options.checkpoints.incremental is False,
             savepoint=epoch.savepoint,
             last_checkpoint=0 if latest is None else latest.id,
         )
@@ -193,8 +193,8 @@ class EpochCycle(ABC):
         job.recorder.epoch_begins(self._now)
         # A snapshot holds the positions at the start of the epoch. Sources are also notified when all their pending
         # input can be processed.
-        cut = wanted or epoch.cut or job.has_regions or epoch.goes_on
-        return [*([i.ReadPositions()] if cut else []), i.RunEpoch(tasks=tasks, patience=self._patience(epoch))]
+        aligned = checkpoint or epoch.cut or job.has_regions or epoch.goes_on
+        return [*([i.ReadPositions()] if aligned else []), i.RunEpoch(tasks=tasks, patience=self._patience(epoch))]
 
     def _patience(self, epoch: EpochPlan) -> float:
         """Return the seconds an epoch may run: an epoch that does not end fails its checkpoints."""
@@ -288,9 +288,9 @@ class EpochCycle(ABC):
         self._go(JobPhase.GATHERING, self._began + self._gathering.seconds())
         return []
 
-    def _store(self, why: SnapshotPurpose) -> Instructions:
+    def _store(self, purpose: SnapshotPurpose) -> Instructions:
         """Wait until no manifest is being written, then check the result."""
-        self._purpose = why
+        self._purpose = purpose
         self._await_manifests(JobPhase.STORING)
         return []
 

@@ -52,7 +52,7 @@ class Execution:
         self._alignment = Alignment(plan, start.ended)
         # Subtasks with pending input, and the inputs it belongs to.
         self._behind = {
-            a: found for a, carried in start.runtime_snapshots.items() if (found := pending_inputs(carried))
+            a: pending for a, carried in start.runtime_snapshots.items() if (pending := pending_inputs(carried))
         }
         # The sources upstream of each vertex and of each edge.
         self._sources = _sources_of_vertices(plan)
@@ -101,18 +101,18 @@ class Execution:
         if self.plan.settings.batch:
             # In BATCH, input waits for the end of broadcast input, which may come from the same source.
             broadcast = [e for v in self.plan.vertices for e in v.in_edges if e.partitioner.broadcasts]
-            behind = {vertex for vertex, _ in self._behind}
-            held -= {s for e in broadcast if e.target in behind for s in self._feeding[e.id]}
+            pending = {vertex for vertex, _ in self._behind}
+            held -= {s for e in broadcast if e.target in pending for s in self._feeding[e.id]}
         open_to_more = self.running_sources() - held - self.held_sources()
         return frozenset(v for v in open_to_more if not self._alignment.holds_back(v))
 
     def splits_ahead(self) -> dict[int, frozenset[Any]]:
         """Return the splits of each source that watermark alignment holds back."""
-        return {v: ahead for v in self._alignment.sources if (ahead := self._alignment.ahead(v))}
+        return {v: splits for v in self._alignment.sources if (splits := self._alignment.ahead(v))}
 
-    def _sources_of(self, vertex: int, given: int) -> frozenset[int]:
+    def _sources_of(self, vertex: int, input_vertex: int) -> frozenset[int]:
         """Return the sources of an input of a vertex."""
-        return self._feeding.get(given, self._sources[vertex])
+        return self._feeding.get(input_vertex, self._sources[vertex])
 
     def next_wake(self) -> int | None:
         """Return when there is work without input, in milliseconds."""
@@ -134,7 +134,7 @@ class Execution:
         self, level: int, split_ranges: SplitRanges, ending: frozenset[int], held: frozenset[int], about: dict[str, Any]
     ) -> LevelTask:
         vertices = [v for v in self.plan.vertices if v.level == level]
-        ahead = self.splits_ahead()
+        paused = self.splits_ahead()
         addresses = [(v.id, subtask) for v in vertices for subtask in range(v.parallelism)]
         return LevelTask(
             epoch=self.epoch,
@@ -142,7 +142,7 @@ class Execution:
             split_ranges={v.id: split_ranges[v.id] for v in vertices if v.id in split_ranges},
             ending=frozenset(v.id for v in vertices if v.id in ending),
             paused_sources=frozenset(v.id for v in vertices if v.id in held),
-            paused_splits={v.id: ahead[v.id] for v in vertices if v.id in ahead},
+            paused_splits={v.id: paused[v.id] for v in vertices if v.id in paused},
             state_files={a: self._checked(a, files) for a in addresses if (files := self._state_files.get(a))},
             runtime_snapshots={a: carried for a in addresses if (carried := self._carried.get(a))},
             held_state_epochs={a: self._held_since[a] for a in addresses if a in self._held_since},
@@ -153,8 +153,8 @@ class Execution:
         """Return state files with the digests that slots must verify, if known."""
         if not self.plan.settings.digests:
             return files
-        known = {i: self._checksums.get((*address, i)) for i in files}
-        return {i: StoredState(f, known[i]) if isinstance(f, str) else f for i, f in files.items()}
+        checksums = {i: self._checksums.get((*address, i)) for i in files}
+        return {i: StoredState(f, checksums[i]) if isinstance(f, str) else f for i, f in files.items()}
 
     def acknowledge(self, reports: list[SlotReport]) -> tuple[list[str], bool]:
         """Acknowledge everything an epoch did.
@@ -195,9 +195,9 @@ class Execution:
         self._alignment.learn(report)
         for state_id, tables in report.tables.items():
             # Not every subtask or run asks for all tables. Snapshots share the dicts, so they are not changed.
-            known = self._tables.get(state_id, {})
-            about = {name: {**known.get(name, {}), **now} for name, now in tables.items()}
-            self._tables[state_id] = {**known, **about}
+            former = self._tables.get(state_id, {})
+            about = {name: {**former.get(name, {}), **now} for name, now in tables.items()}
+            self._tables[state_id] = {**former, **about}
         self._exported[address] = report.exported
         if report.state_files:
             self._state_files[address] = report.state_files
@@ -265,20 +265,20 @@ class Execution:
         """Return the snapshot of a savepoint's epoch, with parts instead of chains."""
         snapshot = self.snapshot(positions)
         for vertex in self.plan.vertices:
-            for subtask, found in enumerate(snapshot.vertices[vertex.head.id].subtasks):
-                found.states, found.checksums = {}, {}
+            for subtask, taken in enumerate(snapshot.vertices[vertex.head.id].subtasks):
+                taken.states, taken.checksums = {}, {}
                 exported = self._exported.get((vertex.id, subtask), {})
-                found.parts = {i: StoredState(p.file.rpartition("/")[2], p.checksum) for i, p in exported.items()}
+                taken.parts = {i: StoredState(p.file.rpartition("/")[2], p.checksum) for i, p in exported.items()}
         return snapshot
 
 
 def _sources_of_vertices(plan: JobPlan) -> dict[int, frozenset[int]]:
     """Return the sources upstream of each vertex; a source is its own."""
-    found: dict[int, frozenset[int]] = {}
+    sources: dict[int, frozenset[int]] = {}
     for vertex in sorted(plan.vertices, key=lambda v: v.level):
         own = frozenset({vertex.id} if vertex.is_source else ())
-        found[vertex.id] = own.union(*(found[e.source] for e in vertex.in_edges))
-    return found
+        sources[vertex.id] = own.union(*(sources[e.source] for e in vertex.in_edges))
+    return sources
 
 
 def merged(reports: Iterable[SlotReport]) -> list[SlotReport]:

@@ -107,14 +107,14 @@ class EpochSizer:
         if more < self.budget:
             self._less[source] = more
 
-    def finished(self, seconds: float, limited: bool, records: int, most_bytes: int) -> None:
+    def finished(self, seconds: float, limited: bool, records: int, max_bytes: int) -> None:
         """Learn from an epoch.
 
         Args:
             seconds: its duration.
             limited: whether a source had more input than the budget.
             records: records read by the busiest source subtask.
-            most_bytes: the maximum bytes sent by a subtask.
+            max_bytes: the maximum bytes sent by a subtask.
         """
         self._learn_overhead(seconds, records)
         # If the overhead alone exceeds the target, fewer records would only lower the throughput.
@@ -127,8 +127,8 @@ class EpochSizer:
         factor = min(max(wish, self._SHRINK), self._GROWTH)
         # The duration belongs to the records that were read, which may be fewer than the budget: see `budget_of`.
         budget = factor * (min(records, self.budget) if limited and records else self.budget)
-        if most_bytes and records:
-            budget = min(budget, records * self.max_bytes / most_bytes)
+        if max_bytes and records:
+            budget = min(budget, records * self.max_bytes / max_bytes)
         self.budget = int(min(max(budget, 1), self.max_records))
 
     def _learn_overhead(self, seconds: float, records: int) -> None:
@@ -177,12 +177,12 @@ class PollBackoff:
     def had_input(self) -> None:
         self._silent_since = None
 
-    def next(self, asked: float, answered: float) -> float:
+    def next(self, requested: float, answered: float) -> float:
         """Return when to poll again after an empty poll."""
         if self._silent_since is None:
-            self._silent_since = asked
+            self._silent_since = requested
         silence = answered - self._silent_since
-        wait = max(SOONEST, silence / _PART_OF_SILENCE, (answered - asked) * _TIMES_ANSWER)
+        wait = max(SOONEST, silence / _PART_OF_SILENCE, (answered - requested) * _TIMES_ANSWER)
         return answered + min(wait, LATEST)
 
 
@@ -236,8 +236,8 @@ class GatherDelay:
     _epoch_seconds: float | None = None
 
     def epoch_took(self, seconds: float) -> None:
-        known = seconds if self._epoch_seconds is None else self._epoch_seconds
-        self._epoch_seconds = known + _NEWEST * (seconds - known)
+        average = seconds if self._epoch_seconds is None else self._epoch_seconds
+        self._epoch_seconds = average + _NEWEST * (seconds - average)
 
     def seconds(self) -> float:
         """Return the seconds from the start of one epoch to the start of the next."""

@@ -120,7 +120,7 @@ class JobMachine(RequestServer):
         return self._checkpoint_answered(self._coordinator.written(event.checkpoint, event.location, self._now))
 
     def _manifest_failed(self, event: e.ManifestFailed) -> Instructions:
-        why = self._coordinator.lost(event.checkpoint, event.reason, self._now)
+        reason = self._coordinator.lost(event.checkpoint, event.reason, self._now)
         self._notify_scheduler(s.CheckpointFailed())
         self._recovery.has_changed = True
         if event.deposed and self._shutdown is None:
@@ -128,7 +128,7 @@ class JobMachine(RequestServer):
         warning = i.Warn(text=f"checkpoint {event.checkpoint} failed: {event.reason}")
         # The manifest may be on storage although the write failed.
         instructions = self._checkpoint_answered([warning, *self._coordinator.clean_up()])
-        return self._fail_by_checkpoints(why) + instructions
+        return self._fail_by_checkpoints(reason) + instructions
 
     def _checkpoint_answered(self, instructions: Instructions) -> Instructions:
         self._recovery.look_at_checkpoints()
@@ -141,20 +141,20 @@ class JobMachine(RequestServer):
         only_expiry = self._coordinator.next_expiry() < self._own_deadline
         instructions: Instructions = []
         if self._coordinator.next_expiry() <= self._now:
-            why = self._coordinator.expire(self._now)
+            reason = self._coordinator.expire(self._now)
             self._notify_scheduler(s.CheckpointFailed())
             self._recovery.has_changed = True
             self._recovery.look_at_checkpoints()
             instructions = self._coordinator.clean_up()
-            if failed := self._fail_by_checkpoints(why):
+            if failed := self._fail_by_checkpoints(reason):
                 return failed + instructions
         return instructions if only_expiry else self._CONTINUATIONS[self._phase](self) + instructions
 
-    def _fail_by_checkpoints(self, why: str | None) -> Instructions:
+    def _fail_by_checkpoints(self, reason: str | None) -> Instructions:
         """Fail if too many checkpoints have failed, unless the job is ending or rolling back."""
-        goes_back = (JobPhase.BACKING_OFF, JobPhase.ABANDONING, JobPhase.WAITING_FOR_SLOTS, JobPhase.DEPLOYING)
-        busy = self._shutdown is not None or self._phase in goes_back
-        return [] if why is None or busy else self._fail(JobExecutionError(why))
+        rolling_back = (JobPhase.BACKING_OFF, JobPhase.ABANDONING, JobPhase.WAITING_FOR_SLOTS, JobPhase.DEPLOYING)
+        busy = self._shutdown is not None or self._phase in rolling_back
+        return [] if reason is None or busy else self._fail(JobExecutionError(reason))
 
     def _instruction_failed(self, event: e.InstructionFailed) -> Instructions:
         suspends = self._shutdown is not None and self._shutdown.outcome is JobStatus.SUSPENDED
@@ -421,17 +421,17 @@ def _restarts(name: str, error: Exception, delay: float, recorder: StatusRecorde
     when = f"restarts in {delay:.3g} s (restart {recorder.restarts})"
     if recorder.alike > 1:
         # The error was logged when it first happened.
-        return f"job '{name}' has failed again in the same way, {recorder.alike} times in a row, and {when}"
+        return f"job '{name}' has failed again with the same error, {recorder.alike} times in a row, and {when}"
     return f"job '{name}' has failed and {when}:\n{error}"
 
 
 def _stuck(name: str, error: Exception) -> str:
     # The line with the message, before the line with the operator.
-    before_place = str(error).partition("\nin operator '")[0].strip()
-    said = before_place.splitlines()[-1:] or [type(error).__name__]
+    message = str(error).partition("\nin operator '")[0].strip()
+    last_line = message.splitlines()[-1:] or [type(error).__name__]
     return (
-        f"job '{name}' has failed {STUCK_AFTER_FAILURES} times in a row in the same way ({said[0]}), and no epoch has "
-        "ended between: starting again does not seem to help. It goes on trying, as its restart strategy says."
+        f"job '{name}' has failed {STUCK_AFTER_FAILURES} times in a row with the same error ({last_line[0]}) and "
+        "completed no epoch in between: restarts do not seem to help. Its restart strategy keeps restarting it."
     )
 
 

@@ -55,30 +55,32 @@ class Requirements:
         """
         if slots < self.sufficient:
             return None
-        given = {g: max(self.bounds[v].lower for v in vertices) for g, vertices in self._groups.items()}
-        most = {g: max(self.bounds[v].upper for v in vertices) for g, vertices in self._groups.items()}
-        for _ in range(min(slots, self.desired) - sum(given.values())):
-            given[min((g for g in given if given[g] < most[g]), key=lambda g: (given[g], g))] += 1
-        found = {v: min(self.bounds[v].upper, given[g]) for g, vertices in self._groups.items() for v in vertices}
+        slots_of = {g: max(self.bounds[v].lower for v in vertices) for g, vertices in self._groups.items()}
+        max_slots = {g: max(self.bounds[v].upper for v in vertices) for g, vertices in self._groups.items()}
+        for _ in range(min(slots, self.desired) - sum(slots_of.values())):
+            slots_of[min((g for g in slots_of if slots_of[g] < max_slots[g]), key=lambda g: (slots_of[g], g))] += 1
+        parallelism = {
+            v: min(self.bounds[v].upper, slots_of[g]) for g, vertices in self._groups.items() for v in vertices
+        }
         for vertices in self._alike:
-            least = min(found[v] for v in vertices)
-            found |= dict.fromkeys(vertices, least)
-        return found
+            lowest = min(parallelism[v] for v in vertices)
+            parallelism |= dict.fromkeys(vertices, lowest)
+        return parallelism
 
-    def changed(self, plan: JobPlan, given: Mapping[str, Bounds]) -> Requirements:
+    def changed(self, plan: JobPlan, bounds_by_vertex: Mapping[str, Bounds]) -> Requirements:
         """Return the requirements with new bounds for every vertex, by the vertex ids that users see.
 
         Raises:
             InvalidProgramError: the bounds are invalid.
         """
         by_name = {v.head.id: v for v in plan.vertices}
-        if missing := [f"'{v.name}' ({i})" for i, v in by_name.items() if i not in given]:
+        if missing := [f"'{v.name}' ({i})" for i, v in by_name.items() if i not in bounds_by_vertex]:
             raise InvalidProgramError(f"There are no bounds for {', '.join(missing)}: name every vertex of the job.")
-        if unknown := [i for i in given if i not in by_name]:
+        if unknown := [i for i in bounds_by_vertex if i not in by_name]:
             raise InvalidProgramError(f"The job has no vertex {', '.join(unknown)}.")
-        for name, bounds in given.items():
+        for name, bounds in bounds_by_vertex.items():
             _check(by_name[name], bounds)
-        return Requirements(plan, {by_name[name].id: bounds for name, bounds in given.items()})
+        return Requirements(plan, {by_name[name].id: bounds for name, bounds in bounds_by_vertex.items()})
 
 
 def _most(vertex: Vertex, reactive: bool) -> int:
@@ -88,11 +90,11 @@ def _most(vertex: Vertex, reactive: bool) -> int:
 
 
 def _check(vertex: Vertex, bounds: Bounds) -> None:
-    most = 1 if vertex.non_parallel else vertex.max_parallelism
-    if not 1 <= bounds.lower <= bounds.upper <= most:
+    max_parallelism = 1 if vertex.non_parallel else vertex.max_parallelism
+    if not 1 <= bounds.lower <= bounds.upper <= max_parallelism:
         raise InvalidProgramError(
             f"The parallelism of '{vertex.name}' cannot be from {bounds.lower} to {bounds.upper}: it must be from 1 to "
-            f"its max parallelism {most}, the lower bound not above the upper."
+            f"its max parallelism {max_parallelism}, the lower bound not above the upper."
         )
 
 

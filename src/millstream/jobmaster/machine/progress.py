@@ -82,18 +82,18 @@ class JobProgress:
         for report in (r for slot in reports for r in slot.subtasks):
             address = report.vertex, report.subtask
             subtasks[address] = subtasks.get(address, _NOTHING).after(report)
-        told = {slot.slot: slot.traffic for slot in reports if slot.traffic is not None}
-        traffic = {**self.traffic, **told} if told else self.traffic
+        reported = {slot.slot: slot.traffic for slot in reports if slot.traffic is not None}
+        traffic = {**self.traffic, **reported} if reported else self.traffic
         placed = {slot.slot: slot.location for slot in reports if slot.location is not None}
-        places = {**self.places, **placed} if placed else self.places
-        after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic, places=places)
-        sampled = {(vertex, slot.slot): seen for slot in reports for vertex, seen in slot.samples.items()}
+        locations = {**self.places, **placed} if placed else self.places
+        after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic, places=locations)
+        sampled = {(vertex, slot.slot): samples for slot in reports for vertex, samples in slot.samples.items()}
         return after._with_samples(sampled) if sampled else after
 
     def _with_samples(self, new: Mapping[tuple[int, int], Seen]) -> JobProgress:
         samples = dict(self.samples)
-        for owner, seen in new.items():
-            samples[owner] = added(samples.get(owner, {}), seen)
+        for owner, new_samples in new.items():
+            samples[owner] = added(samples.get(owner, {}), new_samples)
         return replace(self, samples=samples)
 
     def with_new_slots(self) -> JobProgress:
@@ -108,8 +108,8 @@ class JobProgress:
         return replace(self, last_epoch_seconds=seconds)
 
     def records_in(self, vertices: Iterable[int]) -> int:
-        wanted = set(vertices)
-        return sum(p.records_in for (v, _), p in self.subtasks.items() if v in wanted)
+        selected = set(vertices)
+        return sum(p.records_in for (v, _), p in self.subtasks.items() if v in selected)
 
     def state_epochs(self) -> tuple[int, int]:
         """Return how many subtask epochs found state in the process, and how many read it from files."""

@@ -91,8 +91,8 @@ class RecoveryState:
         # The first epoch repeats async requests that were in flight, with or without input.
         self._look_at = self.now if self._execution.has_requests else math.inf
         self.has_changed = start.epoch > 0
-        whole = self.options.full_failover or region_of(plan, plan.vertices[0].head.id) is None
-        self.has_regions = not whole
+        restart_all = self.options.full_failover or region_of(plan, plan.vertices[0].head.id) is None
+        self.has_regions = not restart_all
         self.recorder.deployed(plan, self.attempt, self.now)
         return [i.OpenSlots(plan=plan, attempt=self.attempt, positions=start.sources)]
 
@@ -101,8 +101,8 @@ class RecoveryState:
         execution = self.execution
         self.has_changed = True
         written, replaced = execution.acknowledge(reports)
-        looks = [r.poll_after_seconds for slot in reports for r in slot.subtasks if r.poll_after_seconds is not None]
-        self._look_at = self.now + min(looks, default=math.inf)
+        delays = [r.poll_after_seconds for slot in reports for r in slot.subtasks if r.poll_after_seconds is not None]
+        self._look_at = self.now + min(delays, default=math.inf)
         self._note_processed()
         self.coordinator.wrote(written)
         self.recorder.epoch_finished(execution.epoch, reports, execution.ended, self.now)
@@ -118,8 +118,8 @@ class RecoveryState:
     def _note_processed(self) -> None:
         """Advance the processed position of sources without pending input to the last position read."""
         unread = self.execution.sources_with_pending_input()
-        behind = {v.head.id for v in self.plan.vertices if v.id in unread}
-        read = {operator: at for operator, at in self.positions.items() if operator not in behind}
+        unread_ids = {v.head.id for v in self.plan.vertices if v.id in unread}
+        read = {operator: at for operator, at in self.positions.items() if operator not in unread_ids}
         self._processed = {**self._processed, **read}
 
     def _stage(self, reports: list[SlotReport]) -> Instructions:
@@ -136,8 +136,8 @@ class RecoveryState:
 
     def remember_snapshot(self) -> None:
         """Take the snapshot that other regions continue from, where regions can fail alone."""
-        whole = self.has_regions and self.execution.owns_state
-        self._last_cut = self.execution.snapshot(self.positions) if whole else None
+        is_complete = self.has_regions and self.execution.owns_state
+        self._last_cut = self.execution.snapshot(self.positions) if is_complete else None
 
     # --- checkpoints
 
@@ -182,15 +182,15 @@ class RecoveryState:
             instructions.append(_warn_of_damage(damaged, target))
         if self.options.at_most_once and target is not None:
             region = operators = None
-        back = self.start_from(target)
+        state = self.start_from(target)
         if region is not None and self._last_cut is not None:
             # Other regions only repeat the failed epoch.
-            back = combine(self.plan, region, back, restore(self._last_cut, self.plan, None))
+            state = combine(self.plan, region, state, restore(self._last_cut, self.plan, None))
         self.look_at_checkpoints()
         # Before output is aborted that one of these checkpoints names.
         instructions.append(i.DiscardOthers(kept=self.coordinator.kept()))
         instructions.append(self._recovery(target, operators))
-        instructions += self.begin(self.plan, back)
+        instructions += self.begin(self.plan, state)
         return instructions + self.coordinator.sweep(self.execution.live_files())
 
     def start_from(self, checkpoint: Checkpoint | None) -> InitialState:
@@ -212,8 +212,8 @@ class RecoveryState:
         """Commit the output that a checkpoint names and abort all other output of these sinks."""
         if checkpoint is None:
             return i.RecoverOutput(named={}, former_job_id=self.plan.settings.writes_as, operators=operators)
-        cut = checkpoint.cut
-        return i.RecoverOutput(named=cut.committables, former_job_id=cut.job_id, operators=operators)
+        snapshot = checkpoint.cut
+        return i.RecoverOutput(named=snapshot.committables, former_job_id=snapshot.job_id, operators=operators)
 
 
 def _is_damaged(error: Exception) -> bool:
@@ -236,39 +236,39 @@ def region_of(plan: JobPlan, operator_id: str | None) -> frozenset[int] | None:
     for edge in (e for v in plan.vertices for e in v.out_edges):
         neighbours[edge.source].add(edge.target)
         neighbours[edge.target].add(edge.source)
-    found, todo = {start}, [start]
+    region, todo = {start}, [start]
     while todo:
-        for other in neighbours[todo.pop()] - found:
-            found.add(other)
+        for other in neighbours[todo.pop()] - region:
+            region.add(other)
             todo.append(other)
-    return None if len(found) == len(plan.vertices) else frozenset(found)
+    return None if len(region) == len(plan.vertices) else frozenset(region)
 
 
 def operators_in(plan: JobPlan, region: frozenset[int]) -> set[str]:
     return {n.id for v in plan.vertices if v.id in region for n in v.nodes}
 
 
-def combine(plan: JobPlan, region: frozenset[int], failed: InitialState, others: InitialState) -> InitialState:
+def combine(plan: JobPlan, region: frozenset[int], failed: InitialState, running: InitialState) -> InitialState:
     """Return an initial state that rolls back one region and continues the others."""
     heads = {v.head.id for v in plan.vertices if v.id in region}
 
-    def choose(back: dict, on: dict) -> dict:  # type: ignore[type-arg]
+    def choose(failed_values: dict, running_values: dict) -> dict:  # type: ignore[type-arg]
         return {
-            **{a: x for a, x in on.items() if a[0] not in region},
-            **{a: x for a, x in back.items() if a[0] in region},
+            **{a: x for a, x in running_values.items() if a[0] not in region},
+            **{a: x for a, x in failed_values.items() if a[0] in region},
         }
 
     return InitialState(
-        others.epoch,
-        choose(failed.state_files, others.state_files),
-        choose(failed.chains, others.chains),
-        choose(failed.checksums, others.checksums),
-        choose(failed.runtime_snapshots, others.runtime_snapshots),
+        running.epoch,
+        choose(failed.state_files, running.state_files),
+        choose(failed.chains, running.chains),
+        choose(failed.checksums, running.checksums),
+        choose(failed.runtime_snapshots, running.runtime_snapshots),
         {
-            **{o: s for o, s in others.sources.items() if o not in heads},
+            **{o: s for o, s in running.sources.items() if o not in heads},
             **{o: s for o, s in failed.sources.items() if o in heads},
         },
-        frozenset((failed.ended & region) | (others.ended - region)),
-        failed.held | others.held,
-        {**failed.tables, **others.tables},
+        frozenset((failed.ended & region) | (running.ended - region)),
+        failed.held | running.held,
+        {**failed.tables, **running.tables},
     )

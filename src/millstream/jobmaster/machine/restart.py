@@ -75,11 +75,11 @@ def restart_strategy(
             FAILURE_RATE_INTERVAL.read(config) / 1000,
             FAILURE_RATE_DELAY.read(config) / 1000,
         )
-    initial, most = INITIAL_BACKOFF.read(config), MAX_BACKOFF.read(config)
-    check_backoffs(initial, most)
+    initial, maximum = INITIAL_BACKOFF.read(config), MAX_BACKOFF.read(config)
+    check_backoffs(initial, maximum)
     return ExponentialDelay(
         initial / 1000,
-        most / 1000,
+        maximum / 1000,
         BACKOFF_MULTIPLIER.read(config),
         RESET_BACKOFF_THRESHOLD.read(config) / 1000,
         JITTER_FACTOR.read(config),

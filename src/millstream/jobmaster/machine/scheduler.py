@@ -176,26 +176,26 @@ class Transition:
             return min(self._first + self._settle, self._look_at)
         return self._first + self._max_delay
 
-    def changed(self, now: float, found: _Found) -> None:
+    def changed(self, now: float, resources: _Found) -> None:
         """Note that slots or requirements have changed."""
         if self.phase is Phase.COOLDOWN:
-            if found.sufficient and self._first is None:
+            if resources.sufficient and self._first is None:
                 self._first = now
         elif self.phase is Phase.IDLING:
-            if found.sufficient:
+            if resources.sufficient:
                 self._stabilize(now)
         elif self.phase is Phase.STABILIZING and self._look_at == math.inf:
             self._look_at = now + self._max_delay
 
-    def triggered(self, found: _Found) -> bool:
+    def triggered(self, resources: _Found) -> bool:
         """Return whether to act at this moment, for example after a checkpoint."""
         if self.phase is Phase.STABILIZING:
-            return found.desired
-        if self.phase is Phase.STABILIZED and not found.sufficient:
+            return resources.desired
+        if self.phase is Phase.STABILIZED and not resources.sufficient:
             self.phase, self._first = Phase.IDLING, None
         return self.phase is Phase.STABILIZED
 
-    def passed(self, now: float, found: _Found) -> bool:
+    def passed(self, now: float, resources: _Found) -> bool:
         """Return whether to act because time has passed."""
         while self.deadline <= now:
             if self.phase is Phase.COOLDOWN:
@@ -204,12 +204,12 @@ class Transition:
                 else:
                     self._stabilize(self._first)
             elif self.phase is Phase.STABILIZED:
-                return self.triggered(found)
+                return self.triggered(resources)
             else:
                 assert self._first is not None
                 if self._look_at <= self._first + self._settle:
                     self._look_at = math.inf
-                    if found.desired:
+                    if resources.desired:
                         return True
                 else:
                     self.phase = Phase.STABILIZED

@@ -185,9 +185,9 @@ class StatusRecorder:
         located = error if isinstance(error, EpochFailed) else None
         # Failures are equal if they differ only in numbers: of epochs, processes, addresses.
         self._epoch_since = None
-        way = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
-        self._alike = self._alike + 1 if way == self._way else 1
-        self._way = way
+        signature = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
+        self._alike = self._alike + 1 if signature == self._way else 1
+        self._way = signature
         self._tasks.failed(None if located is None else self._task(located), now)
         self._failed += 1
         failure = None if located is None else located.failure
