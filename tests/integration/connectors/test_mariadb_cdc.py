@@ -49,7 +49,7 @@ VALUES = """INSERT INTO types VALUES (%d, 18446744073709551615, 1.2, 0.1, '12345
 '', 1.2345678, '0000-00-00', DEFAULT, DEFAULT, ST_GeomFromText('POINT(1 2)'))"""
 
 
-def test_the_table_as_it_is_then_every_change_with_the_same_values(shop: MariaDbShop) -> None:
+def test_mysql_source_emits_snapshot_then_changes_with_equal_values(shop: MariaDbShop) -> None:
     shop.run("SET SESSION sql_mode = ''", TYPES, VALUES % 1)
     schema = RowDeserializationSchema(with_table=True)
     with reading(shop.source("orders", "types").deserializer(schema)) as records:
@@ -83,7 +83,7 @@ def test_the_table_as_it_is_then_every_change_with_the_same_values(shop: MariaDb
     ]
 
 
-def test_columns_and_tables_may_come_and_go(shop: MariaDbShop) -> None:
+def test_mysql_source_follows_new_columns_and_tables(shop: MariaDbShop) -> None:
     schema = JsonDebeziumDeserializationSchema()
     source = shop.source("(orders|later.*)").deserializer(schema).discovery_interval(0.2)
     with reading(source) as records:
@@ -103,7 +103,7 @@ def test_columns_and_tables_may_come_and_go(shop: MariaDbShop) -> None:
     assert truncated["source"]["table"] == "later1"
 
 
-def test_reading_begins_where_it_is_told_to(shop: MariaDbShop) -> None:
+def test_mysql_source_starts_at_startup_offset(shop: MariaDbShop) -> None:
     with reading(shop.source().startup_options(StartupOptions.snapshot())) as records:
         assert len(list(records)) == 20
     ((file, position, *_),) = shop.run("SHOW MASTER STATUS")
@@ -117,7 +117,7 @@ def test_reading_begins_where_it_is_told_to(shop: MariaDbShop) -> None:
         take(records, 1)
 
 
-def test_reading_begins_behind_a_gtid(shop: MariaDbShop) -> None:
+def test_mysql_source_starts_after_gtid_set(shop: MariaDbShop) -> None:
     ((before,),) = shop.run("SELECT @@global.gtid_binlog_pos")
     shop.run("INSERT INTO orders VALUES (21, NULL, NULL)", "FLUSH BINARY LOGS")
     shop.run("SET SESSION gtid_domain_id = 7", "INSERT INTO orders VALUES (22, NULL, NULL)")
@@ -133,12 +133,12 @@ def test_reading_begins_behind_a_gtid(shop: MariaDbShop) -> None:
     with reading(begin(between)) as records:
         assert take(records, 1)[0].id == 23
     domain, server, number = next(g for g in last.split(",") if g.startswith("0-")).split("-")
-    # Of one domain all is done, of the other nothing.
+    # One domain is fully processed, the other not at all.
     with closing(begin(f"{domain}-{server}-{number}").build().create_enumerator(1)) as enumerator:
         found = dealt(enumerator, 1)
         state = enumerator.snapshot()
     shop.run("INSERT INTO orders VALUES (24, NULL, NULL)")
-    # What was done where the job began is done when it goes on, too.
+    # Transactions processed before the start stay processed after a restore.
     with closing(
         shop.source().build().create_enumerator(1, {**state, "offset": place(shop, 4), "gtid": ""})
     ) as enumerator:
@@ -157,7 +157,7 @@ def place(shop: MariaDbShop, position: int) -> tuple[Any, ...]:
     return tuple(place_of(file, position))
 
 
-def test_what_waits_in_the_log_is_told(shop: MariaDbShop) -> None:
+def test_mysql_source_reports_pending_records_and_bytes(shop: MariaDbShop) -> None:
     with closing(shop.source().startup_options(StartupOptions.latest()).build().create_enumerator(1)) as enumerator:
         shop.run("INSERT INTO orders SELECT seq, repeat('x', 30), NULL FROM seq_100_to_1099", "FLUSH BINARY LOGS")
         shop.run("INSERT INTO orders VALUES (2000, NULL, NULL)")
@@ -167,7 +167,7 @@ def test_what_waits_in_the_log_is_told(shop: MariaDbShop) -> None:
     assert [f.lag["pendingBytes"][0] > 30_000 for f in found] == [True, False]
 
 
-def test_the_log_goes_on_in_the_next_file(shop: MariaDbShop) -> None:
+def test_mysql_source_follows_binlog_rotation(shop: MariaDbShop) -> None:
     with reading(shop.source()) as records:
         take(records, 20)
         for n in range(21, 25):
@@ -175,9 +175,9 @@ def test_the_log_goes_on_in_the_next_file(shop: MariaDbShop) -> None:
         assert [row.id for row in take(records, 4)] == [21, 22, 23, 24]
 
 
-# Of a connection that was refused Python complains that nobody closed it.
+# Python warns about the unclosed socket of a refused connection.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_what_cannot_be_read_is_said_in_a_sentence(shop: MariaDbShop) -> None:
+def test_mysql_source_reports_configuration_errors_in_one_sentence(shop: MariaDbShop) -> None:
     refused(shop.source().hostname("127.0.0.1").port(1), "does not answer: .* Check hostname, port")
     wrong = shop.source().hostname("127.0.0.1").port(shop.server.port).username("app").password("wrong")
     refused(wrong, "refuses user 'app': Access denied.* Check username")
@@ -193,7 +193,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(shop: MariaDbShop) -> None:
         MySqlSource.builder().table_list("a.b").build()
 
 
-def test_the_replica_is_the_original_though_the_program_is_killed_again_and_again(
+def test_mysql_source_replica_equals_original_after_kills(
     shop: MariaDbShop, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     import psycopg

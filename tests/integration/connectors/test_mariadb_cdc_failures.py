@@ -1,4 +1,4 @@
-"""MySqlSource where tables are odd, or the log has what it should not."""
+"""MySqlSource with unusual tables and unsupported binlog contents."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KEYS: dict[str, list[Any]] = {
 }
 
 
-def test_a_table_is_read_in_the_order_of_any_key(shop: MariaDbShop) -> None:
+def test_mysql_source_reads_chunks_in_order_of_any_key_type(shop: MariaDbShop) -> None:
     for i, (kind, keys) in enumerate(KEYS.items()):
         shop.run(f"CREATE TABLE k{i} (n int, k {kind}, PRIMARY KEY (k, n))")
         with shop.connection.cursor() as cursor:
@@ -71,7 +71,7 @@ def test_a_table_is_read_in_the_order_of_any_key(shop: MariaDbShop) -> None:
     for i, (kind, keys) in enumerate(KEYS.items()):
         rows = [(row.k, row.n) for table, row in found if table.endswith(f".k{i}")]
         assert len(rows) == len(set(rows)) == 2 * len(keys), kind
-        # The log's keys are the same, and put in their places by the same order.
+        # Keys in the log are equal, and compared in the same order.
         in_order = [(row.k, row.n) for table, row in logged if table.endswith(f".k{i}")]
         assert {(k, n - 2) for k, n in in_order} == set(rows), kind
         note = find_table(shop.connection, shop.database, f"k{i}")
@@ -80,7 +80,7 @@ def test_a_table_is_read_in_the_order_of_any_key(shop: MariaDbShop) -> None:
         assert above == [0, 1, 1, *[2] * (len(in_order) - 3)], kind
 
 
-def test_names_may_be_anything(shop: MariaDbShop) -> None:
+def test_mysql_source_accepts_any_identifier(shop: MariaDbShop) -> None:
     name = "Tä `b` 'le'.x"
     quoted = "`Tä ``b`` 'le'.x`"
     shop.run(
@@ -110,7 +110,7 @@ def test_names_may_be_anything(shop: MariaDbShop) -> None:
     assert (truncate["op"], truncate["source"]["table"]) == ("t", name)
 
 
-def test_what_else_is_in_the_log_of_transactions(shop: MariaDbShop) -> None:
+def test_mysql_source_handles_other_statements_of_transactions(shop: MariaDbShop) -> None:
     with reading(shop.source().deserializer(JSON)) as records:
         take(records, 20)
         shop.run("BEGIN", "INSERT INTO orders VALUES (21, '')", "SAVEPOINT a", "INSERT INTO orders VALUES (22, '')")
@@ -137,7 +137,7 @@ def test_what_else_is_in_the_log_of_transactions(shop: MariaDbShop) -> None:
         (["SET SESSION binlog_row_image = MINIMAL", "DELETE FROM orders WHERE id = 1"], "not all columns were logged"),
     ],
 )
-def test_what_the_log_does_not_tell_ends_the_job(shop: MariaDbShop, statements: list[str], words: str) -> None:
+def test_mysql_source_fails_on_changes_missing_in_binlog(shop: MariaDbShop, statements: list[str], words: str) -> None:
     other = shop.server.connect(shop.database)
     with pytest.raises(MillstreamError, match=words) as error, reading(shop.source()) as records, closing(other):
         take(records, 20)
@@ -150,7 +150,7 @@ def test_what_the_log_does_not_tell_ends_the_job(shop: MariaDbShop, statements: 
     assert "\n" not in str(error.value).partition("in operator")[0].strip()
 
 
-def test_the_key_may_get_another_name_or_other_columns(shop: MariaDbShop) -> None:
+def test_mysql_source_follows_renamed_or_changed_key(shop: MariaDbShop) -> None:
     with reading(shop.source().deserializer(JSON)) as records:
         take(records, 20)
         shop.run(
@@ -170,11 +170,11 @@ def test_the_key_may_get_another_name_or_other_columns(shop: MariaDbShop) -> Non
     ]
 
 
-def test_a_table_may_be_written_anew_while_it_is_read(shop: MariaDbShop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mysql_source_reads_table_altered_during_snapshot(shop: MariaDbShop, monkeypatch: pytest.MonkeyPatch) -> None:
     altered: list[Any] = []
 
     def alter_once(connection: Any, schema: str, name: str) -> Any:
-        # Between the snapshot and the reading of the chunk.
+        # Between the snapshot and the read of the chunk.
         if not altered:
             altered.append(shop.run("ALTER TABLE orders MODIFY id bigint, ADD note varchar(9) DEFAULT 'n'"))
         return find_table(connection, schema, name)
@@ -186,7 +186,7 @@ def test_a_table_may_be_written_anew_while_it_is_read(shop: MariaDbShop, monkeyp
     assert altered
 
 
-def test_columns_may_change_between_two_chunks(shop: MariaDbShop) -> None:
+def test_mysql_source_reads_columns_changed_between_chunks(shop: MariaDbShop) -> None:
     source = shop.source().split_size(5).snapshot_parallelism(1).build()
     with closing(source.create_enumerator(1)) as enumerator:
         found = dealt(enumerator, 5)
@@ -198,20 +198,20 @@ def test_columns_may_change_between_two_chunks(shop: MariaDbShop) -> None:
     assert len(rows) == 20 and all(r.get("thing") == "new" and r["note"] == "n" for r in rows.values())
 
 
-def test_a_log_that_is_not_the_one_that_was_read(shop: MariaDbShop) -> None:
+def test_mysql_source_restore_rejects_different_binlog(shop: MariaDbShop) -> None:
     source = shop.source().startup_options(StartupOptions.latest()).server_id(77).build()
     with closing(source.create_enumerator(1)) as enumerator:
         shop.run("INSERT INTO orders VALUES (21, '')")
         dealt(enumerator, 1)
         state = enumerator.snapshot()
         with closing(source.create_enumerator(1)):
-            # The server lets one go.
+            # The server allows one connection per server id.
             words = "Another reader has the same server_id: .*Give every job one of its own"
             with pytest.raises(MillstreamError, match=words):
                 dealt(enumerator, 1)
     domain, server, number = state["gtid"].split("-")
     number_, position, *rest = state["offset"]
-    # As if the log had come further there, or were another one.
+    # As if the log were further ahead there, or another one.
     for other in (
         {"gtid": f"{domain}-{server}-{int(number) + 1}"},
         {"offset": (number_, position - 1, *rest)},
@@ -221,7 +221,7 @@ def test_a_log_that_is_not_the_one_that_was_read(shop: MariaDbShop) -> None:
     source.create_enumerator(1, state).close()
 
 
-def test_what_would_lose_changes_is_refused(shop: MariaDbShop) -> None:
+def test_mysql_source_rejects_tables_that_would_lose_changes(shop: MariaDbShop) -> None:
     shop.run(
         "CREATE TABLE moods (m enum('b', 'a') PRIMARY KEY)", "CREATE TABLE isam (id int PRIMARY KEY) ENGINE MyISAM"
     )
@@ -232,14 +232,14 @@ def test_what_would_lose_changes_is_refused(shop: MariaDbShop) -> None:
     refused(shop.source("wide"), "Column t of table .*wide has the character set utf16, which cannot be read")
     refused(shop.source("maybe"), "maybe has no primary key")
     refused(shop.source().startup_options(StartupOptions.committed_offset()), "does not know how far a job is")
-    # Changes alone can be read of tables that cannot be read in chunks.
+    # Tables that cannot be read in chunks can still be read from the log only.
     with reading(shop.source("moods").startup_options(StartupOptions.latest())) as records:
         wait_until(shop.is_read)
         shop.run("INSERT INTO moods VALUES ('a')")
         assert take(records, 1)[0].m == "a"
 
 
-def test_what_the_user_may_not_do_is_said(shop: MariaDbShop) -> None:
+def test_mysql_source_names_missing_privileges(shop: MariaDbShop) -> None:
     shop.run("CREATE OR REPLACE USER reader@'127.0.0.1' IDENTIFIED BY 'x'")
     source = shop.source().hostname("127.0.0.1").port(shop.server.port).username("reader").password("x")
     refused(source, r"has no table '.*orders': .* see that the user may see it")
@@ -254,7 +254,7 @@ def test_what_the_user_may_not_do_is_said(shop: MariaDbShop) -> None:
         assert len(take(records, 20)) == 20
 
 
-def test_what_the_server_does_not_log_is_refused(shop: MariaDbShop) -> None:
+def test_mysql_source_rejects_databases_that_are_not_logged(shop: MariaDbShop) -> None:
     shop.run("CREATE DATABASE unlogged", "CREATE TABLE unlogged.orders (id int PRIMARY KEY)")
     refused(shop.source().table_list("unlogged.orders"), "does not log database unlogged: see binlog-do-db and binlog-")
     shop.run("DROP DATABASE unlogged", "SET GLOBAL log_bin_compress = 1")

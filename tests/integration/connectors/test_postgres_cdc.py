@@ -42,7 +42,7 @@ def shop(postgres: PostgresServer) -> Iterator[PostgresShop]:
     found.close()
 
 
-def test_the_table_as_it_is_then_every_change(shop: PostgresShop) -> None:
+def test_postgres_source_emits_snapshot_then_changes(shop: PostgresShop) -> None:
     with reading(shop.source()) as records:
         first = take(records, 20)
         assert sorted(row.id for row in first) == list(range(1, 21))
@@ -64,7 +64,7 @@ def test_the_table_as_it_is_then_every_change(shop: PostgresShop) -> None:
     ]
 
 
-def test_debeziums_json_has_truncate_too(shop: PostgresShop) -> None:
+def test_postgres_source_emits_debezium_json_with_truncate(shop: PostgresShop) -> None:
     with reading(shop.source().deserializer(JsonDebeziumDeserializationSchema())) as records:
         first = json.loads(take(records, 20)[0])
         assert (first["op"], first["before"], first["after"]["price"]) == ("r", None, "1.50")
@@ -75,7 +75,7 @@ def test_debeziums_json_has_truncate_too(shop: PostgresShop) -> None:
     assert (truncate["op"], truncate["before"], truncate["after"]) == ("t", None, None)
 
 
-def test_rows_refuse_a_truncated_table_unless_told_to_skip_it(shop: PostgresShop) -> None:
+def test_postgres_source_rejects_truncate_unless_skipped(shop: PostgresShop) -> None:
     with (
         pytest.raises(MillstreamError, match=r"public\.orders was truncated.*skip_truncate=True"),
         reading(shop.source().startup_options(StartupOptions.latest())) as records,
@@ -100,7 +100,7 @@ VALUES = """INSERT INTO types VALUES ('00000000-0000-0000-0000-00000000000%d', t
 '{1,NULL,-3}', ARRAY['a,b', 'c"d', NULL, ''], '{happy,sad}', '{1.50,2}', '10.0.0.1/8', '[1,5)')"""
 
 
-def test_all_common_types_are_the_same_from_table_and_log(shop: PostgresShop) -> None:
+def test_postgres_source_snapshot_and_log_values_are_equal(shop: PostgresShop) -> None:
     shop.run(*TYPES.split(";"), VALUES % 1)
     with reading(shop.source("public.types")) as records:
         (read,) = take(records, 1)
@@ -118,7 +118,7 @@ def test_all_common_types_are_the_same_from_table_and_log(shop: PostgresShop) ->
     assert values["iv"] == "P1M2D" and values["r"] == "[1,5)" and values["ip"] == "10.0.0.1/8"
 
 
-def test_large_values_that_did_not_change(shop: PostgresShop) -> None:
+def test_postgres_source_marks_unchanged_toast_values(shop: PostgresShop) -> None:
     shop.run(
         "CREATE TABLE big (id int PRIMARY KEY, n int, body text)",
         "ALTER TABLE big ALTER body SET STORAGE EXTERNAL",
@@ -136,7 +136,7 @@ def test_large_values_that_did_not_change(shop: PostgresShop) -> None:
     assert deleted.get_row_kind() is RowKind.DELETE and deleted.id == 1
 
 
-def test_columns_may_come_and_go(shop: PostgresShop) -> None:
+def test_postgres_source_follows_added_and_dropped_columns(shop: PostgresShop) -> None:
     with reading(shop.source()) as records:
         take(records, 20)
         shop.run(
@@ -155,7 +155,7 @@ def test_columns_may_come_and_go(shop: PostgresShop) -> None:
     ]
 
 
-def test_tables_that_are_made_later_are_read_too(shop: PostgresShop) -> None:
+def test_postgres_source_reads_tables_created_later(shop: PostgresShop) -> None:
     schema = RowDeserializationSchema(changelog_mode="upsert", with_table=True)
     source = shop.source(r"public\.(orders|later.*)").deserializer(schema).discovery_interval(0.1)
     with reading(source) as records:
@@ -177,10 +177,10 @@ def test_tables_that_are_made_later_are_read_too(shop: PostgresShop) -> None:
     ]
 
 
-def test_reading_begins_where_it_is_told_to(shop: PostgresShop) -> None:
+def test_postgres_source_starts_at_startup_offset(shop: PostgresShop) -> None:
     with reading(shop.source().startup_options(StartupOptions.snapshot())) as records:
         assert len(list(records)) == 20
-    # Nobody comes back to it.
+    # The slot is dropped, because no job returns to it.
     wait_until(lambda: not shop.run(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"))
     with reading(shop.source().startup_options(StartupOptions.latest())) as records:
         wait_until(shop.is_read)
@@ -199,7 +199,7 @@ def test_reading_begins_where_it_is_told_to(shop: PostgresShop) -> None:
         take(records, 1)
 
 
-def test_the_slot_is_confirmed_with_checkpoints_only(shop: PostgresShop) -> None:
+def test_postgres_source_confirms_slot_on_checkpoint_only(shop: PostgresShop) -> None:
     with closing(shop.source().build().create_enumerator(1)) as enumerator:
         before, now = shop.confirmed(), 0.0
         dealt = 0
@@ -214,19 +214,19 @@ def test_the_slot_is_confirmed_with_checkpoints_only(shop: PostgresShop) -> None
         wait_until(lambda: shop.confirmed() > before)
 
 
-def test_what_waits_in_the_log_is_told(shop: PostgresShop) -> None:
+def test_postgres_source_reports_pending_records_and_bytes(shop: PostgresShop) -> None:
     latest = shop.source().startup_options(StartupOptions.latest()).build()
     with closing(latest.create_enumerator(1)) as enumerator:
         shop.run("INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(100, 1099) n")
         wait_until(lambda: enumerator.poll(0, 0.0).pending == {0: 1000})
-        # The server is asked once a second.
+        # The server is queried once a second.
         found = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 2.5), (0, 4.0))]
     assert [f.lag["pendingRecords"] for f in found] == [{0: 1000}, {0: 0}, {0: 0}]
     behind = [f.lag["pendingBytes"][0] for f in found]
     assert behind[0] == behind[1] > 100_000 and behind[2] < 20_000
 
 
-def test_the_log_is_let_go_of_though_nothing_happens_in_the_table(shop: PostgresShop) -> None:
+def test_postgres_source_heartbeat_releases_wal_of_idle_table(shop: PostgresShop) -> None:
     often = {"execution.checkpointing.interval": "50 ms"}
     with reading(shop.source().heartbeat_interval(0.1), **often) as records:
         take(records, 20)
@@ -237,7 +237,7 @@ def test_the_log_is_let_go_of_though_nothing_happens_in_the_table(shop: Postgres
         assert shop.confirmed() != quiet
 
 
-def test_what_cannot_be_read_is_said_in_a_sentence(shop: PostgresShop) -> None:
+def test_postgres_source_reports_configuration_errors_in_one_sentence(shop: PostgresShop) -> None:
     refused(shop.source().hostname("127.0.0.1").port(1), "does not answer: .*refused.* Check hostname, port")
     tcp = shop.source().hostname("127.0.0.1")
     refused(tcp.password("wrong"), "refuses user 'postgres': password authentication failed.* Check username")
@@ -254,7 +254,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(shop: PostgresShop) -> None:
         PostgresSource.builder().database("d").username("u").table_list("t").build()
 
 
-def test_a_slot_that_was_dropped_or_used_by_another_is_told(shop: PostgresShop, tmp_path: Any) -> None:
+def test_postgres_source_reports_dropped_or_advanced_slot(shop: PostgresShop, tmp_path: Any) -> None:
     settings = {
         "execution.checkpointing.interval": "50 ms",
         "execution.checkpointing.dir": str(tmp_path),
@@ -269,7 +269,7 @@ def test_a_slot_that_was_dropped_or_used_by_another_is_told(shop: PostgresShop, 
         wait_until(lambda: shop.confirmed() > before)
     wait_until(lambda: not shop.is_read())
     again = {**settings, "execution.state-recovery.path": "latest"}
-    # Somebody else has read on: what they took is gone.
+    # Another reader advanced the slot: those changes are lost.
     shop.run("INSERT INTO orders VALUES (22)", "SELECT pg_switch_wal()")
     shop.run(f"SELECT pg_replication_slot_advance('{shop.slot}', pg_current_wal_lsn())")
     with pytest.raises(MillstreamError, match="no longer has the log from"), reading(shop.source(), **again) as records:
@@ -279,15 +279,13 @@ def test_a_slot_that_was_dropped_or_used_by_another_is_told(shop: PostgresShop, 
         list(records)
 
 
-def test_rows_are_of_a_kind() -> None:
+def test_row_deserialization_schema_sets_row_kind() -> None:
     with pytest.raises(InvalidProgramError, match="all or upsert"):
         RowDeserializationSchema(changelog_mode="some")
     assert Row(a=1).get_row_kind() is RowKind.INSERT
 
 
-def test_the_replica_is_the_original_though_the_program_is_killed_again_and_again(
-    shop: PostgresShop, tmp_path: Path
-) -> None:
+def test_postgres_source_replica_equals_original_after_kills(shop: PostgresShop, tmp_path: Path) -> None:
     import psycopg
 
     source, facts = cdc_replica.Connect(shop.connection.info.dsn), cdc_replica.Connect(shop.server.new_database())
@@ -300,7 +298,7 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
         command = [sys.executable, cdc_replica.__file__, "postgres", source.conninfo, shop.slot, facts.conninfo]
         command.append(str(tmp_path))
         confirmed = []
-        # The first times while tables are read, then later and later.
+        # The first kills happen during the snapshot, the others later and later.
         for seconds in (0.15, 0.25, 0.4, 0.8, 1.2):
             job = subprocess.Popen(command)
             wait_until(shop.is_read)
@@ -311,7 +309,7 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
         job = subprocess.Popen(command)
         try:
             cdc_replica.await_equal(database, replica, 60)
-            # The log is let go of as the job goes on.
+            # The slot advances with the job.
             wait_until(lambda: shop.confirmed() != confirmed[-1])
         finally:
             job.kill()
@@ -319,9 +317,9 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
     assert len({str(c) for c in confirmed}) > 1
 
 
-def test_a_server_that_is_gone_is_said_in_a_sentence(shop: PostgresShop) -> None:
+def test_postgres_source_reports_lost_connection_in_one_sentence(shop: PostgresShop) -> None:
     with closing(shop.source().build().create_enumerator(1)) as enumerator:
-        # The connection for questions alone.
+        # Only the connection for queries.
         shop.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND "
             "pid <> pg_backend_pid() AND query LIKE '%pg_current_xact_id%'"
@@ -330,7 +328,7 @@ def test_a_server_that_is_gone_is_said_in_a_sentence(shop: PostgresShop) -> None
             enumerator.poll(100, 0.0)
 
 
-def test_the_server_may_be_killed_too(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_postgres_source_recovers_after_server_kill(postgres: PostgresServer, tmp_path: Path) -> None:
     import psycopg
 
     facts = postgres.new_database()

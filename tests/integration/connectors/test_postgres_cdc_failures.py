@@ -1,4 +1,4 @@
-"""PostgresSource where tables are odd, or somebody changes what it relies on."""
+"""PostgresSource with unusual tables, and when somebody changes what it relies on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def settings(directory: Path) -> dict[str, str]:
     }
 
 
-# --- tables as they may be
+# --- unusual tables
 
 KEYS = {
     "text": ["a", "B", "é", "Z", "_", "x y", "'q\\", "a b", "A", "ß", ""],
@@ -67,7 +67,7 @@ KEYS = {
 }
 
 
-def test_a_table_is_read_in_the_order_of_any_key(shop: PostgresShop) -> None:
+def test_postgres_source_reads_chunks_in_order_of_any_key_type(shop: PostgresShop) -> None:
     shop.run("CREATE TYPE mood AS ENUM ('sad', 'happy')", "CREATE DOMAIN word AS text CHECK (VALUE <> '')")
     for i, (kind, keys) in enumerate(KEYS.items()):
         shop.run(f"CREATE TABLE k{i} (n int, k {kind}, PRIMARY KEY (k, n))")
@@ -80,14 +80,14 @@ def test_a_table_is_read_in_the_order_of_any_key(shop: PostgresShop) -> None:
     for i, (kind, keys) in enumerate(KEYS.items()):
         rows = [(repr(row.k), row.n) for table, row in found if table == f"public.k{i}"]
         assert len(rows) == len(set(rows)) == 2 * len(keys), kind
-        # The log's keys are put in their places by the same order.
+        # Keys in the log are compared in the same order.
         sorted_ = shop.run(f"SELECT k::text, n::text FROM k{i} ORDER BY k{i}.k, k{i}.n")
         (table,) = find_tables(shop.connection, (f"public.k{i}",))
         above = postgres_chunks.compare(shop.connection, table, [tuple(k) for k in sorted_], [sorted_[0], sorted_[2]])
         assert above == [0, 1, 1, *[2] * (len(sorted_) - 3)], kind
 
 
-def test_names_may_be_anything(shop: PostgresShop) -> None:
+def test_postgres_source_accepts_any_identifier(shop: PostgresShop) -> None:
     shop.run(
         'CREATE SCHEMA "a.b"',
         """CREATE TABLE "a.b"."Tä ""b"" 'le'.x" ("select" int, "from" text, "Ünï ""q""%s" int,
@@ -98,7 +98,7 @@ def test_names_may_be_anything(shop: PostgresShop) -> None:
         "INSERT INTO one VALUES (1)",
         "CREATE TABLE gaps (id bigint PRIMARY KEY, g bigint GENERATED ALWAYS AS (id + 1) STORED)",
         "INSERT INTO gaps SELECT n::bigint * n * n * n * 1000000000 FROM generate_series(1, 20) n",
-        # Tables that inherit are tables of their own.
+        # Inherited tables are separate tables.
         "CREATE TABLE heir (PRIMARY KEY (id)) INHERITS (one)",
         "INSERT INTO heir VALUES (2)",
     )
@@ -120,17 +120,17 @@ def test_names_may_be_anything(shop: PostgresShop) -> None:
     assert [f["after"] for f in later] == [{"id": 5}, {"id": 7}]
 
 
-def test_tables_may_be_empty_or_not_there_yet(shop: PostgresShop) -> None:
+def test_postgres_source_accepts_empty_and_missing_tables(shop: PostgresShop) -> None:
     shop.run("CREATE TABLE empty (id int PRIMARY KEY)")
     for tables in (["public.empty"], [r"public\.nothing_like_it.*"]):
         with reading(shop.source(*tables).deserializer(UPSERT).startup_options(SNAPSHOT)) as records:
             assert list(records) == []
-    # What is no pattern is a name.
+    # An invalid pattern is a name.
     refused(shop.source("public.(orders"), r"has no table 'public\.\(orders'")
     refused(shop.source("public.order's"), "has no table .public.order's")
 
 
-def test_a_partitioned_table_is_one_table(shop: PostgresShop) -> None:
+def test_postgres_source_reads_partitioned_table_as_one(shop: PostgresShop) -> None:
     shop.run(
         "CREATE TABLE parts (id int, k int, PRIMARY KEY (id, k)) PARTITION BY RANGE (k)",
         "CREATE TABLE parts1 PARTITION OF parts FOR VALUES FROM (0) TO (10)",
@@ -153,7 +153,7 @@ def test_a_partitioned_table_is_one_table(shop: PostgresShop) -> None:
     assert found == [("-D", 3, 3), ("+I", 3, 15), ("+I", 99, 99)]
 
 
-def test_types_that_are_less_common(shop: PostgresShop) -> None:
+def test_postgres_source_reads_rare_types(shop: PostgresShop) -> None:
     shop.run(
         "CREATE EXTENSION IF NOT EXISTS hstore",
         "CREATE TYPE pair AS (a int, b text)",
@@ -179,7 +179,7 @@ def test_types_that_are_less_common(shop: PostgresShop) -> None:
 # --- tables that change
 
 
-def test_the_key_may_get_another_name_or_other_columns(shop: PostgresShop) -> None:
+def test_postgres_source_follows_renamed_or_changed_key(shop: PostgresShop) -> None:
     shop.run("CREATE TABLE full_ (id int PRIMARY KEY)", "ALTER TABLE full_ REPLICA IDENTITY FULL")
     source = shop.source("public.orders", "public.full_").deserializer(JsonDebeziumDeserializationSchema())
     with reading(source) as records:
@@ -207,13 +207,15 @@ def test_the_key_may_get_another_name_or_other_columns(shop: PostgresShop) -> No
     ]
 
 
-def test_a_table_may_be_written_anew_while_it_is_read(shop: PostgresShop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_source_blocks_alter_table_during_snapshot(
+    shop: PostgresShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import psycopg
 
     outcomes: list[str] = []
 
     def alter_once(connection: Any, table: Any) -> Any:
-        # Between the snapshot and the reading of the chunk.
+        # Between the snapshot and the read of the chunk.
         if not outcomes:
             with psycopg.connect(shop.connection.info.dsn, autocommit=True) as other:
                 other.execute("SET lock_timeout = '200ms'")
@@ -231,7 +233,7 @@ def test_a_table_may_be_written_anew_while_it_is_read(shop: PostgresShop, monkey
     assert outcomes == ["had to wait"]
 
 
-def test_columns_may_change_between_two_chunks(shop: PostgresShop) -> None:
+def test_postgres_source_reads_columns_changed_between_chunks(shop: PostgresShop) -> None:
     source = shop.source().deserializer(UPSERT).split_size(5).snapshot_parallelism(1).build()
     with closing(source.create_enumerator(1)) as enumerator:
         found = dealt(enumerator, 5)
@@ -243,10 +245,10 @@ def test_columns_may_change_between_two_chunks(shop: PostgresShop) -> None:
     assert len(rows) == 20 and all(r.get("thing") == "new" and r["note"] == "n" for r in rows.values())
 
 
-# --- what somebody else does
+# --- changes by others
 
 
-def test_a_slot_that_is_dropped_while_it_is_read(shop: PostgresShop, tmp_path: Path) -> None:
+def test_postgres_source_reports_slot_dropped_while_reading(shop: PostgresShop, tmp_path: Path) -> None:
     with (
         pytest.raises(MillstreamError, match="slot .* is gone.*start the job without its state") as error,
         reading(shop.source().deserializer(UPSERT), **settings(tmp_path)) as records,
@@ -259,25 +261,25 @@ def test_a_slot_that_is_dropped_while_it_is_read(shop: PostgresShop, tmp_path: P
         shop.run("INSERT INTO orders VALUES (22)")
         wait_until(lambda: shop.confirmed() > before)
         active = f"FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
-        # The job is back at once: whoever drops it must be quick.
+        # The job reconnects at once, so the drop must be quick.
         drop = f"DO $$ BEGIN PERFORM pg_terminate_backend(active_pid, 1000) {active}; "
         shop.run(f"{drop} PERFORM pg_drop_replication_slot('{shop.slot}'); END $$")
         list(records)
     assert "\n" not in str(error.value).strip()
 
 
-def test_a_publication_that_is_changed_while_it_is_read(shop: PostgresShop) -> None:
+def test_postgres_source_reports_table_removed_from_publication(shop: PostgresShop) -> None:
     shop.run("CREATE TABLE other (id int PRIMARY KEY)")
     source = shop.source("public.orders", "public.other").deserializer(UPSERT).discovery_interval(0.2)
     words = "taken table public.orders out of publication 'dbz_publication'.*without its state"
     drop, add = (f"ALTER PUBLICATION dbz_publication {word} TABLE orders" for word in ("DROP", "ADD"))
     with pytest.raises(MillstreamError, match=words), reading(source) as records:
         take(records, 20)
-        # Though it is back before anybody looks.
+        # Although it is back before the next check.
         shop.run(drop, "INSERT INTO orders VALUES (21)", add)
         list(records)
     wait_until(lambda: not shop.is_read())
-    # And when it was out while the job was.
+    # And if it was removed while the job was down.
     with closing(source.build().create_enumerator(1)) as enumerator:
         state = enumerator.snapshot()
     shop.run(drop)
@@ -288,7 +290,7 @@ def test_a_publication_that_is_changed_while_it_is_read(shop: PostgresShop) -> N
         source.build().create_enumerator(1, state)
 
 
-def test_a_table_that_is_made_anew(shop: PostgresShop) -> None:
+def test_postgres_source_reports_recreated_table(shop: PostgresShop) -> None:
     source = shop.source().deserializer(UPSERT).discovery_interval(0.2)
     words = "Table public.orders is another one than before.*without its state"
     with closing(source.build().create_enumerator(1)) as enumerator:
@@ -302,7 +304,7 @@ def test_a_table_that_is_made_anew(shop: PostgresShop) -> None:
         source.build().create_enumerator(1, state)
 
 
-def test_a_slot_from_before_the_publication(shop: PostgresShop) -> None:
+def test_postgres_source_uses_slot_older_than_publication(shop: PostgresShop) -> None:
     shop.run(f"SELECT pg_create_logical_replication_slot('{shop.slot}', 'pgoutput')", "UPDATE orders SET item = 'a'")
     with reading(shop.source().deserializer(UPSERT)) as records:
         assert {row.item for row in take(records, 20)} == {"a"}
@@ -310,10 +312,10 @@ def test_a_slot_from_before_the_publication(shop: PostgresShop) -> None:
         assert take(records, 1)[0].id == 21
 
 
-# --- what is refused
+# --- rejected
 
 
-def test_what_would_lose_changes_is_refused(shop: PostgresShop) -> None:
+def test_postgres_source_rejects_setups_that_would_lose_changes(shop: PostgresShop) -> None:
     source = shop.source().deserializer(UPSERT)
     shop.run("CREATE PUBLICATION inserts FOR TABLE orders WITH (publish = 'insert')")
     refused(source.publication("inserts"), "'inserts' does not have all changes: run .* SET .publish =")
@@ -326,12 +328,12 @@ def test_what_would_lose_changes_is_refused(shop: PostgresShop) -> None:
     shop.run("ALTER TABLE orders ALTER item SET NOT NULL", "CREATE UNIQUE INDEX by_item ON orders (item)")
     shop.run("ALTER TABLE orders REPLICA IDENTITY USING INDEX by_item")
     refused(source, "replica identity of table public.orders is an index.*REPLICA IDENTITY DEFAULT")
-    # A key that may be NULL is none.
+    # A nullable key is no primary key.
     shop.run("CREATE TABLE maybe (id int UNIQUE)")
     refused(shop.source("public.maybe").deserializer(UPSERT), "maybe has no primary key")
 
 
-def test_what_the_user_may_not_do_is_said(shop: PostgresShop) -> None:
+def test_postgres_source_names_missing_privileges(shop: PostgresShop) -> None:
     shop.run("DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN", "CREATE PUBLICATION p FOR TABLE orders")
     source = shop.source().deserializer(UPSERT).username("reader").publication("p", create=False)
     try:
@@ -349,7 +351,7 @@ def test_what_the_user_may_not_do_is_said(shop: PostgresShop) -> None:
         shop.run("DROP OWNED BY reader")
 
 
-def test_a_server_that_cannot_serve_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_source_reports_server_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     from millstream.connectors.cdc.postgres import log as postgres_log
 
     monkeypatch.setattr(postgres_log, "_BUSY_SECONDS", 0.3)
@@ -381,8 +383,8 @@ def test_a_server_that_cannot_serve_is_said(monkeypatch: pytest.MonkeyPatch) -> 
         one.connection.close()
 
 
-def test_the_log_is_bounded_by_what_is_confirmed(shop: PostgresShop) -> None:
-    # An idle table beside a busy one: what is kept for the slot is what was written since the last heartbeat.
+def test_postgres_source_bounds_retained_wal(shop: PostgresShop) -> None:
+    # An idle table beside a busy one: the slot retains what was written since the last heartbeat.
     shop.run("CREATE TABLE busy (n int, t text)")
     retained = f"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint, confirmed_flush_lsn::text \
 FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
@@ -392,7 +394,7 @@ FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
         written = most = 0
         places: set[str] = set()
         end = time.monotonic() + 60
-        # However busy the machine is, it comes to this if what was written is let go of again and again.
+        # However busy the machine is, this is reached if WAL is released repeatedly.
         while len(places) <= 3 or most >= written / 2:
             assert time.monotonic() < end, (written, most, len(places))
             ((before, _),) = shop.run(retained)

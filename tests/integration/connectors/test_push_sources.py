@@ -1,4 +1,4 @@
-"""Sources of what comes to the driver: sockets and HTTP."""
+"""Sources that receive records at the driver: sockets and HTTP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from millstream.testing import CollectSink, LocalEnvironment
 from tests.support.helpers import wait_until
 
 
-def test_what_has_come_is_kept_until_it_is_processed() -> None:
+def test_arrivals_keep_records_until_processed() -> None:
     arrivals = Arrivals(3)
     assert arrivals.put(["a", "b"], wait=False) == 2
     assert arrivals.put(["c", "d"], wait=False) is None
@@ -36,14 +36,14 @@ def test_what_has_come_is_kept_until_it_is_processed() -> None:
     assert arrivals.read(1, 2) == ["b", "c"]
     with pytest.raises(JobExecutionError, match="not there any more"):
         arrivals.read(0, 1)
-    # More than there could ever be room for.
+    # More than the capacity.
     arrivals.done(4)
     assert arrivals.put(list("efgh"), wait=False) == 8
 
 
 @contextmanager
 def serving(*talks: bytes) -> Iterator[int]:
-    """A server that says one thing to each who connects, and hangs up."""
+    """Run a server that sends fixed data to each client and disconnects."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -66,14 +66,14 @@ def read_socket(port: int, **options: Any) -> list[str]:
     return list(sink.results())
 
 
-def test_lines_of_a_socket_are_read_until_it_is_closed() -> None:
+def test_socket_source_reads_lines_until_close() -> None:
     with serving("one\r\ntwo\nzwölf".encode()) as port:
         assert read_socket(port) == ["one", "two", "zwölf"]
     with serving(b"a;b;", b"c") as port:
         assert read_socket(port, delimiter=";", max_retries=1) == ["a", "b", "c"]
 
 
-def test_a_server_that_is_not_there_is_said() -> None:
+def test_socket_source_reports_unreachable_server() -> None:
     with pytest.raises(JobExecutionError, match="127.0.0.1:9 cannot be read from"):
         read_socket(9)
     with pytest.raises(InvalidProgramError, match="is no port"):
@@ -89,7 +89,7 @@ def post(address: str, body: bytes, **headers: str) -> tuple[int, Any]:
         return e.code, json.load(e)
 
 
-def test_what_is_posted_is_a_stream() -> None:
+def test_http_source_emits_posted_records() -> None:
     row = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.INT()])).build()
     source = HttpSource(0, "/in", row, token="secret", max_body_bytes=100).on_bad_records(BadRecords.skip())
     env, sink = LocalEnvironment(), CollectSink()
@@ -106,7 +106,7 @@ def test_what_is_posted_is_a_stream() -> None:
     assert sink.results() == [1, 2, 3]
 
 
-def test_posted_records_survive_a_failure_and_are_answered_when_processed(tmp_path: Path) -> None:
+def test_http_source_replays_posted_records_after_failure(tmp_path: Path) -> None:
     failed = tmp_path / "failed"
 
     def fails_once(text: str) -> str:
@@ -124,13 +124,13 @@ def test_posted_records_survive_a_failure_and_are_answered_when_processed(tmp_pa
     wait_until(lambda: source.address)
     for text in ("a", "b", "c"):
         assert post(source.address, text.encode())[0] == 200
-        # Not before its checkpoint is complete: it is there already.
+        # Answered only after its checkpoint, which is complete by now.
         assert sink.results()[-1] == text
     job.cancel().result()
     assert failed.exists() and sink.results() == ["a", "b", "c"]
 
 
-def test_senders_wait_when_nobody_reads() -> None:
+def test_http_source_returns_503_when_buffer_is_full() -> None:
     source = HttpSource(0, capacity=1)
     env = LocalEnvironment()
     env.enable_checkpointing(3_600_000)

@@ -1,4 +1,4 @@
-"""What a source of one's own may count on: the one of the documentation, rates, lag, ends."""
+"""The contract of custom sources: the documented example, rate limits, lag, alignment, end of input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DOCS = DOCS / "connectors.md"
 
 @pytest.fixture(scope="module")
 def log_files() -> Any:
-    """The source that the documentation shows."""
+    """Return the source of the documentation."""
     found = re.search(r"```python\n(class LogFiles.*?)```", DOCS.read_text(), re.DOTALL)
     assert found is not None
     names: dict[str, Any] = {
@@ -51,7 +51,7 @@ def append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def test_thirty_lines_read_files_that_grow_and_come_later(log_files: Any, tmp_path: Path) -> None:
+def test_documented_source_reads_growing_and_new_files(log_files: Any, tmp_path: Path) -> None:
     append(tmp_path / "a.log", "a1\na2\nhal")
     sink = CollectSink()
     env = LocalEnvironment()
@@ -65,7 +65,7 @@ def test_thirty_lines_read_files_that_grow_and_come_later(log_files: Any, tmp_pa
     job.cancel().result()
 
 
-def test_thirty_lines_are_read_again_from_the_checkpoint(log_files: Any, tmp_path: Path) -> None:
+def test_documented_source_replays_from_checkpoint(log_files: Any, tmp_path: Path) -> None:
     append(tmp_path / "a.log", "".join(f"{i}\n" for i in range(50)))
     failed = tmp_path / "failed"
 
@@ -99,7 +99,7 @@ class _Watermarks(ProcessFunction):
         yield ctx.timer_service().current_watermark()
 
 
-def test_each_split_has_watermarks_and_the_slowest_counts(log_files: Any, tmp_path: Path) -> None:
+def test_source_watermark_is_minimum_of_splits(log_files: Any, tmp_path: Path) -> None:
     append(tmp_path / "fast.log", "1000\n9000\n")
     append(tmp_path / "slow.log", "5\n")
     env, sink = LocalEnvironment(), CollectSink()
@@ -118,7 +118,7 @@ def test_each_split_has_watermarks_and_the_slowest_counts(log_files: Any, tmp_pa
     assert sink.results()[3] == 4 and sink.results()[6] == 9000
 
 
-def test_a_source_is_read_no_faster_than_it_may_be() -> None:
+def test_source_at_most_limits_rate() -> None:
     env, sink = LocalEnvironment(), CollectSink()
     env.set_parallelism(2)
     env.from_source(NumberSequenceSource(1, 100).at_most(200)).sink_to(sink)
@@ -127,21 +127,21 @@ def test_a_source_is_read_no_faster_than_it_may_be() -> None:
     assert time.monotonic() - began >= 0.45 and sorted(sink.results()) == list(range(1, 101))
 
 
-def test_what_is_allowed_is_the_rate_in_any_second() -> None:
+def test_rate_limit_allows_rate_in_any_second() -> None:
     limit, dealt = RateLimit(per_second=1000, subtasks=4), 0
     for step in range(1, 10_001):
         dealt += 4 * limit.allowed(10**9, step / 1000)
     assert 9900 <= dealt <= 10_000
-    # A silence of a minute does not allow a minute's records.
+    # A pause of a minute does not allow a minute's records.
     assert 4 * limit.allowed(10**9, 70.0) <= 1000
-    # What a small budget has left is there for the next.
+    # The unused part of a small budget carries over.
     small = RateLimit(per_second=1000, subtasks=1)
     assert [small.allowed(100, at) for at in (0.0, 0.5, 0.5, 0.5)] == [0, 100, 100, 100]
     slow = RateLimit(per_second=0.5, subtasks=1)
     assert [slow.allowed(10**9, float(at)) for at in range(7)] == [0, 0, 1, 0, 1, 0, 1]
 
 
-def test_rates_that_cannot_be_are_refused() -> None:
+def test_source_at_most_rejects_invalid_rate() -> None:
     with pytest.raises(InvalidProgramError, match="a rate must be above 0"):
         NumberSequenceSource(1, 2).at_most(0)
     with pytest.raises(InvalidProgramError, match="limit the HybridSource itself"):
@@ -149,7 +149,7 @@ def test_rates_that_cannot_be_are_refused() -> None:
 
 
 def _rest(source: NumberSequenceSource, left: Any) -> list[int]:
-    """Return the numbers that a job reads that goes on from so much being left."""
+    """Return the numbers that a job reads after restoring an enumerator state."""
     enumerator, reader = source.create_enumerator(2, left), source.create_reader(0, 2)
     found: list[int] = []
     while not enumerator.is_finished():
@@ -158,7 +158,7 @@ def _rest(source: NumberSequenceSource, left: Any) -> list[int]:
     return sorted(found)
 
 
-def test_a_sequence_goes_on_with_what_is_left_of_it_and_no_other() -> None:
+def test_number_sequence_restores_remaining_range_only() -> None:
     begun = NumberSequenceSource(1, 100).create_enumerator(2)
     begun.poll(10, 0.0)
     left = [*range(11, 51), *range(61, 101)]
@@ -187,7 +187,7 @@ class _Nothing(SplitEnumerator):
         return None
 
 
-def test_a_bounded_source_must_say_when_it_ends() -> None:
+def test_bounded_source_requires_is_finished() -> None:
     env = LocalEnvironment()
     env.from_source(_Endless()).print()
     with pytest.raises(InvalidProgramError, match=r"_Nothing does not say when .* is_finished"):
@@ -195,7 +195,7 @@ def test_a_bounded_source_must_say_when_it_ends() -> None:
 
 
 class _Opened(_Nothing):
-    """Counts those that are open."""
+    """Counts open enumerators."""
 
     count = 0
 
@@ -216,11 +216,11 @@ class _Opens(_Endless):
 
 class _FailsToOpen(_Endless):
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
-        # The other one is open, as a replication slot would be.
+        # The other enumerator is open, as a replication slot would be.
         raise OSError(f"no answer beside {_Opened.count}")
 
 
-def test_sources_close_enumerators_opened_before_one_that_fails_to_open() -> None:
+def test_sources_close_enumerators_opened_before_one_that_fails() -> None:
     env = LocalEnvironment()
     env.from_source(_Opens()).union(env.from_source(_FailsToOpen())).sink_to(CollectSink())
     with pytest.raises(JobExecutionError, match="no answer beside 1"):
@@ -236,7 +236,7 @@ CLOCK = ManualClock()
 
 
 class _Lists(Source[tuple[str, int]]):
-    """Splits by name, each a list of times of which one is dealt out at a time."""
+    """Named splits, each a list of timestamps that are assigned one at a time."""
 
     def __init__(self, splits: dict[str, list[int]], aligns: bool = True) -> None:
         self.splits, self.aligns_splits = splits, aligns
@@ -310,8 +310,8 @@ def _aligned(drift: int) -> WatermarkStrategy:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_a_split_that_is_ahead_waits_for_the_others_of_its_source(parallelism: int) -> None:
-    """Also where a subtask has no split, or has read all of its own: nobody waits for it."""
+def test_watermark_alignment_pauses_split_that_is_ahead(parallelism: int) -> None:
+    """A subtask without splits, or with only finished ones, does not hold others back."""
     fast, slow = [i * 1000 for i in range(8)], [i * 100 for i in range(60)]
     env, sink = LocalEnvironment(), CollectSink()
     env.set_parallelism(parallelism)
@@ -322,11 +322,11 @@ def test_a_split_that_is_ahead_waits_for_the_others_of_its_source(parallelism: i
     assert sorted(found) == sorted([("short", 0), *(("fast", t) for t in fast), *(("slow", t) for t in slow)])
     for place, (name, t) in enumerate(found):
         if name == "fast" and t >= 2000:
-            # The one before it was let pass, and now it must have been caught up with.
+            # The previous record was allowed; the others must have caught up by now.
             assert max(s for n, s in found[:place] if n == "slow") >= t - 1000 - 500 - 100
 
 
-def test_sources_that_wait_as_a_whole_do_not_wait_for_each_other_for_ever() -> None:
+def test_watermark_alignment_of_whole_sources_does_not_deadlock() -> None:
     env, sink = LocalEnvironment(), CollectSink()
     env.set_parallelism(2)
     one = _Lists({"a": [0, 9000, 9001, 9002], "b": [0, 10, 20, 30]}, aligns=False)
@@ -343,8 +343,8 @@ class _Late(ProcessFunction):
 
 
 @pytest.mark.parametrize("aligns", [True, False])
-def test_a_split_that_waits_does_not_fall_idle(aligns: bool) -> None:
-    """Else time would go on without it, and its records would be late."""
+def test_watermark_alignment_paused_split_does_not_become_idle(aligns: bool) -> None:
+    """Otherwise the watermark would pass it, and its records would be late."""
     env, sink = LocalEnvironment(clock=CLOCK), CollectSink()
     env.set_parallelism(1)
     strategy = _aligned(50).with_idleness(Duration.of_millis(100))

@@ -79,7 +79,7 @@ def is_sqlite(connect: Connect) -> bool:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
-    """An empty database."""
+    """Return a function that connects to an empty database."""
     if request.param == "sqlite":
         return sqlite_file(str(tmp_path / "test.db"))
     return postgres_database(request.getfixturevalue("postgres").new_database())
@@ -87,14 +87,14 @@ def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
 
 @pytest.fixture
 def words(connect: Connect) -> Connect:
-    """A database with a table."""
+    """Return a function that connects to a database with a table."""
     run_sql(connect, "CREATE TABLE words (word TEXT PRIMARY KEY, count INTEGER, remark TEXT)")
     return connect
 
 
 @contextmanager
 def writer_of(sink: SqlSink) -> Iterator[SinkWriter]:
-    """A writer as another process has it."""
+    """Return a writer as in another process."""
     writer: SinkWriter = pickle.loads(cloudpickle.dumps(sink)).create_writer(runtime_context())
     try:
         yield writer
@@ -103,7 +103,7 @@ def writer_of(sink: SqlSink) -> Iterator[SinkWriter]:
 
 
 def epoch(sink: SqlSink, name: str, values: list[Any], flush: bool = True) -> Any:
-    """Run an epoch in a process of its own; return what the driver gets to commit."""
+    """Run an epoch in a writer of its own; return its committable."""
     with writer_of(sink) as writer:
         writer.begin(f"job-{OPERATOR}-{name}")
         for value in values:
@@ -126,7 +126,7 @@ def staged_rows(connect: Connect, table: str = "words") -> int:
     return int(found)
 
 
-def test_rows_are_seen_when_they_are_committed_and_not_before(words: Connect) -> None:
+def test_sql_sink_publishes_rows_on_commit_only(words: Connect) -> None:
     sink = SqlSink(words, "words", ["word", "count"])
     staged = [epoch(sink, "0-1-a", [("a", 1), ("b", 2)]), epoch(sink, "0-2-a", []), epoch(sink, "1-2-a", [("c", 3)])]
     assert staged[1] is None
@@ -136,7 +136,7 @@ def test_rows_are_seen_when_they_are_committed_and_not_before(words: Connect) ->
     assert staged_rows(words) == 0
 
 
-def test_committing_twice_changes_nothing(words: Connect) -> None:
+def test_sql_sink_commit_is_idempotent(words: Connect) -> None:
     run_sql(words, "CREATE TABLE plain (word TEXT, count INTEGER)")
     sink = SqlSink(words, "plain", ["word", "count"])
     staged = epoch(sink, "0-1-a", [("a", 1)])
@@ -146,7 +146,7 @@ def test_committing_twice_changes_nothing(words: Connect) -> None:
     assert run_sql(words, "SELECT * FROM plain") == [("a", 1)]
 
 
-def test_a_crash_in_the_middle_of_a_commit_leaves_all_or_nothing(words: Connect) -> None:
+def test_sql_sink_commit_is_atomic_when_driver_crashes(words: Connect) -> None:
     sink = SqlSink(words, "words", ["word", "count"])
     staged = [epoch(sink, f"0-{i}-a", [(word, i)]) for i, word in enumerate("abc")]
     for steps in range(3):
@@ -158,7 +158,7 @@ def test_a_crash_in_the_middle_of_a_commit_leaves_all_or_nothing(words: Connect)
     assert counts(words) == [("a", 0), ("b", 1), ("c", 2)]
 
 
-def test_a_commit_that_the_table_refuses_changes_nothing(words: Connect) -> None:
+def test_sql_sink_commit_is_atomic_when_table_rejects_row(words: Connect) -> None:
     sink = SqlSink(words, "words", ["word", "count"])
     staged = [epoch(sink, "0-1-a", [("a", 1)]), epoch(sink, "0-2-a", [("a", 2)])]
     with pytest.raises(MillstreamError, match="could not be moved into table words"):
@@ -166,7 +166,7 @@ def test_a_commit_that_the_table_refuses_changes_nothing(words: Connect) -> None
     assert counts(words) == []
 
 
-def test_with_keys_the_last_one_counts(words: Connect) -> None:
+def test_sql_sink_with_keys_keeps_last_row_per_key(words: Connect) -> None:
     sink = SqlSink(words, "words", ["count", "word"], key_columns=["word"])
     run_sql(words, "INSERT INTO words VALUES ('a', 0, 'kept'), ('z', 26, NULL)")
     staged = [
@@ -179,14 +179,14 @@ def test_with_keys_the_last_one_counts(words: Connect) -> None:
     assert run_sql(words, "SELECT * FROM words ORDER BY word") == expected
 
 
-def test_with_keys_that_are_all_there_is(connect: Connect) -> None:
+def test_sql_sink_with_only_key_columns_inserts_distinct_rows(connect: Connect) -> None:
     run_sql(connect, "CREATE TABLE seen (a INTEGER, b TEXT, UNIQUE (a, b))")
     sink = SqlSink(connect, "seen", ["a", "b"], key_columns=["a", "b"])
     commit(sink, epoch(sink, "0-1-a", [(1, "x"), (1, "x"), (1, "y")]), epoch(sink, "0-2-a", [(1, "x"), (2, "x")]))
     assert sorted(run_sql(connect, "SELECT a, b FROM seen")) == [(1, "x"), (1, "y"), (2, "x")]
 
 
-def test_unknown_keys_are_all_different_wherever_an_epoch_is_cut(connect: Connect) -> None:
+def test_sql_sink_treats_null_keys_as_distinct(connect: Connect) -> None:
     run_sql(connect, "CREATE TABLE seen (a INTEGER UNIQUE, b TEXT)")
     sink = SqlSink(connect, "seen", ["a", "b"], key_columns=["a"])
     commit(
@@ -196,7 +196,7 @@ def test_unknown_keys_are_all_different_wherever_an_epoch_is_cut(connect: Connec
     assert sorted(run_sql(connect, "SELECT a, b FROM seen"), key=str) == sorted(expected, key=str)
 
 
-def test_recover_deletes_what_was_staged_and_does_not_count(words: Connect) -> None:
+def test_sql_sink_recover_deletes_staged_rows_without_commit(words: Connect) -> None:
     sink = SqlSink(words, "words", ["word", "count"])
     counting = epoch(sink, "0-1-a", [("a", 1)])
     epoch(sink, "0-1-b", [("twin", 1)])
@@ -213,7 +213,7 @@ def test_recover_deletes_what_was_staged_and_does_not_count(words: Connect) -> N
     assert sorted(left) == sorted((name,) for name in others)
 
 
-def test_an_epoch_that_was_broken_off_leaves_nothing(words: Connect) -> None:
+def test_sql_sink_aborted_epoch_leaves_no_rows(words: Connect) -> None:
     sink = SqlSink(words, "words", ["word", "count"])
     with writer_of(sink) as writer, patch.object(sql, "BATCH", 2):
         writer.begin(f"job-{OPERATOR}-0-1-a")
@@ -226,7 +226,7 @@ def test_an_epoch_that_was_broken_off_leaves_nothing(words: Connect) -> None:
     assert counts(words) == [("d", 1)]
 
 
-def test_more_rows_than_are_kept_in_memory(words: Connect) -> None:
+def test_sql_sink_stages_more_rows_than_batch_size(words: Connect) -> None:
     sink = SqlSink(words, "words", ["word", "count"], key_columns=["word"])
     with patch.object(sql, "BATCH", 3):
         staged = epoch(sink, "0-1-a", [(f"w{i % 4}", i) for i in range(20)])
@@ -234,7 +234,7 @@ def test_more_rows_than_are_kept_in_memory(words: Connect) -> None:
     assert counts(words) == [("w0", 16), ("w1", 17), ("w2", 18), ("w3", 19)]
 
 
-def test_rows_keep_their_order(connect: Connect) -> None:
+def test_sql_sink_preserves_order(connect: Connect) -> None:
     serial = "INTEGER PRIMARY KEY" if is_sqlite(connect) else "SERIAL PRIMARY KEY"
     run_sql(connect, f"CREATE TABLE log (id {serial}, line TEXT)")
     sink = SqlSink(connect, "log", ["line"])
@@ -243,7 +243,7 @@ def test_rows_keep_their_order(connect: Connect) -> None:
     assert run_sql(connect, "SELECT line FROM log ORDER BY id") == values
 
 
-def test_the_ways_to_write_a_record(words: Connect) -> None:
+def test_sql_sink_accepts_tuples_lists_rows_and_dicts(words: Connect) -> None:
     sink = SqlSink(words, "words", ["word", "count"])
     values = [
         ("a", 1),
@@ -270,7 +270,7 @@ def test_the_ways_to_write_a_record(words: Connect) -> None:
         7,
     ],
 )
-def test_a_record_that_does_not_fit_is_told(tmp_path: Path, record: Any) -> None:
+def test_sql_sink_reports_record_that_does_not_match_columns(tmp_path: Path, record: Any) -> None:
     with writer_of(SqlSink(sqlite_file(str(tmp_path / "x.db")), "words", ["word", "count"])) as writer:
         writer.begin("t")
         with pytest.raises(MillstreamError, match=r"does not fit the 2 columns word, count of table words") as error:
@@ -278,7 +278,7 @@ def test_a_record_that_does_not_fit_is_told(tmp_path: Path, record: Any) -> None
     assert repr(record) in str(error.value)
 
 
-def test_quoted_names_and_schemas(connect: Connect) -> None:
+def test_sql_sink_accepts_quoted_names_and_schemas(connect: Connect) -> None:
     schema = "main" if is_sqlite(connect) else "public"
     table = f'{schema}."Order"'
     run_sql(connect, f'CREATE TABLE {table} ("from" TEXT PRIMARY KEY, "select" INTEGER)')
@@ -288,7 +288,7 @@ def test_quoted_names_and_schemas(connect: Connect) -> None:
     assert run_sql(connect, f'SELECT * FROM {schema}."Order__staged"') == []
 
 
-def test_two_sinks_into_one_table(words: Connect) -> None:
+def test_sql_sinks_share_one_table(words: Connect) -> None:
     one = SqlSink(words, "words", ["word", "count"], key_columns=["word"])
     two = SqlSink(words, "words", ["word", "remark"], key_columns=["word"])
     commit(one, epoch(one, "0-1-a", [("a", 1)]))
@@ -296,38 +296,38 @@ def test_two_sinks_into_one_table(words: Connect) -> None:
     assert run_sql(words, "SELECT * FROM words") == [("a", 1, "good")]
 
 
-# --- what is wrong is told before the job starts
+# --- errors before the job starts
 
 
-def test_a_missing_table_is_told(connect: Connect) -> None:
+def test_sql_sink_reports_missing_table(connect: Connect) -> None:
     with pytest.raises(InvalidProgramError, match="Create the table words with these columns before the job starts"):
         SqlSink(connect, "words", ["word"]).create_committer(CONTEXT)
 
 
-def test_a_missing_column_is_told(words: Connect) -> None:
+def test_sql_sink_reports_missing_column(words: Connect) -> None:
     with pytest.raises(InvalidProgramError, match="colour.*Create the table words"):
         SqlSink(words, "words", ["word", "colour"]).create_committer(CONTEXT)
 
 
-def test_a_table_that_has_changed_since_its_staging_table_is_told(words: Connect) -> None:
+def test_sql_sink_reports_outdated_staging_table(words: Connect) -> None:
     SqlSink(words, "words", ["word"]).create_committer(CONTEXT)
     run_sql(words, "ALTER TABLE words ADD COLUMN colour TEXT")
     with pytest.raises(InvalidProgramError, match="drop words__staged if it is from before"):
         SqlSink(words, "words", ["word", "colour"]).create_committer(CONTEXT)
 
 
-def test_a_missing_unique_key_is_told(words: Connect) -> None:
+def test_sql_sink_reports_missing_unique_key(words: Connect) -> None:
     with pytest.raises(InvalidProgramError, match="needs the columns word, count and a unique key over count"):
         SqlSink(words, "words", ["word", "count"], key_columns=["count"]).create_committer(CONTEXT)
 
 
-def test_a_value_the_database_refuses_is_told(words: Connect) -> None:
+def test_sql_sink_reports_value_that_database_rejects(words: Connect) -> None:
     sink = SqlSink(words, "words", ["word", "count"])
     with pytest.raises(MillstreamError, match=r"the first of them \('a', <object object.*could not be staged"):
         epoch(sink, "0-1-a", [("a", object())])
 
 
-def test_a_connection_that_cannot_be_made_is_told() -> None:
+def test_sql_sink_reports_failed_connection() -> None:
     def connect() -> Any:
         raise OSError("no route")
 
@@ -335,7 +335,7 @@ def test_a_connection_that_cannot_be_made_is_told() -> None:
         SqlSink(connect, "words", ["word"]).create_committer(CONTEXT)
 
 
-def test_something_else_than_a_connection_is_told() -> None:
+def test_sql_sink_rejects_connect_function_without_dbapi_connection() -> None:
     with pytest.raises(InvalidProgramError, match="not the connection of a DB-API module"):
         SqlSink(dict, "words", ["word"]).create_committer(CONTEXT)
 
@@ -352,16 +352,16 @@ def test_something_else_than_a_connection_is_told() -> None:
         ((dict, "t", ["a"], []), "some of the columns"),
     ],
 )
-def test_what_a_sink_refuses(arguments: Any, says: str) -> None:
+def test_sql_sink_rejects_invalid_arguments(arguments: Any, says: str) -> None:
     *rest, keys = arguments
     with pytest.raises(InvalidProgramError, match=says):
         SqlSink(*rest, key_columns=keys)
 
 
-# --- many at once
+# --- concurrency
 
 
-def test_parameters_are_written_as_the_module_wants_them(connect: Connect) -> None:
+def test_driver_uses_parameter_style_of_dbapi_module(connect: Connect) -> None:
     class Extended(sqlite3.Connection):
         pass
 
@@ -373,7 +373,7 @@ def test_parameters_are_written_as_the_module_wants_them(connect: Connect) -> No
     assert "(?, ?, ?)" in Table("t", ("a",)).stage("?")
 
 
-def test_connections_that_commit_by_themselves(words: Connect) -> None:
+def test_sql_sink_commits_atomically_with_autocommit_connections(words: Connect) -> None:
     def connect() -> Any:
         connection = words()
         if isinstance(connection, sqlite3.Connection):
@@ -392,7 +392,7 @@ def test_connections_that_commit_by_themselves(words: Connect) -> None:
     assert counts(words) == [("a", 1), ("b", 1)]
 
 
-def test_two_committers_at_once_move_rows_once(words: Connect) -> None:
+def test_sql_sink_concurrent_committers_move_rows_once(words: Connect) -> None:
     run_sql(words, "CREATE TABLE plain (word TEXT)")
     sink = SqlSink(words, "plain", ["word"])
     for round_number in range(20):
@@ -403,7 +403,7 @@ def test_two_committers_at_once_move_rows_once(words: Connect) -> None:
     assert staged_rows(words, "plain") == 0
 
 
-def test_a_committer_that_was_overtaken_starts_again(postgres: Any) -> None:
+def test_sql_sink_committer_retries_after_serialization_failure(postgres: Any) -> None:
     connect = postgres_database(postgres.new_database())
     run_sql(connect, "CREATE TABLE plain (word TEXT)")
     sink = SqlSink(connect, "plain", ["word"])
@@ -412,7 +412,7 @@ def test_a_committer_that_was_overtaken_starts_again(postgres: Any) -> None:
     overtaken = threading.Event()
 
     def slow(table: Table, p: str) -> str:
-        # The other one commits when this one has inserted, and not yet deleted.
+        # The other one commits after this one inserted and before it deletes.
         if threading.current_thread() is threading.main_thread() and not overtaken.is_set():
             overtaken.set()
             in_threads([lambda: sink.create_committer(CONTEXT).commit(staged)])
@@ -425,7 +425,7 @@ def test_a_committer_that_was_overtaken_starts_again(postgres: Any) -> None:
     assert run_sql(connect, "SELECT word FROM plain") == [("a",)]
 
 
-def test_writers_that_create_the_staging_table_at_once(words: Connect) -> None:
+def test_sql_sink_writers_create_staging_table_concurrently(words: Connect) -> None:
     for round_number in range(10):
         table = f"t{round_number}"
         run_sql(words, f"CREATE TABLE {table} (word TEXT)")
@@ -459,7 +459,7 @@ def in_threads(actions: list[Callable[[], Any]]) -> None:
     assert not errors, errors
 
 
-def test_many_processes_and_one_sqlite_file(tmp_path: Path) -> None:
+def test_sql_sink_processes_share_sqlite_file(tmp_path: Path) -> None:
     path = str(tmp_path / "test.db")
     connect = sqlite_file(path)
     run_sql(connect, "CREATE TABLE words (word TEXT, count INTEGER)")
@@ -484,7 +484,7 @@ with writer_of(sink) as writer:
     assert staged_rows(connect) == 0
 
 
-def test_waiting_for_a_locked_sqlite_file(tmp_path: Path) -> None:
+def test_sql_sink_waits_for_locked_sqlite_file(tmp_path: Path) -> None:
     connect = sqlite_file(str(tmp_path / "test.db"))
     run_sql(connect, "CREATE TABLE words (word TEXT)")
     sink = SqlSink(connect, "words", ["word"])
@@ -493,14 +493,14 @@ def test_waiting_for_a_locked_sqlite_file(tmp_path: Path) -> None:
         other.execute("BEGIN EXCLUSIVE")
         release = threading.Timer(0.5, other.rollback)
         release.start()
-        # Its own waiting is over at once, so that ours is seen.
+        # SQLite's own wait times out at once, so that the sink's is tested.
         with patch.object(sql_database, "_SQLITE_SECONDS", 0):
             commit(sink, staged)
         release.join()
     assert run_sql(connect, "SELECT word FROM words") == [("a",)]
 
 
-def test_a_writer_whose_server_went_away_connects_again(postgres: Any) -> None:
+def test_sql_sink_writer_reconnects_after_lost_connection(postgres: Any) -> None:
     connect = postgres_database(postgres.new_database())
     run_sql(connect, "CREATE TABLE words (word TEXT)")
     sink = SqlSink(connect, "words", ["word"])
@@ -520,7 +520,7 @@ def test_a_writer_whose_server_went_away_connects_again(postgres: Any) -> None:
 
 
 @pytest.mark.parametrize("copies", [True, False])
-def test_types_of_postgres_survive_the_staging_table(postgres: Any, copies: bool) -> None:
+def test_sql_sink_preserves_postgres_types_in_staging_table(postgres: Any, copies: bool) -> None:
     connect = postgres_database(postgres.new_database())
     run_sql(
         connect,
@@ -536,12 +536,12 @@ def test_types_of_postgres_survive_the_staging_table(postgres: Any, copies: bool
     assert found == [(1, "1.50", ["a", "b"], {"x": [1, None]}, True, "abc", b"\0\1", 7)]
 
 
-# --- by the dice
+# --- randomized
 
 
 @contextmanager
 def crashing(steps: int) -> Iterator[None]:
-    """The driver dies in the middle of a transaction, after so many steps of it."""
+    """Crash the driver in a transaction, after a number of statements."""
     left = steps
     unstage = Table.unstage
 
@@ -560,7 +560,7 @@ def run_chaos(connect: Connect, table: str, dice: random.Random) -> None:
     keyed = dice.random() < 0.5
     run_sql(connect, f"CREATE TABLE {table} (k INTEGER {'PRIMARY KEY' if keyed else ''}, v INTEGER)")
     sink = SqlSink(connect, table, ["k", "v"], key_columns=["k"] if keyed else None)
-    # The same key is always in the same subtask, as behind key_by.
+    # The same key is always in the same subtask, as after key_by.
     shares = [
         [(dice.randrange(6) * 3 + i, n) for n in range(dice.randrange(5, 40))] for i in range(dice.choice([1, 2, 3]))
     ]
@@ -573,10 +573,10 @@ def run_chaos(connect: Connect, table: str, dice: random.Random) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_whatever_fails_every_record_is_in_sqlite_once(seed: int) -> None:
+def test_sql_sink_writes_each_record_once_to_sqlite_under_failures(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         connect = sqlite_file(os.path.join(folder, "test.db"))
-        # The machine itself does not fail here, and waiting for its disk would leave time for fewer runs.
+        # The disk does not fail here, and fsync would leave time for fewer runs.
         run_sql(connect, "PRAGMA journal_mode = WAL", "PRAGMA synchronous = OFF")
         run_chaos(connect, "t", random.Random(seed))
 
@@ -588,14 +588,14 @@ def shared_database(postgres: Any) -> Connect:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
-def test_whatever_fails_every_record_is_in_postgres_once(shared_database: Connect, seed: int) -> None:
-    # Who has died in the last example has left connections open, which end when its objects are gone.
+def test_sql_sink_writes_each_record_once_to_postgres_under_failures(shared_database: Connect, seed: int) -> None:
+    # Crashed writers of the last example left connections open, which close with their objects.
     gc.collect()
     run_sql(shared_database, "DROP TABLE IF EXISTS t", "DROP TABLE IF EXISTS t__staged")
     run_chaos(shared_database, "t", random.Random(seed))
 
 
-# --- MariaDB, which has other words for much of it
+# --- MariaDB, whose SQL dialect differs
 
 
 @pytest.fixture
@@ -605,7 +605,7 @@ def maria(mariadb: Any) -> Connect:
     return connect
 
 
-def test_rows_of_mariadb_are_replaced_by_key(maria: Connect) -> None:
+def test_sql_sink_upserts_rows_in_mariadb(maria: Connect) -> None:
     sink = SqlSink(maria, "words", ["word", "count"], key_columns=["word"])
     run_sql(maria, "INSERT INTO words VALUES ('a', 0, 'stays')")
     first = epoch(sink, "0-1-a", [("a", 1), ("b", 2), ("a", 3)])
@@ -620,14 +620,14 @@ def test_rows_of_mariadb_are_replaced_by_key(maria: Connect) -> None:
     assert [row[0] for row in counts(maria)] == ["a", "b", "c", "d"]
 
 
-def test_a_table_that_mariadb_does_not_have_is_told_at_once(maria: Connect) -> None:
+def test_sql_sink_reports_missing_table_of_mariadb(maria: Connect) -> None:
     with pytest.raises(InvalidProgramError, match="Create the table nothing with these columns"):
         SqlSink(maria, "nothing", ["word"]).create_committer(CONTEXT)
 
 
-# Who dies leaves connections open, of which Python complains.
+# Crashed writers leave connections open, which Python warns about.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_fails_every_record_is_in_mariadb_once(mariadb: Any, seed: int) -> None:
+def test_sql_sink_writes_each_record_once_to_mariadb_under_failures(mariadb: Any, seed: int) -> None:
     connect = mariadb_database(mariadb.socket, mariadb.new_database())
     run_chaos(connect, "t", random.Random(seed))

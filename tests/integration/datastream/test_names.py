@@ -1,4 +1,4 @@
-"""Any text is a name, and a chain may be longer than Python's stack is deep."""
+"""Any text is a valid name, and a chain may be longer than Python's stack is deep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ["a\0b", "x" * 5000, "", "a\nb\r\t", "\ud800", "ü😀\u202e", "'\"\\{}%
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_text_is_a_name(name: str, tmp_path: Path) -> None:
+def test_operator_and_job_names_accept_any_text(name: str, tmp_path: Path) -> None:
     config = {"execution.checkpointing.interval": "20ms", "execution.checkpointing.dir": str(tmp_path)}
     env = LocalEnvironment(Configuration.from_dict(config))
     pairs = env.from_collection(range(5)).name(name).map(lambda x: (x % 2, x)).name(name).uid(name or "uid")
@@ -31,12 +31,12 @@ def test_any_text_is_a_name(name: str, tmp_path: Path) -> None:
     assert decode_manifest("there", manifest).snapshot.job_name == name
 
 
-def test_what_is_not_a_text_is_no_name() -> None:
+def test_name_rejects_values_that_are_no_text() -> None:
     with pytest.raises(TypeError, match=r"name\(\) takes a text, not 5"):
         LocalEnvironment().from_collection([1]).name(5)  # type: ignore[arg-type]
 
 
-def test_what_a_name_is_where_not_every_character_can_be() -> None:
+def test_printable_escapes_and_truncates_names() -> None:
     assert printable("a\0b") == "a\\x00b"
     assert printable("\ud800\n") == "\\ud800\\n"
     assert printable("ü😀 plain") == "ü😀 plain"
@@ -44,7 +44,7 @@ def test_what_a_name_is_where_not_every_character_can_be() -> None:
 
 
 @pytest.mark.parametrize("kind", ["map", "filter", "flat_map", "keyed", "watermarks"])
-def test_a_chain_of_600_operators(kind: str) -> None:
+def test_chain_of_600_operators_runs(kind: str) -> None:
     env, sink = LocalEnvironment(), CollectSink()
     stream: Any = env.from_collection([1, 2, 3])
     if kind == "keyed":

@@ -1,4 +1,4 @@
-"""Mistakes that are not errors are told once, with the line of the program."""
+"""Lint warnings about a program are emitted once, with the line of the program."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def warned(action: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("function", [yields, Yields(), partial(yields)])
-def test_a_map_that_yields(function: Any) -> None:
+def test_map_warns_about_generator_function(function: Any) -> None:
     stream = LocalEnvironment().from_collection([1])
     said = "map() was given a function that yields: each record becomes a generator; "
     said += "use flat_map() to emit what it yields."
@@ -74,20 +74,20 @@ def test_a_map_that_yields(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [forgets, forgets_in_all_ways, Forgets(), partial(forgets_in_all_ways, limit=2)])
-def test_a_filter_that_returns_nothing(function: Any) -> None:
+def test_filter_warns_about_function_without_return(function: Any) -> None:
     stream = LocalEnvironment().from_collection([1])
     said = "filter() was given a function that returns nothing, so no record passes: is a `return` missing?"
     assert warned(lambda: stream.filter(function)) == [said]
 
 
-def test_a_filter_that_yields() -> None:
+def test_filter_warns_about_generator_function() -> None:
     stream = LocalEnvironment().from_collection([1])
     said = "filter() was given a function that yields: each record is kept, since a generator is true."
     assert warned(lambda: stream.filter(yields)) == [said]
 
 
 @pytest.mark.parametrize("function", [returns_once, raises, bool, str.strip, lambda v: v > 3, lambda v: v and None])
-def test_no_mistakes(function: Any) -> None:
+def test_valid_functions_cause_no_warning(function: Any) -> None:
     stream = LocalEnvironment().from_collection([1])
     assert warned(lambda: stream.filter(function)) == []
     assert warned(lambda: stream.map(function)) == []
@@ -112,7 +112,7 @@ stream = env.from_collection([1]).map(str)
         ("stream.print(); env.get_execution_plan()", False),
     ],
 )
-def test_a_program_that_is_never_run(tmp_path: Path, last: str, warns: bool) -> None:
+def test_program_without_execute_warns_at_exit(tmp_path: Path, last: str, warns: bool) -> None:
     file = tmp_path / "job.py"
     file.write_text(PROGRAM.format(last=last))
     commands = [[sys.executable]] + [[sys.executable, "-m", "millstream", "run"]] * (
@@ -154,6 +154,6 @@ REFUSED: list[tuple[Callable[[Any], object], str]] = [
 
 
 @pytest.mark.parametrize(("give", "said"), REFUSED)
-def test_arguments_of_another_kind_are_refused_in_a_sentence(give: Callable[[Any], object], said: str) -> None:
+def test_stream_methods_reject_arguments_of_wrong_type(give: Callable[[Any], object], said: str) -> None:
     with pytest.raises(InvalidProgramError, match=said):
         give(LocalEnvironment().from_collection([1]))

@@ -1,4 +1,4 @@
-"""Connections that break while nobody reads from them."""
+"""Connections that break while no thread reads from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ends(count: int) -> bool:
 
 
 @pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
-def test_who_hangs_up_is_noticed_though_nobody_reads(family: socket.AddressFamily) -> None:
+def test_disconnect_watcher_detects_peer_close_without_reader(family: socket.AddressFamily) -> None:
     told = threading.Event()
     before = watchers()
     watch = DisconnectWatcher(told.set)
@@ -48,7 +48,7 @@ def test_who_hangs_up_is_noticed_though_nobody_reads(family: socket.AddressFamil
             end.close()
 
 
-def test_who_is_hung_up_on_here_is_not_missed() -> None:
+def test_disconnect_watcher_ignores_connections_closed_locally() -> None:
     told = threading.Event()
     before, descriptors = watchers(), len(os.listdir("/proc/self/fd"))
     watch = DisconnectWatcher(told.set)

@@ -1,4 +1,4 @@
-"""A machine that no longer answers is told from one whose processes only do not read."""
+"""Distinguishes a host that no longer answers from one whose processes only do not read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from millstream.exchange.poller import Poller
 from tests.support.spark_cluster import Network, can_separate
 
 SECONDS = 1.0
-# On another machine: whoever calls is listened to, and gets no word.
+# On the other host: accepts connections and never sends.
 LISTENER = """
 import socket, time
 server = socket.create_server(("0.0.0.0", 7000))
@@ -61,7 +61,7 @@ def until(holds: Callable[[], bool]) -> bool:
 
 
 @separate
-def test_a_machine_that_is_parted_from_this_one_is_silent(network: Network, connection: socket.socket) -> None:
+def test_is_silent_detects_partitioned_host(network: Network, connection: socket.socket) -> None:
     connection.sendall(b"x")
     assert until(lambda: not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 60)[24])
     network.part(1, 0)
@@ -70,21 +70,21 @@ def test_a_machine_that_is_parted_from_this_one_is_silent(network: Network, conn
     assert until(lambda: is_silent(connection, SECONDS))
     assert time.monotonic() - began >= SECONDS / 2
     network.reunite()
-    # As soon as it answers it is not any more.
+    # It stops being silent when the host answers again.
     assert until(lambda: not is_silent(connection, SECONDS))
 
 
 @separate
-def test_an_idle_connection_to_a_machine_that_is_parted_breaks(network: Network, connection: socket.socket) -> None:
+def test_keepalive_breaks_idle_connection_to_partitioned_host(network: Network, connection: socket.socket) -> None:
     network.part(1, 0)
     connection.settimeout(30)
     with pytest.raises(OSError, match="timed out|No route|unreachable") as broken:
         connection.recv(1)
-    # Not because this test has waited long enough.
+    # The cause is the kernel, not the timeout of this test.
     assert not isinstance(broken.value, TimeoutError) or broken.value.errno is not None
 
 
-def test_a_process_that_does_not_read_is_not_silent() -> None:
+def test_is_silent_ignores_process_that_does_not_read() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as connection:
         connection.connect(server.getsockname())
         enable_keepalive(connection, 0.2)
@@ -99,12 +99,12 @@ def test_a_process_that_does_not_read_is_not_silent() -> None:
 
 
 @separate
-def test_the_poller_hangs_up_on_a_machine_that_is_silent(network: Network, connection: socket.socket) -> None:
+def test_poller_disconnects_from_silent_host(network: Network, connection: socket.socket) -> None:
     link = Connection(connection, Credentials(b"s" * 32, silence=SECONDS), Side.CALLER)
     poller, lost = Poller(), []
     poller.add(link, lambda frame: None, lambda: lost.append(link))
     link.push(Frame(Kind.MET))
     network.part(1, 0)
-    # What it is greeted with stays on its way.
+    # The greeting stays in flight.
     poller.until(lambda: bool(lost), 30)
     assert lost and link.reason
