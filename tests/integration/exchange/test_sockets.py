@@ -1,4 +1,4 @@
-"""Driver and slots over real sockets, without Spark: frames, secrets, full buffers, and those who go."""
+"""Driver and slots over real sockets, without Spark: frames, authentication, full buffers, disconnects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ENCRYPTED = Credentials(b"s" * 32, make_identity())
 
 @dataclass(frozen=True)
 class Way:
-    """Over what driver and slots talk."""
+    """The transport between driver and slots."""
 
     host: str | None
     credentials: Credentials = SECRET
@@ -80,13 +80,13 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def trickle(source: socket.socket, target: socket.socket) -> None:
-    """Pass a byte on, if there is one."""
+    """Forward one byte, if there is one."""
     with contextlib.suppress(BlockingIOError):
         target.send(source.recv(1))
 
 
 @pytest.mark.parametrize("credentials", [pytest.param(SECRET, id="plain"), pytest.param(ENCRYPTED, id="tls")])
-def test_frames_survive_reads_of_one_byte(credentials: Credentials) -> None:
+def test_connection_decodes_frames_read_byte_by_byte(credentials: Credentials) -> None:
     frames = [Frame(Kind.EPOCH, 2**40, 3, b"x" * 1000), Frame(Kind.STOP), Frame(Kind.DATA, 1, 65535, bytes(range(256)))]
     (a, outer_a), (b, outer_b) = tcp_pair(), tcp_pair()
     left, right = Connection(a, credentials, Side.CALLER), Connection(b, credentials, Side.CALLED)
@@ -116,7 +116,7 @@ def test_frames_survive_reads_of_one_byte(credentials: Credentials) -> None:
 
 
 def met_over_tcp(caller: Credentials, called: Credentials) -> tuple[Connection, Connection]:
-    """Return two links that have said all they had to say to each other."""
+    """Return two connections that have completed their handshake."""
     a, b = tcp_pair()
     links = Connection(a, caller, Side.CALLER), Connection(b, called, Side.CALLED)
     poller = Poller()
@@ -128,7 +128,7 @@ def met_over_tcp(caller: Credentials, called: Credentials) -> tuple[Connection, 
     return links
 
 
-def test_what_goes_over_tls_cannot_be_read_on_the_way() -> None:
+def test_tls_connection_hides_frames_from_observer() -> None:
     (a, outer_a), (b, outer_b) = tcp_pair(), tcp_pair()
     links = Connection(a, ENCRYPTED, Side.CALLER), Connection(b, ENCRYPTED, Side.CALLED)
     links[0].push(Frame(Kind.EPOCH, 1, 0, b"a salary" * 100))
@@ -152,11 +152,11 @@ def test_what_goes_over_tls_cannot_be_read_on_the_way() -> None:
     outer_b.close()
 
 
-def test_what_tls_has_decrypted_is_not_left_behind() -> None:
-    """The last record holds the end of a large frame and a small one: of that the socket says nothing."""
+def test_tls_connection_delivers_decrypted_data_without_socket_event() -> None:
+    """The last TLS record holds the end of a large frame and a small one, for which the socket is not readable."""
     a, b = tcp_pair()
     links = Connection(a, ENCRYPTED, Side.CALLER), Connection(b, ENCRYPTED, Side.CALLED)
-    # A record with its head, twice as much as is sent at once, and a little more.
+    # A record with its header, twice the send size, and a little more.
     size = (1 << 14) - HEAD.size + 2 * (1 << 18) + 100
     frames = [Frame(Kind.DATA, 1, 1, bytes(size)), Frame(Kind.END, 1, 1, b"end")]
     for frame in frames:
@@ -179,7 +179,7 @@ def test_what_tls_has_decrypted_is_not_left_behind() -> None:
             "does not trust this side's certificate",
             id="wrong certificate",
         ),
-        # Who is hung up on does not always get to hear why.
+        # A peer that is disconnected does not always receive the reason.
         pytest.param(SECRET, ENCRYPTED, "", "the other side does not speak TLS", id="plain caller"),
         pytest.param(ENCRYPTED, SECRET, "", "the other side speaks TLS", id="plain called"),
         pytest.param(
@@ -191,7 +191,7 @@ def test_what_tls_has_decrypted_is_not_left_behind() -> None:
         ),
     ],
 )
-def test_who_is_not_of_the_job_is_refused_with_a_sentence(
+def test_connection_rejects_peer_of_another_job_with_reason(
     caller: Credentials, called: Credentials, why_caller: str, why_called: str
 ) -> None:
     links = met_over_tcp(caller, called)
@@ -202,7 +202,7 @@ def test_who_is_not_of_the_job_is_refused_with_a_sentence(
         link.close()
 
 
-def test_a_caller_without_a_certificate_is_refused() -> None:
+def test_connection_rejects_caller_without_certificate() -> None:
     assert ENCRYPTED.identity is not None
     a, b = tcp_pair()
     context = ssl.create_default_context(cadata=ENCRYPTED.identity.pem.split("-----BEGIN PRIVATE")[0])
@@ -219,7 +219,7 @@ def test_a_caller_without_a_certificate_is_refused() -> None:
     assert "showed no certificate" in link.reason
 
 
-def test_slots_that_are_refused_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exchange_failure_explains_rejected_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "START_SECONDS", 0.5)
     with Party([1], ring, Way(LOOPBACK, ENCRYPTED)) as party:
         party.credentials = SECRET
@@ -235,13 +235,13 @@ def pem_files(directory: Path, name: str) -> Identity:
     return Identity(str(directory / f"{name}.crt"), str(directory / f"{name}.key"), str(directory / f"{name}.crt"))
 
 
-def test_no_secret_is_printed() -> None:
+def test_credentials_repr_hides_secrets() -> None:
     printed = repr(ENCRYPTED)
     assert "PRIVATE KEY" not in printed
     assert "ssss" not in printed
 
 
-def test_certificates_from_files(tmp_path: Path) -> None:
+def test_certificates_are_loaded_from_files(tmp_path: Path) -> None:
     own, other = pem_files(tmp_path, "own"), pem_files(tmp_path, "other")
     with Party([2, 2], ring, Way(LOOPBACK, Credentials(b"s" * 32, own))) as party:
         party.start()
@@ -266,7 +266,7 @@ def exchange_greetings(first: Handshake, second: Handshake) -> None:
         to_second, to_first = first.feed(to_first), b""
 
 
-def test_both_sides_know_each_other_after_the_handshake() -> None:
+def test_handshake_authenticates_both_sides() -> None:
     caller, called = Handshake(SECRET.secret, Side.CALLER), Handshake(SECRET.secret, Side.CALLED)
     exchange_greetings(caller, called)
     assert caller.is_done
@@ -274,7 +274,7 @@ def test_both_sides_know_each_other_after_the_handshake() -> None:
 
 
 @pytest.mark.parametrize("side", Side)
-def test_a_wrong_secret_is_refused_by_either_side(side: Side) -> None:
+def test_handshake_rejects_wrong_secret_on_either_side(side: Side) -> None:
     other = Side.CALLED if side is Side.CALLER else Side.CALLER
     honest, stranger = Handshake(SECRET.secret, side), Handshake(OTHER.secret, other)
     stranger.feed(honest.greeting)
@@ -284,7 +284,7 @@ def test_a_wrong_secret_is_refused_by_either_side(side: Side) -> None:
     assert not honest.is_done
 
 
-def test_a_proof_cannot_be_sent_back() -> None:
+def test_handshake_rejects_reflected_proof() -> None:
     caller = Handshake(SECRET.secret, Side.CALLER)
     proof = caller.feed(caller.greeting)
     assert len(proof) == 32
@@ -293,7 +293,7 @@ def test_a_proof_cannot_be_sent_back() -> None:
 
 
 class Bomb:
-    """Leaves a file behind when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -302,11 +302,11 @@ class Bomb:
         return os.open, (self.path, os.O_CREAT)
 
 
-def test_nothing_of_a_stranger_is_unpickled_and_nothing_told_to_it(tmp_path: Path) -> None:
+def test_connection_neither_unpickles_nor_sends_before_authentication(tmp_path: Path) -> None:
     bomb = pickle.dumps(Bomb(str(tmp_path / "exploded")))
     honest, stranger = linked_pair(second=OTHER)
     honest.push(Frame(Kind.EPOCH, 1, 0, b"of this job only"))
-    # The stranger sends its frames without waiting for anything.
+    # The stranger sends its frames without waiting.
     honest_saw: list[Frame] = []
     stranger._handshake = None
     stranger.push(Frame(Kind.EPOCH, 1, 0, bomb))
@@ -325,7 +325,7 @@ def test_nothing_of_a_stranger_is_unpickled_and_nothing_told_to_it(tmp_path: Pat
         link.close()
 
 
-def test_a_stranger_does_not_disturb_the_driver(caplog: pytest.LogCaptureFixture) -> None:
+def test_exchange_ignores_unauthenticated_caller(caplog: pytest.LogCaptureFixture) -> None:
     with Party([2, 2], ring) as party:
         stranger = Connection.to(party.exchange.address, OTHER)
         stranger.push(Frame(Kind.HELLO, payload=b'{"slot": 0, "address": "/x"}'))
@@ -335,7 +335,7 @@ def test_a_stranger_does_not_disturb_the_driver(caplog: pytest.LogCaptureFixture
         lost: list[int] = []
         poller.add(stranger, lambda frame: None, lambda: lost.append(1))
         threading.Thread(target=lambda: poller.until(lambda: bool(lost), 60), daemon=True).start()
-        # Later the door is closed, and nobody is refused.
+        # Later the acceptor is closed, and nothing is rejected.
         assert party.exchange.serve_until(lambda: "a caller was refused" in caplog.text, 60)
         wait_until(lambda: bool(lost))
         party.start()
@@ -357,7 +357,7 @@ ATTACKS = {
 
 
 def attack(address: Address, data: bytes) -> socket.socket:
-    """Call, and send without waiting for anything; some of it goes no further than the kernel."""
+    """Connect and send without waiting; some of it never leaves the kernel."""
     stranger = connect(address)
     stranger.setblocking(False)
     with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -378,10 +378,10 @@ def is_hung_up_on(stranger: socket.socket) -> bool:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("whose", ["driver", "slot"])
-def test_whatever_a_stranger_sends_the_job_goes_on(way: Way, whose: str) -> None:
+def test_exchange_survives_any_bytes_from_stranger(way: Way, whose: str) -> None:
     with Party([2, 2], ring, way) as party:
         party.start_one(0)
-        # A slot is called by others once all have called the driver.
+        # Other slots connect to a slot after all have connected to the driver.
         wait_until(lambda: 0 in party.slots)
         attacked = party.exchange.address if whose == "driver" else party.slots[0]._channels.address
         strangers = [attack(attacked, data) for data in ATTACKS.values()]
@@ -390,7 +390,7 @@ def test_whatever_a_stranger_sends_the_job_goes_on(way: Way, whose: str) -> None
         assert party.run(1) == [b"0<1", b"1<0"]
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
         tracemalloc.stop()
-        # Nobody is left at the door when all have met, and it is shut.
+        # After the handshake no connection is pending, and the acceptor is closed.
         wait_until(lambda: all(map(is_hung_up_on, strangers)), 5)
         for stranger in strangers:
             stranger.close()
@@ -399,12 +399,12 @@ def test_whatever_a_stranger_sends_the_job_goes_on(way: Way, whose: str) -> None
         assert party.run(2) == [b"0<1", b"1<0"]
 
 
-def test_slots_that_all_call_at_once_are_let_in() -> None:
-    """Many processes on few cores take long to prove themselves."""
+def test_exchange_accepts_all_slots_calling_at_once() -> None:
+    """Many processes on few cores take long to authenticate."""
     slots = 3 * MOST_UNPROVED
     exchange = Exchange(slots, slots, SECRET, None)
     links = [Connection.to(exchange.address, SECRET) for _ in range(slots)]
-    # All have called before the first one says a word.
+    # All connect before the first one sends anything.
     exchange.serve_until(lambda: False, 0.5)
     poller, lost = Poller(), []
     for number, link in enumerate(links):
@@ -421,7 +421,7 @@ def test_slots_that_all_call_at_once_are_let_in() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_many_silent_strangers_do_not_use_up_what_there_is(way: Way) -> None:
+def test_exchange_limits_silent_strangers(way: Way) -> None:
     with Party([2, 2], ring, way) as party:
         serves = threading.Thread(target=lambda: party.run(1))
         serves.start()
@@ -429,9 +429,9 @@ def test_many_silent_strangers_do_not_use_up_what_there_is(way: Way) -> None:
         for _ in range(3 * MOST_UNPROVED):
             strangers.append(attack(party.exchange.address, b""))
             time.sleep(0.0005)
-        # Room is kept for two slots, and as many that hold them.
+        # Two connections are reserved for slots, and as many for strangers.
         wait_until(lambda: sum(map(is_hung_up_on, strangers)) == 2 * MOST_UNPROVED - 4, 30)
-        # Those who are of the job are still let in.
+        # Slots of the job are still accepted.
         party.start()
         serves.join(10)
         assert not serves.is_alive()
@@ -441,14 +441,14 @@ def test_many_silent_strangers_do_not_use_up_what_there_is(way: Way) -> None:
             stranger.close()
 
 
-def test_a_stranger_has_only_so_long_to_prove_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acceptor_drops_stranger_after_proof_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor, "PROOF_SECONDS", 0.1)
     with Party([1], lambda slot, task, messages: iter([(slot, b"done")]), Way(LOOPBACK)) as party:
         serves = threading.Thread(target=lambda: party.run(1))
         serves.start()
         silent = attack(party.exchange.address, GREETING)
         time.sleep(0.15)
-        # It is seen to when somebody else calls.
+        # The timeout is checked when another caller connects.
         next_one = attack(party.exchange.address, b"")
         wait_until(lambda: is_hung_up_on(silent), 5)
         assert not is_hung_up_on(next_one)
@@ -459,7 +459,7 @@ def test_a_stranger_has_only_so_long_to_prove_itself(monkeypatch: pytest.MonkeyP
         next_one.close()
 
 
-def test_unix_sockets_are_in_a_directory_of_ones_own() -> None:
+def test_exchange_creates_unix_sockets_in_private_directory() -> None:
     exchange = Exchange(1, 1, SECRET, None)
     assert isinstance(exchange.address, str)
     directory = os.path.dirname(exchange.address)
@@ -472,7 +472,7 @@ def test_unix_sockets_are_in_a_directory_of_ones_own() -> None:
 
 
 class Scripted:
-    """The work of a slot, as a test has it."""
+    """The work of a slot, defined by a test."""
 
     cannot_open: int | None = None
 
@@ -495,7 +495,7 @@ class Scripted:
 
 
 class Party:
-    """A driver here and slots on threads."""
+    """A driver in this thread and slots on threads."""
 
     def __init__(self, widths: list[int], run_level: RunLevel, way: Way = UNIX) -> None:
         self.widths = widths
@@ -523,7 +523,7 @@ class Party:
         try:
             slot = Slot(number, self.widths, address, self.credentials, Scripted(number, self.run_level))
         except (ConnectionRefusedError, FileNotFoundError):
-            # Another slot has failed, and the party is over, before this one has called.
+            # Another slot failed, and the exchange closed, before this one connected.
             return
         self.slots[number] = slot
         slot.serve()
@@ -549,7 +549,7 @@ class Party:
 
 
 def ring(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Say one's number to the other of two slots."""
+    """Send the slot's number to the other of two slots."""
     if task.level == 0:
         yield 1 - slot, b"%d" % slot
     else:
@@ -557,14 +557,14 @@ def ring(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[in
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_many_epochs(way: Way) -> None:
+def test_exchange_runs_many_epochs(way: Way) -> None:
     with Party([2, 2], ring, way) as party:
         party.start()
         for epoch in range(1, 200):
             assert party.run(epoch) == [b"0<1", b"1<0"]
 
 
-def test_a_slot_that_cannot_open_what_it_goes_on_from_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exchange_reports_slot_that_fails_to_open_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scripted, "cannot_open", 1)
     with Party([2, 2], ring) as party:
         party.start()
@@ -572,7 +572,7 @@ def test_a_slot_that_cannot_open_what_it_goes_on_from_says_why(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_who_sends_last_does_not_begin_a_level_before_the_others_can(way: Way) -> None:
+def test_exchange_starts_level_after_barriers_of_all_slots(way: Way) -> None:
     both, first_is_done = threading.Barrier(2), threading.Event()
 
     def meet(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -585,7 +585,7 @@ def test_who_sends_last_does_not_begin_a_level_before_the_others_can(way: Way) -
         else:
             first_is_done.wait(5)
             time.sleep(0.05)
-            # So much that the slot looks at its connections: the other's barrier has come then, its own is still to go.
+            # Enough data that the slot polls its connections: the other's barrier has arrived, its own is not sent yet.
             yield 0, bytes(1 << 17)
 
     with Party([2, 2], meet, way) as party:
@@ -593,7 +593,7 @@ def test_who_sends_last_does_not_begin_a_level_before_the_others_can(way: Way) -
         assert party.run(1) == [b"%d" % (1 << 17), b"1"]
 
 
-def test_sockets_that_were_deleted_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exchange_reports_deleted_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     with Party([2, 2], ring) as party:
         directory = Path(os.path.dirname(str(party.exchange.address)))
 
@@ -609,7 +609,7 @@ def test_sockets_that_were_deleted_are_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_levels_of_different_widths(way: Way) -> None:
+def test_exchange_runs_levels_of_different_parallelism(way: Way) -> None:
     def count(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         total = sum(map(int, messages)) if task.level else 1
         if task.level == 3:
@@ -626,8 +626,8 @@ def test_levels_of_different_widths(way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_large_blocks_both_ways_at_once_with_skew(way: Way) -> None:
-    """Every slot sends 64 MB to every other at the same time, and everybody three times as much to slot 0."""
+def test_exchange_transfers_large_skewed_blocks_both_ways(way: Way) -> None:
+    """Every slot sends 64 MB to every other at the same time, and three times as much to slot 0."""
     size = 64 << 20
     block = bytes(size)
 
@@ -645,8 +645,8 @@ def test_large_blocks_both_ways_at_once_with_skew(way: Way) -> None:
 
 @pytest.mark.parametrize("size", [1, 4 << 20])
 @pytest.mark.parametrize("way", WAYS)
-def test_slots_do_not_wait_for_each_others_work(way: Way, size: int) -> None:
-    """Slot 0 has sent all and got all: before it works, the others have what they need to do so at the same time."""
+def test_slots_start_level_without_waiting_for_work_of_others(way: Way, size: int) -> None:
+    """Before slot 0 works, the others have received all they need to work at the same time."""
 
     def dealt_out(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         if task.level == 0:
@@ -664,8 +664,8 @@ def test_slots_do_not_wait_for_each_others_work(way: Way, size: int) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
-    """While slot 1 is busy with its own level 0, slot 0 sends to it: 8 MiB wait at the sender, and no more."""
+def test_slow_consumer_backpressures_sender(way: Way) -> None:
+    """While slot 1 is busy with level 0, slot 0 sends to it: at most 8 MiB wait at the sender."""
     message, produced, is_slow = bytes(1 << 20), [0], threading.Event()
 
     def uneven(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -688,13 +688,13 @@ def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
         stopped_at = produced[0]
         time.sleep(0.3)
         assert produced[0] == stopped_at
-        # What the kernel takes comes on top of the credit; with TCP it finds its own measure, up to some 40 MB here.
+        # Kernel buffers come on top of the credit; TCP sizes its own, up to about 40 MB here.
         assert stopped_at < 50
         assert party.slots[0]._channels._channels[1].link.queued <= CREDIT_BYTES
         is_slow.set()
         epoch.join(20)
         assert reports == [b"0", b"100"]
-        # The driver may have heard of it before they have counted it.
+        # The driver may get the report before they have counted it.
         wait_until(lambda: not any(math.isnan(slot._ended_at) for slot in party.slots.values()))
         sender, receiver = (party.slots[slot].take_traffic() for slot in (0, 1))
         assert sender is not None
@@ -706,10 +706,10 @@ def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
         assert 0.4 < sent.back_pressured < 10
         assert received.most_waiting == 100 << 20
         assert received.received == sent.sent > 100 << 20
-        # What was most is counted anew, and is not told again at once.
+        # The maximum is reset, and not reported again at once.
         assert party.slots[0].take_traffic() is None
         source, sink = SubtaskTraffic.of(sender, 0), SubtaskTraffic.of(receiver, 1)
-        # The sender was held back until all was taken, and then until that was worked on.
+        # The sender was backpressured until all was received, and then until it was processed.
         assert source.back_pressured >= sent.back_pressured
         assert source.out_usage > 0.8
         assert sink.back_pressured == 0
@@ -720,7 +720,7 @@ def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
         assert source.busy + source.idle + source.back_pressured == pytest.approx(sender.elapsed)
 
 
-def test_a_slot_tells_of_its_busiest_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_reports_busiest_channels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "TOLD_CHANNELS", 2)
 
     def send(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -738,8 +738,8 @@ def test_a_slot_tells_of_its_busiest_channels(monkeypatch: pytest.MonkeyPatch) -
         assert [(c.slot, c.sent >> 20) for c in told.channels] == [(2, 5), (3, 3)]
 
 
-def test_a_slow_level_holds_back_those_before_it_but_a_pause_does_not() -> None:
-    """Slot 0 alone has a second level, which takes 0.2 s; then nothing is asked for during 0.3 s."""
+def test_slow_level_backpressures_upstream_but_pause_does_not() -> None:
+    """Slot 0 alone has a second level, which takes 0.2 s; then there is no epoch for 0.3 s."""
 
     def slow_end(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         if task.level == 0:
@@ -762,17 +762,17 @@ def test_a_slow_level_holds_back_those_before_it_but_a_pause_does_not() -> None:
     assert 0.6 <= sink.busy < 1.0
     assert sink.back_pressured == 0
     assert 0.6 <= sources[0].back_pressured < 1.0
-    # That the last epoch is over it learns with the next.
+    # It learns with the next epoch that the last one ended.
     assert 0.4 <= sources[1].back_pressured < 0.7
     for source in sources:
         assert source.busy < 0.1
         assert source.idle > 0.55
 
 
-# --- those who go
+# --- failures
 
 
-def test_user_code_that_raises_fails_the_epoch() -> None:
+def test_exchange_fails_epoch_when_user_code_raises() -> None:
     def raising(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         if slot == 1:
             raise ValueError("Boom")
@@ -788,7 +788,7 @@ def test_user_code_that_raises_fails_the_epoch() -> None:
 
 
 class Puppet:
-    """The only slot of an execution, which says what a test has it say, and hears everything."""
+    """The only slot of an execution, which sends what a test scripts, and receives everything."""
 
     def __init__(self, address: Address) -> None:
         self.link = Connection.to(address, SECRET)
@@ -859,7 +859,7 @@ def says_nonsense(puppet: Puppet) -> None:
         pytest.param(says_nonsense, FailureKind.CONFUSED, id="nonsense"),
     ],
 )
-def test_a_slot_that_goes_is_noticed_at_once(script: Callable[[Puppet], None], trouble: FailureKind) -> None:
+def test_exchange_detects_lost_slot_at_once(script: Callable[[Puppet], None], trouble: FailureKind) -> None:
     exchange, thread = puppet_plays(script)
     started = time.monotonic()
     with pytest.raises(ExchangeFailed) as caught:
@@ -870,7 +870,7 @@ def test_a_slot_that_goes_is_noticed_at_once(script: Callable[[Puppet], None], t
     thread.join(10)
 
 
-def test_a_report_that_comes_twice_is_noticed_over_the_wire() -> None:
+def test_exchange_rejects_duplicate_report() -> None:
     def reports_twice(puppet: Puppet) -> None:
         works(puppet)
         puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
@@ -886,7 +886,7 @@ def test_a_report_that_comes_twice_is_noticed_over_the_wire() -> None:
     thread.join(10)
 
 
-def test_a_slot_that_goes_when_it_was_told_to_does_no_harm() -> None:
+def test_exchange_ignores_exit_of_stopped_slot() -> None:
     def obeys(puppet: Puppet) -> None:
         works(puppet)
         puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
@@ -899,7 +899,7 @@ def test_a_slot_that_goes_when_it_was_told_to_does_no_harm() -> None:
     exchange.close()
 
 
-def test_slots_that_do_not_come_fail_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exchange_fails_epoch_when_slots_do_not_connect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "START_SECONDS", 0.2)
     with Party([2, 2], ring) as party:
         party.start(but=1)
@@ -909,8 +909,8 @@ def test_slots_that_do_not_come_fail_the_epoch(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("when", ["while it meets", "while it runs"])
-def test_a_connection_between_slots_that_breaks_is_told_to_the_driver(when: str) -> None:
-    """Slot 1 is a puppet whose connection to the driver stays, so only slot 0 can notice."""
+def test_slot_reports_broken_connection_to_another_slot(when: str) -> None:
+    """Slot 1 is a puppet whose connection to the driver stays open, so only slot 0 can notice."""
     exchange = Exchange(2, 2, SECRET, None)
 
     def play() -> None:
@@ -947,7 +947,7 @@ def test_a_connection_between_slots_that_breaks_is_told_to_the_driver(when: str)
 
 
 @pytest.mark.parametrize("when", ["before it meets", "between epochs", "in an epoch"])
-def test_slots_end_when_the_driver_is_gone(when: str) -> None:
+def test_slots_exit_when_driver_disconnects(when: str) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def waits(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""Flink's own SQL client and JDBC driver on our gateway: DDL, queries, INSERT, SHOW JOBS, an error with its place."""
+"""Flink's own SQL client and JDBC driver on the gateway: DDL, queries, INSERT, SHOW JOBS, an error with its position."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def libraries() -> list[Path]:
     return sorted((folder / "lib").glob("*.jar"))
 
 
-def test_flinks_sql_client(gateway: Gateway, tmp_path: Path) -> None:
+def test_flink_sql_client_runs_statements(gateway: Gateway, tmp_path: Path) -> None:
     folder, jar = flink_folder(), flink_jar("flink-sql-gateway")
     assert folder is not None and jar is not None
     script = tmp_path / "script.sql"
@@ -85,12 +85,12 @@ def test_flinks_sql_client(gateway: Gateway, tmp_path: Path) -> None:
     job = re.search("successfully submitted to the cluster:\\S*\nJob ID: ([0-9a-f]{32})", told)
     assert job is not None, told
     assert f"| {job[1]} | insert-into_default_catalog.default_database.s |" in told
-    # The error has its place, and ends the script, as Flink's client has it.
+    # The error has its position, and ends the script, as in Flink's client.
     assert "Column 'nope' not found in any table\n    FROM t WHERE nope > 1;\n                 ^" in told
     assert "catalog name" not in told
 
 
-def test_flinks_sql_client_deploys_a_script(gateway: Gateway, tmp_path: Path) -> None:
+def test_flink_sql_client_deploys_script(gateway: Gateway, tmp_path: Path) -> None:
     folder, jar = flink_folder(), flink_jar("flink-sql-gateway")
     assert folder is not None and jar is not None
     script = tmp_path / "script.sql"
@@ -106,10 +106,10 @@ def test_flinks_sql_client_deploys_a_script(gateway: Gateway, tmp_path: Path) ->
         time.sleep(0.05)
 
 
-def test_flinks_jdbc_driver(gateway: Gateway, tmp_path: Path) -> None:
+def test_flink_jdbc_driver_runs_statements(gateway: Gateway, tmp_path: Path) -> None:
     driver = flink_jar("flink-sql-jdbc-driver-bundle")
     assert driver is not None
-    # The driver's bundle has no logging of its own.
+    # The driver's bundle contains no logging library.
     logging = [jar for jar in libraries() if jar.name.startswith(("log4j", "flink-dist"))]
     source = str(ROOT / "tests" / "sql" / "flink" / "AskJdbc.java")
     values = "SELECT TIMESTAMP '2024-01-02 03:04:05.1' ts, CAST(1.5 AS DECIMAL(38, 18)) de, CAST(NULL AS INT) nu"

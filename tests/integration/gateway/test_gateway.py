@@ -1,4 +1,4 @@
-"""The SQL gateway: what Flink's own answers, tokens and cancellation, sessions that nobody uses."""
+"""The SQL gateway: the answers of Flink's gateway, tokens, cancellation, idle sessions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def eventually(is_so: Callable[[], bool]) -> None:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder; yield where."""
+    """Serve the files of a folder; yield its URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -101,7 +101,7 @@ class Client:
             uri = piece["nextResultUri"]
 
 
-def test_statements_are_answered_as_flinks_gateway_does(gateway: Gateway) -> None:
+def test_gateway_answers_statements_like_flink(gateway: Gateway) -> None:
     expected = json.loads(flinks.RECORDED.read_text())
     for (statement, _), ours, theirs in zip(
         flinks.STATEMENTS, flinks.answers(gateway.url, gateway.token), expected, strict=True
@@ -109,7 +109,7 @@ def test_statements_are_answered_as_flinks_gateway_does(gateway: Gateway) -> Non
         assert ours == theirs, statement
 
 
-def test_each_version_has_its_paths(gateway: Gateway) -> None:
+def test_gateway_serves_paths_of_each_version(gateway: Gateway) -> None:
     client = Client(gateway)
     later = {"configure-session": 2, "scripts": 4, "materialized-tables/a.b.c/refresh": 3}
     for version in (1, 2, 3, 4):
@@ -122,13 +122,13 @@ def test_each_version_has_its_paths(gateway: Gateway) -> None:
             assert (status == 404) == (version < since), (version, path)
     assert client.ask(client.path)[1]["properties"]["x"] == "y"
     assert client.ask("/v5/info")[0] == 404
-    # The next piece is asked for at the same version; version 1 knows one format.
+    # The next result is requested at the same version; version 1 knows one format.
     operation = client.begin("SHOW CATALOGS").replace("/v4", "/v1")
     eventually(lambda: client.ask(f"{operation}/status")[1]["status"] == "FINISHED")
     assert client.ask(f"{operation}/result/0")[1]["nextResultUri"] == f"{operation}/result/1"
 
 
-def test_jobs_are_shown_described_and_stopped(gateway: Gateway, tmp_path: Path) -> None:
+def test_gateway_shows_describes_and_stops_jobs(gateway: Gateway, tmp_path: Path) -> None:
     client = Client(gateway, **{"execution.checkpointing.savepoint-dir": str(tmp_path)})
     for statement in (ENDLESS, "CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole')"):
         assert client.rows(statement) == [["OK"]]
@@ -149,7 +149,7 @@ def test_jobs_are_shown_described_and_stopped(gateway: Gateway, tmp_path: Path) 
     assert "The job 'abc' is not found" in client.refused("STOP JOB 'abc'")
 
 
-def test_a_query_that_is_cancelled_ends_with_its_job(gateway: Gateway) -> None:
+def test_gateway_cancel_of_query_cancels_its_job(gateway: Gateway) -> None:
     client = Client(gateway)
     client.rows(ENDLESS)
     operation = client.begin("SELECT n FROM endless")
@@ -166,7 +166,7 @@ def test_a_query_that_is_cancelled_ends_with_its_job(gateway: Gateway) -> None:
     assert client.ask(f"{operation}/status")[0] == 500
 
 
-def test_closing_a_session_ends_its_queries_and_not_what_it_has_inserted(gateway: Gateway) -> None:
+def test_gateway_close_session_cancels_queries_but_not_inserts(gateway: Gateway) -> None:
     client, other = Client(gateway), Client(gateway)
     client.rows(ENDLESS)
     client.rows("CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole')")
@@ -182,7 +182,7 @@ def test_closing_a_session_ends_its_queries_and_not_what_it_has_inserted(gateway
     assert status == 500 and "does not exist" in told["errors"][0]
 
 
-def test_settings_of_a_statement_are_of_that_statement(gateway: Gateway) -> None:
+def test_gateway_statement_settings_apply_to_that_statement_only(gateway: Gateway) -> None:
     client = Client(gateway)
     query = "SELECT a, COUNT(*) FROM (VALUES (1), (1)) AS v(a) GROUP BY a"
     assert client.rows(query, executionConfig={"execution.runtime-mode": "batch"}) == [[1, 2]]
@@ -190,7 +190,7 @@ def test_settings_of_a_statement_are_of_that_statement(gateway: Gateway) -> None
     assert "execution.runtime-mode" not in client.ask(client.path)[1]["properties"]
 
 
-def test_reset_goes_back_to_what_the_session_was_opened_with(gateway: Gateway) -> None:
+def test_gateway_reset_restores_settings_of_open_session(gateway: Gateway) -> None:
     client = Client(gateway, first="1")
     for statement in ("SET 'first' = '2'", "SET 'second' = '2'", "RESET"):
         client.rows(statement)
@@ -201,7 +201,7 @@ def test_reset_goes_back_to_what_the_session_was_opened_with(gateway: Gateway) -
     assert client.ask(client.path)[1]["properties"]["first"] == "1"
 
 
-def test_a_set_of_statements_is_one_job_and_takes_only_inserts(gateway: Gateway) -> None:
+def test_gateway_statement_set_is_one_job_of_inserts(gateway: Gateway) -> None:
     client = Client(gateway)
     for name in ("s1", "s2"):
         client.rows(f"CREATE TABLE {name} (n INT) WITH ('connector'='blackhole')")
@@ -209,7 +209,7 @@ def test_a_set_of_statements_is_one_job_and_takes_only_inserts(gateway: Gateway)
     client.rows("BEGIN STATEMENT SET")
     client.rows("INSERT INTO s1 SELECT 1")
     assert "Only 'INSERT/CREATE TABLE AS' statement is allowed" in client.refused("SELECT 1")
-    # A statement that is wrong is not one of them.
+    # An invalid statement is not added.
     assert "Object 'nowhere' not found" in client.refused("INSERT INTO s2 SELECT n FROM nowhere")
     client.rows("INSERT INTO s2 SELECT 2")
     ((job,),) = client.rows("END")
@@ -230,7 +230,7 @@ SHOW NONSENSE;
 
 
 @pytest.mark.parametrize("given", ["script", "scriptUri"])
-def test_a_script_runs_as_an_application(gateway: Gateway, tmp_path: Path, given: str) -> None:
+def test_gateway_script_runs_as_application(gateway: Gateway, tmp_path: Path, given: str) -> None:
     client, out = Client(gateway), tmp_path / "out"
     text = SCRIPT.format(path=out)
     (tmp_path / "a script.sql").write_text(text)
@@ -239,7 +239,7 @@ def test_a_script_runs_as_an_application(gateway: Gateway, tmp_path: Path, given
         f"{client.path}/scripts", "POST", {given: sent, "executionConfig": {"pipeline.name": f"by {given}"}}
     )
     assert status == 200 and re.fullmatch("script-[0-9a-f]{32}", told["clusterID"]), told
-    # It does not end with the session that has sent it.
+    # It does not end with the session that sent it.
     assert client.ask(client.path, "DELETE") == (200, {"status": "CLOSED"})
     client = Client(gateway)
     eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == f"by {given}"] == ["FINISHED"] * 2)
@@ -247,7 +247,7 @@ def test_a_script_runs_as_an_application(gateway: Gateway, tmp_path: Path, given
     assert "found" not in {row[0] for row in client.rows("SHOW TABLES")}
 
 
-def test_a_script_that_fails_ends_what_it_has_started_and_is_seen(
+def test_gateway_failed_script_cancels_its_jobs_and_is_listed(
     gateway: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Client(gateway)
@@ -258,7 +258,7 @@ def test_a_script_that_fails_ends_what_it_has_started_and_is_seen(
     eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == "begun"] == ["CANCELED"])
     why = "Statement 5 of 5 of the script failed: SQL validation failed. At line 1, column 8: Column 'm'"
     assert why in caplog.text
-    # Whoever has only the id that was answered finds out, too.
+    # The returned id alone is enough to find the failure.
     (script,) = (row for row in client.rows("SHOW JOBS") if row[1] == told["clusterID"])
     assert script[2] == "FAILED" and script[0] == told["clusterID"].removeprefix("script-")
     assert client.rows(f"DESCRIBE JOB '{script[0]}'")[0][2] == "FAILED"
@@ -269,7 +269,7 @@ def test_a_script_that_fails_ends_what_it_has_started_and_is_seen(
 
 
 @pytest.mark.parametrize("protocol", ["http", "memory"])
-def test_a_script_is_read_from_where_it_is(gateway: Gateway, tmp_path: Path, protocol: str) -> None:
+def test_gateway_reads_script_from_uri(gateway: Gateway, tmp_path: Path, protocol: str) -> None:
     text = "CREATE TABLE void (n INT) WITH ('connector' = 'blackhole'); INSERT INTO void VALUES (1)"
     client = Client(gateway)
     with served(tmp_path) if protocol == "http" else nullcontext("memory://scripts") as base:
@@ -295,14 +295,14 @@ def test_a_script_is_read_from_where_it_is(gateway: Gateway, tmp_path: Path, pro
         ({"scriptUri": "http://127.0.0.1:1/a.sql"}, "The script 'http://127.0.0.1:1/a.sql' cannot be read: <urlopen"),
     ],
 )
-def test_scripts_that_cannot_run_are_refused(gateway: Gateway, body: dict[str, str], why: str) -> None:
+def test_gateway_rejects_invalid_scripts(gateway: Gateway, body: dict[str, str], why: str) -> None:
     client = Client(gateway)
     status, told = client.ask(f"{client.path}/scripts", "POST", body)
     assert status == 500 and "Failed to deploy script to cluster." in told["errors"][0]
     assert why in told["errors"][0]
 
 
-def test_bad_requests_are_refused(gateway: Gateway) -> None:
+def test_gateway_rejects_bad_requests(gateway: Gateway) -> None:
     client = Client(gateway)
     operation = client.begin("SHOW TABLES")
     assert client.ask("/v4/sessions/xx")[0] == 400
@@ -315,14 +315,14 @@ def test_bad_requests_are_refused(gateway: Gateway) -> None:
     assert "cannot be told as JSON" in client.refused("SELECT MAP[1, 2]")
 
 
-def test_statements_are_completed(gateway: Gateway) -> None:
+def test_gateway_completes_statements(gateway: Gateway) -> None:
     client = Client(gateway)
     client.rows("CREATE TABLE orders (id INT, price INT) WITH ('connector'='blackhole')")
     asked = {"statement": "SELECT * FROM or", "position": 16}
     assert client.ask(f"{client.path}/complete-statement", "GET", asked)[1] == {"candidates": ["orders"]}
 
 
-def test_who_does_not_show_the_token_is_refused(gateway: Gateway) -> None:
+def test_gateway_rejects_requests_without_token(gateway: Gateway) -> None:
     made = gateway.token
     settings = {**SETTINGS, "sql-gateway.endpoint.rest.port": "auto", "millstream.rest.token": "secret"}
     gateway = Gateway(settings)
@@ -330,11 +330,11 @@ def test_who_does_not_show_the_token_is_refused(gateway: Gateway) -> None:
     try:
         for token in (None, made):
             assert flinks.ask(gateway.url, "/v2/sessions", "POST", {}, token)[0] == 401
-        # Settings have said the token: it stands in no file, and sessions do not show it.
+        # The token is set by an option: it is in no file, and sessions do not show it.
         assert gateway.token == "secret" and gateway.token_file is None
         client = Client(gateway)
         assert "millstream.rest.token" not in client.ask(client.path)[1]["properties"]
-        # The page itself says nothing of any job.
+        # The page itself shows no job.
         with urllib.request.urlopen(f"{gateway.url}/ui", timeout=30) as page:
             assert page.status == 200
     finally:
@@ -343,14 +343,14 @@ def test_who_does_not_show_the_token_is_refused(gateway: Gateway) -> None:
         Gateway({"sql-gateway.endpoint.rest.port": "auto", "sql-gateway.endpoint.rest.bind-address": "0.0.0.0"})
 
 
-def test_gateway_makes_a_token_of_its_own_that_nobody_can_guess(gateway: Gateway) -> None:
+def test_gateway_generates_random_token(gateway: Gateway) -> None:
     another = Gateway({**SETTINGS, "sql-gateway.endpoint.rest.port": "auto"})
     another.start()
     another.stop()
     assert another.token != gateway.token and min(len(another.token), len(gateway.token)) >= 43
 
 
-def test_foreign_savepoint_is_opened_only_for_who_shows_the_token(gateway: Gateway, tmp_path: Path) -> None:
+def test_gateway_restores_foreign_savepoint_only_with_token(gateway: Gateway, tmp_path: Path) -> None:
     mark = tmp_path / "attacked"
     location = foreign_savepoint(tmp_path / "foreign", mark)
     key = tmp_path / "key"
@@ -360,7 +360,7 @@ def test_foreign_savepoint_is_opened_only_for_who_shows_the_token(gateway: Gatew
     client.rows("CREATE TABLE few (n BIGINT) WITH ('connector'='datagen','number-of-rows'='1')")
     client.rows("CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole')")
     attack = f"SET 'execution.state-recovery.path' = '{location}'"
-    # Who has found out the session, too, is refused without the token, at every version.
+    # The session id alone, without the token, is rejected at every version.
     for version in (1, 2, 3, 4):
         for path, body in (
             ("statements", {"statement": attack}),
@@ -372,7 +372,7 @@ def test_foreign_savepoint_is_opened_only_for_who_shows_the_token(gateway: Gatew
                 assert flinks.ask(gateway.url, asked, "POST", body, token)[0] == 401
     assert "execution.state-recovery.path" not in client.ask(client.path)[1]["properties"]
     assert not mark.exists()
-    # With the token, the state is restored, unless there is a key that it is not signed with.
+    # With the token, the state is restored, unless a signing key is set that did not sign it.
     client.rows(attack)
     client.rows(f"SET 'millstream.state.signing-key-file' = '{key}'")
     assert "_metadata is not signed" in client.refused("INSERT INTO s SELECT n FROM few")
@@ -406,7 +406,7 @@ def taken(operation: Operation, token: int) -> tuple[list[int], int | None]:
     return [v for b in piece.batches for v in b.columns[0].to_pylist()], piece.next_token
 
 
-def test_rows_are_given_once_for_each_token_and_again_if_the_answer_was_lost() -> None:
+def test_operation_fetch_repeats_rows_of_last_token() -> None:
     operation = started(iter([numbers(1, 2)]))
     eventually(lambda: operation.status == "FINISHED")
     assert taken(operation, 0) == ([1, 2], 1)
@@ -419,7 +419,7 @@ def test_rows_are_given_once_for_each_token_and_again_if_the_answer_was_lost() -
         operation.cancel()
 
 
-def test_rows_before_a_failure_are_given_and_then_the_failure() -> None:
+def test_operation_fetch_returns_rows_before_failure() -> None:
     def failing() -> Iterator[Batch]:
         yield numbers(1)
         raise ValidationException("too much")
@@ -431,7 +431,7 @@ def test_rows_before_a_failure_are_given_and_then_the_failure() -> None:
         operation.fetch(1)
 
 
-def test_rows_that_nobody_takes_hold_the_query_up() -> None:
+def test_operation_backpressures_query_when_rows_are_not_fetched() -> None:
     made: list[int] = []
 
     def many() -> Iterator[Batch]:
@@ -449,7 +449,7 @@ def test_rows_that_nobody_takes_hold_the_query_up() -> None:
     operation.close()
 
 
-def test_a_statement_that_takes_too_long_times_out() -> None:
+def test_operation_times_out() -> None:
     go_on = threading.Event()
 
     def slow() -> Outcome:
@@ -467,7 +467,7 @@ def test_a_statement_that_takes_too_long_times_out() -> None:
 # --- sessions, without a gateway
 
 
-def test_sessions_that_nobody_uses_are_closed_and_there_are_not_too_many() -> None:
+def test_sessions_close_when_idle_and_are_limited() -> None:
     now = [0.0]
     config = Configuration.from_dict({"sql-gateway.session.idle-timeout": "10 s", "sql-gateway.session.max-num": "2"})
     sessions = Sessions(lambda properties: Session({**SETTINGS, **properties}, Registry()), config, lambda: now[0])
@@ -486,7 +486,7 @@ def test_sessions_that_nobody_uses_are_closed_and_there_are_not_too_many() -> No
 # --- values and names
 
 
-def test_nested_values_and_their_nulls_are_json() -> None:
+def test_values_as_json_encodes_nested_values_and_nulls() -> None:
     kind = DataTypes.ARRAY(DataTypes.ROW([DataTypes.FIELD("a", DataTypes.DECIMAL(38, 2))]))
     column = pa.array([[{"a": None}], None, [], [{"a": 10}, None]], pa.list_(pa.struct([("a", pa.decimal128(38, 2))])))
     assert values_as_json(column, kind) == ['[{"a":null}]', "null", "[]", '[{"a":10},null]']
@@ -512,6 +512,6 @@ WORDS = Vocabulary({"orders": ["id", "price"], "pets": ["pet"]}, ["abs", "power"
         ("SELECT id FROM orders wh", ["WHEN", "WHERE"]),
     ],
 )
-def test_words_are_completed_where_they_can_stand(text: str, expected: list[str]) -> None:
+def test_candidates_complete_words_by_position(text: str, expected: list[str]) -> None:
     position = text.find("|") if "|" in text else len(text)
     assert candidates(text.replace("|", ""), position, WORDS) == expected

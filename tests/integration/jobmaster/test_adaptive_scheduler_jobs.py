@@ -1,4 +1,4 @@
-"""Jobs that follow the slots there are: real ones, in this process, where a test says how many slots there are."""
+"""Jobs of the adaptive scheduler, in this process; the tests set the number of available slots."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RECORDS, KEYS = 100_000_000, 23
 
 
 class Slots:
-    """How many slots there are."""
+    """The number of available slots."""
 
     count = 1
 
@@ -50,7 +50,7 @@ def slots(monkeypatch: pytest.MonkeyPatch) -> Slots:
 
 
 class Count(KeyedProcessFunction):
-    """Numbers the records of each key; fails once when it is told to."""
+    """Numbers the records of each key; fails once on request."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count"))
@@ -94,7 +94,7 @@ class Job:
             time.sleep(0.005)
 
     def until_widths(self, *widths: int) -> None:
-        """Wait until the job has so many subtasks, and results so."""
+        """Wait until the job has this parallelism and more results."""
         self.until(lambda: self.widths == list(widths))
         count = len(self.sink.results())
         self.until(lambda: len(self.sink.results()) > count)
@@ -119,7 +119,7 @@ class Job:
         assert Counter((k, n) for _, k, n in self.sink.results()) == expected
 
 
-def test_a_job_follows_slots_that_come_and_go(slots: Slots, tmp_path: Any) -> None:
+def test_adaptive_job_rescales_with_available_slots(slots: Slots, tmp_path: Any) -> None:
     slots.count = 0
     job = Job()
     job.until(lambda: job.client._job.view.status is JobStatus.CREATED)
@@ -128,19 +128,19 @@ def test_a_job_follows_slots_that_come_and_go(slots: Slots, tmp_path: Any) -> No
     job.until_all_have_state()
     slots.count = 3
     job.until_widths(3, 3)
-    # More than the program wants are not used.
+    # Slots beyond the parallelism of the program are not used.
     slots.count = 9
     job.until_widths(4, 4)
     slots.count = 2
     job.until_widths(2, 2)
     assert job.client._job.view.restarts == 0
-    # Three changes, to three subtasks, four, and two: each read its state once.
+    # Three changes, to three, four and two subtasks: each read its state once.
     job.until(lambda: job.metrics("numEpochsStateRead") == [9.0])
     job.stop(tmp_path)
     assert job.metrics("numEpochsStateRead") == [9.0]
 
 
-def test_a_job_that_fails_goes_on_with_the_slots_that_are_left(slots: Slots, tmp_path: Any) -> None:
+def test_adaptive_job_restarts_with_remaining_slots_after_failure(slots: Slots, tmp_path: Any) -> None:
     slots.count = 4
     # While it runs it would not be rescaled for an hour.
     job = Job(**{f"{_PREFIX}.executing.cooldown-after-rescaling".replace(".", "__"): "1 h"})
@@ -157,7 +157,7 @@ def test_a_job_that_fails_goes_on_with_the_slots_that_are_left(slots: Slots, tmp
     assert read == 2 and here > 0 and share == here / (here + read) < 1
 
 
-def test_in_reactive_mode_a_job_takes_all_slots_up_to_its_max_parallelism(slots: Slots, tmp_path: Any) -> None:
+def test_reactive_job_uses_all_slots_up_to_max_parallelism(slots: Slots, tmp_path: Any) -> None:
     slots.count = 1
     job = Job(
         jobmanager__scheduler="default",
@@ -171,14 +171,14 @@ def test_in_reactive_mode_a_job_takes_all_slots_up_to_its_max_parallelism(slots:
     job.stop(tmp_path)
 
 
-def test_a_job_without_slots_fails_in_the_end(slots: Slots) -> None:
+def test_adaptive_job_fails_without_slots_after_timeout(slots: Slots) -> None:
     slots.count = 0
     job = Job(**{f"{_PREFIX}.submission.resource-wait-timeout".replace(".", "__"): "50 ms"})
     with pytest.raises(JobExecutionError, match="needs 1 slots and there are 0, after 0.05 s: add executors"):
         job.client.get_job_execution_result().result(60)
 
 
-def test_a_job_that_waits_for_slots_can_be_cancelled(slots: Slots) -> None:
+def test_adaptive_job_waiting_for_slots_can_be_cancelled(slots: Slots) -> None:
     slots.count = 0
     job = Job()
     job.until(lambda: job.client._job.view.status is JobStatus.CREATED)
@@ -186,7 +186,7 @@ def test_a_job_that_waits_for_slots_can_be_cancelled(slots: Slots) -> None:
     assert job.client.get_job_status().result(60) is JobStatus.CANCELED
 
 
-def test_bounds_are_asked_for_and_set_over_rest(slots: Slots, tmp_path: Any) -> None:
+def test_resource_requirements_are_read_and_set_over_rest(slots: Slots, tmp_path: Any) -> None:
     slots.count = 4
     job = Job()
     job.until_widths(4, 4)
@@ -201,7 +201,7 @@ def test_bounds_are_asked_for_and_set_over_rest(slots: Slots, tmp_path: Any) -> 
     bounds[counting]["parallelism"] = {"lowerBound": 3, "upperBound": 2}
     refused = asked.put(path, json=bounds)
     assert refused.status_code == 400 and "cannot be from 3 to 2" in refused.text
-    # As many as there are slots for, though more are wanted.
+    # As many as there are slots for, although more are requested.
     bounds[counting]["parallelism"] = {"lowerBound": 1, "upperBound": 128}
     assert asked.put(path, json=bounds).status_code == 200
     job.until_widths(4, 4)
