@@ -125,7 +125,7 @@ def parquet_bytes(schema: AvroSchema, records: list[Any]) -> bytes:
 # --- schemas and types
 
 
-def test_a_schema_is_its_json(tmp_path: Path) -> None:
+def test_avro_schema_is_its_json(tmp_path: Path) -> None:
     text = '{ "type": "record",\n "name": "R", "fields": [{"name": "x", "type": "int"}] }'
     (tmp_path / "r.avsc").write_text(text)
     schema = AvroSchema.parse_file(str(tmp_path / "r.avsc"))
@@ -145,17 +145,17 @@ def test_a_schema_is_its_json(tmp_path: Path) -> None:
         ("3", "is no schema"),
     ],
 )
-def test_a_schema_that_is_wrong_is_an_error_at_once(text: str, reason: str) -> None:
+def test_avro_schema_rejects_invalid_json(text: str, reason: str) -> None:
     with pytest.raises(InvalidProgramError, match=f"AvroSchema: .*{reason}"):
         AvroSchema.parse_string(text)
 
 
-def test_a_file_of_a_schema_that_is_not_there(tmp_path: Path) -> None:
+def test_avro_schema_reports_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidProgramError, match=r"none.avsc cannot be read: No such file"):
         AvroSchema.parse_file(str(tmp_path / "none.avsc"))
 
 
-def test_the_type_of_records() -> None:
+def test_avro_type_info_requires_record_schema() -> None:
     type_info = GenericRecordAvroTypeInfo(POINT)
     assert type_info == pickle.loads(pickle.dumps(type_info)) != GenericRecordAvroTypeInfo(ALL)
     assert type_info.has_field("x") and not type_info.has_field("y") and not type_info.has_field(0)
@@ -179,8 +179,8 @@ def test_the_type_of_records() -> None:
         "avro.AvroRowDeserializationSchema(avro_schema_string='\"int\"')",
     ],
 )
-def test_without_fastavro_a_sentence_says_what_to_install(used: str) -> None:
-    """Names can be imported and Parquet and ORC work, since fastavro is an extra."""
+def test_avro_formats_name_package_when_fastavro_is_missing(used: str) -> None:
+    """All names can be imported and Parquet and ORC work, since fastavro is an extra."""
     code = (
         "import sys\nsys.modules['fastavro'] = None\n"
         "from millstream.datastream.formats import avro, orc, parquet\n"
@@ -195,7 +195,7 @@ def test_without_fastavro_a_sentence_says_what_to_install(used: str) -> None:
     )
 
 
-def test_importing_does_not_import_fastavro() -> None:
+def test_avro_import_does_not_load_fastavro() -> None:
     code = "import sys, millstream.datastream, millstream.datastream.formats.avro\nprint('fastavro' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("False\n", "")
@@ -205,7 +205,7 @@ def test_importing_does_not_import_fastavro() -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_values_of_every_kind_go_round(name: str, tmp_path: Path) -> None:
+def test_avro_round_trips_values_of_every_type(name: str, tmp_path: Path) -> None:
     def same(found: list[Any]) -> bool:
         return [record[name] for record in found] == [VALUES[name]] and type(found[0][name]) is type(VALUES[name])
 
@@ -253,7 +253,7 @@ WRONG = [
 
 @pytest.mark.parametrize("factory", [AvroBulkWriters, AvroParquetWriters])
 @pytest.mark.parametrize(("name", "value", "reason"), WRONG)
-def test_a_value_that_does_not_fit_names_its_field(factory: Any, name: str, value: Any, reason: str) -> None:
+def test_avro_writer_names_field_of_invalid_value(factory: Any, name: str, value: Any, reason: str) -> None:
     writer = factory.for_generic_record(ALL).open(io.BytesIO())
     with pytest.raises(TypeMismatchError, match=f"Avro: field .*{reason}"):
         writer.add_element({**VALUES, name: value})
@@ -261,7 +261,7 @@ def test_a_value_that_does_not_fit_names_its_field(factory: Any, name: str, valu
         writer.add_element(None)
 
 
-def test_fields_that_are_left_out_have_their_defaults() -> None:
+def test_avro_writer_fills_defaults_of_missing_fields() -> None:
     schema = record_of(
         field("a", ["null", "int"]),
         field("b", "bytes", default="\u00ff"),
@@ -284,7 +284,7 @@ def test_fields_that_are_left_out_have_their_defaults() -> None:
     assert other == expected
 
 
-def test_plain_numbers_stand_for_logical_types() -> None:
+def test_avro_fitter_converts_numbers_to_logical_types() -> None:
     fit = fitter(ALL)
     plain = {"date": -1, "time_us": 1, "ts_ms": -1, "local_us": 1, "decimal": b"\xff", "uuid": str(UUID(int=5))}
     found = fit({**VALUES, **plain})
@@ -294,7 +294,7 @@ def test_plain_numbers_stand_for_logical_types() -> None:
     assert (found["decimal"], found["uuid"]) == (Decimal("-0.001"), UUID(int=5))
 
 
-def test_what_a_file_does_not_hold_of_a_time_is_left_off() -> None:
+def test_avro_writer_truncates_time_to_precision() -> None:
     zone = datetime.timezone(datetime.timedelta(hours=2))
     given_times = {
         "time_ms": datetime.time(1, 2, 3, 456789),
@@ -308,7 +308,7 @@ def test_what_a_file_does_not_hold_of_a_time_is_left_off() -> None:
         assert found["decimal"] == Decimal("5.000")
 
 
-def test_a_record_within_itself() -> None:
+def test_avro_supports_recursive_records_but_parquet_and_rows_do_not() -> None:
     schema = record_of(field("value", "int"), field("next", ["null", "R"]))
     chain = {"value": 1, "next": {"value": 2, "next": None}}
     assert list(fastavro.reader(io.BytesIO(avro_bytes(schema, [chain])))) == [chain]
@@ -320,7 +320,7 @@ def test_a_record_within_itself() -> None:
         AvroRowDeserializationSchema(avro_schema_string=str(schema))
 
 
-def test_rows_are_written_in_the_schemas_order() -> None:
+def test_avro_writer_orders_row_fields_by_schema() -> None:
     rows = [Row(1, "a"), Row(number=2, text="b"), Row(text="c", number=3), Row(f0=4, f1="d")]
     found = [tuple(r.values()) for r in fastavro.reader(io.BytesIO(avro_bytes(NUMBERED, rows)))]
     assert found == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
@@ -343,7 +343,7 @@ def container(records: list[Any], interval: int = 60, codec: str = "null", schem
 
 @given(st.integers(0, 60), st.integers(1, 200), st.integers(1, 400), st.integers(16, 60), st.integers(1, 40))
 @settings(max_examples=60, deadline=None)
-def test_a_file_cut_anywhere_gives_each_record_once(
+def test_avro_file_split_anywhere_reads_each_record_once(
     count: int, interval: int, split: int, scan: int, budget: int
 ) -> None:
     import tempfile
@@ -357,7 +357,7 @@ def test_a_file_cut_anywhere_gives_each_record_once(
     assert Counter(r["number"] for r in found) == Counter(range(count))
 
 
-def test_every_place_to_cut(tmp_path: Path) -> None:
+def test_avro_file_split_at_every_offset_reads_each_record_once(tmp_path: Path) -> None:
     data = container(numbered(20))
     (tmp_path / "a.avro").write_bytes(data)
     access, size, path = FileAccess({}), len(data), str(tmp_path / "a.avro")
@@ -371,14 +371,14 @@ def test_every_place_to_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz", "snappy", "zstandard"])
-def test_compressed_blocks(tmp_path: Path, codec: str) -> None:
+def test_avro_format_reads_every_codec(tmp_path: Path, codec: str) -> None:
     for i in range(3):
         (tmp_path / f"{i}.avro").write_bytes(container(numbered(500), 1000, codec))
     found = read(AvroFormat(NUMBERED), tmp_path, 2, random.Random(codec).choice([1, 50, 10_000]))
     assert Counter(r["number"] for r in found) == Counter(dict.fromkeys(range(500), 3))
 
 
-def test_files_of_another_schema(tmp_path: Path) -> None:
+def test_avro_format_resolves_writer_schema(tmp_path: Path) -> None:
     old = record_of(field("x", "int"), field("gone", "string"))
     (tmp_path / "a.avro").write_bytes(container([{"x": 1, "gone": "a"}, {"x": 2, "gone": "b"}], schema=old))
     new = record_of(
@@ -399,7 +399,7 @@ def test_files_of_another_schema(tmp_path: Path) -> None:
         read(AvroFormat(record_of(field("x", "int"), field("new", "int"))), tmp_path)
 
 
-def test_damaged_files_are_named(tmp_path: Path) -> None:
+def test_avro_format_names_damaged_file(tmp_path: Path) -> None:
     data = container(numbered(50))
     damaged = {
         "text": b"not avro",
@@ -420,7 +420,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
             read(AvroFormat(NUMBERED), directory)
 
 
-def test_create_input(tmp_path: Path) -> None:
+def test_create_input_reads_avro_and_rejects_java_formats(tmp_path: Path) -> None:
     (tmp_path / "a.avro").write_bytes(container(numbered(10)))
     env, sink = Env.get_execution_environment().set_parallelism(2), CollectSink()
     stream = env.create_input(AvroInputFormat(str(tmp_path), NUMBERED))
@@ -434,7 +434,7 @@ def test_create_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["avro", "parquet"])
-def test_records_in_a_file_sink(tmp_path: Path, kind: str) -> None:
+def test_file_sink_writes_avro_and_parquet_records(tmp_path: Path, kind: str) -> None:
     factories: dict[str, Any] = {
         "avro": AvroBulkWriters.for_generic_record(NUMBERED),
         "parquet": AvroParquetWriters.for_generic_record(NUMBERED),
@@ -453,7 +453,7 @@ def test_records_in_a_file_sink(tmp_path: Path, kind: str) -> None:
     assert sorted(read(formats[kind], tmp_path / "out", 3), key=lambda r: r["number"]) == numbered(200)
 
 
-def test_a_sink_names_the_record_that_does_not_fit(tmp_path: Path) -> None:
+def test_file_sink_names_record_that_does_not_match_avro_schema(tmp_path: Path) -> None:
     env = Env.get_execution_environment().set_parallelism(1)
     sink = FileSink.for_bulk_format(str(tmp_path / "out"), AvroBulkWriters.for_generic_record(POINT)).build()
     env.from_collection([{"x": 1}, {"x": "one"}]).sink_to(sink)
@@ -464,7 +464,7 @@ def test_a_sink_names_the_record_that_does_not_fit(tmp_path: Path) -> None:
 # --- Parquet
 
 
-def test_parquet_files_are_as_parquet_avro_makes_them(tmp_path: Path) -> None:
+def test_avro_parquet_writer_matches_parquet_avro(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(parquet_bytes(ALL, [VALUES]))
     file = pq.ParquetFile(tmp_path / "a.parquet")
     assert file.metadata.metadata[b"parquet.avro.schema"].decode() == str(ALL)
@@ -479,7 +479,9 @@ def test_parquet_files_are_as_parquet_avro_makes_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_row_groups_of_records(tmp_path: Path, parallelism: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_avro_parquet_reader_reads_row_groups(
+    tmp_path: Path, parallelism: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(arrow_files, "BATCH_ROWS", 10)
     (tmp_path / "a.parquet").write_bytes(parquet_bytes(NUMBERED, numbered(95)))
     reader = AvroParquetReaders.for_generic_record(NUMBERED)
@@ -489,7 +491,7 @@ def test_row_groups_of_records(tmp_path: Path, parallelism: int, monkeypatch: py
         assert [r for batch in reader.read_part(part) for r in batch] == numbered(95)
 
 
-def test_parquet_files_of_others(tmp_path: Path) -> None:
+def test_avro_parquet_reader_reads_files_of_other_writers(tmp_path: Path) -> None:
     schema = record_of(
         field("day", logical("int", "date")),
         field("at", logical("long", "timestamp-micros")),
@@ -534,7 +536,7 @@ def test_parquet_files_of_others(tmp_path: Path) -> None:
         read(AvroParquetReaders.for_generic_record(wrong), tmp_path)
 
 
-def test_damaged_parquet_files_are_named(tmp_path: Path) -> None:
+def test_avro_parquet_reader_names_damaged_file(tmp_path: Path) -> None:
     data = parquet_bytes(NUMBERED, numbered(1000))
     for name, content in {"text": b"not parquet", "short": data[:-9], "pages": bytes(2000) + data[2000:]}.items():
         (tmp_path / name).mkdir()
@@ -549,7 +551,7 @@ FLINKS = TESTS / "pyflink" / "formats"
 
 
 @pytest.mark.parametrize("name", ["flink.avro", "flink.parquet"])
-def test_files_of_flinks(name: str) -> None:
+def test_avro_formats_read_files_written_by_flink(name: str) -> None:
     spec = importlib.util.spec_from_file_location("avro_cases", FLINKS / "avro_cases.py")
     assert spec is not None and spec.loader is not None
     cases = importlib.util.module_from_spec(spec)
@@ -562,7 +564,7 @@ def test_files_of_flinks(name: str) -> None:
 # --- messages
 
 
-def test_rows_in_messages() -> None:
+def test_avro_row_schemas_round_trip_messages() -> None:
     write = pickle.loads(cloudpickle.dumps(AvroRowSerializationSchema(avro_schema_string=str(ALL))))
     read_row = pickle.loads(cloudpickle.dumps(AvroRowDeserializationSchema(avro_schema_string=str(ALL))))
     row = Row.of(tuple(VALUES), list(VALUES.values()))
@@ -579,7 +581,7 @@ def test_rows_in_messages() -> None:
     assert read_row.deserialize(write.serialize(found)) == found
 
 
-def test_the_types_of_rows_are_flinks() -> None:
+def test_avro_row_schema_produces_types_of_flink() -> None:
     found = AvroRowDeserializationSchema(avro_schema_string=str(ALL)).get_produced_type()
     assert found is not None
     types = dict(zip(found.get_field_names(), found.get_field_types(), strict=True))  # type: ignore[attr-defined]
@@ -598,7 +600,7 @@ def test_the_types_of_rows_are_flinks() -> None:
     )
 
 
-def test_messages_that_cannot_be_read_or_written() -> None:
+def test_avro_row_schemas_report_invalid_messages() -> None:
     text = str(NUMBERED)
     with pytest.raises(MillstreamError, match=r"The Avro message b'' cannot be read \(.+\); it must have been written"):
         AvroRowDeserializationSchema(avro_schema_string=text).deserialize(b"")

@@ -39,7 +39,7 @@ def reading(registry: RegistryServer, schema: str) -> ConfluentRegistryAvroDeser
     return ConfluentRegistryAvroDeserializationSchema.for_generic(schema, registry.url)
 
 
-def test_messages_have_confluents_form_and_schemas_are_asked_for_once(registry: RegistryServer) -> None:
+def test_registry_schema_writes_confluent_format_and_caches_schemas(registry: RegistryServer) -> None:
     writer = pickle.loads(pickle.dumps(writing(registry, OLD)))
     message = writer.serialize(Row(name="Ann"))
     assert message == b"\0\0\0\0\1" + b"\x06Ann"
@@ -49,7 +49,7 @@ def test_messages_have_confluents_form_and_schemas_are_asked_for_once(registry: 
     assert registry.asked == ["/subjects/people-value/versions", "/schemas/ids/1"]
 
 
-def test_versions_of_a_schema_are_read_as_one(registry: RegistryServer) -> None:
+def test_registry_schema_reads_versions_of_schema(registry: RegistryServer) -> None:
     old, new = (
         writing(registry, OLD).serialize(Row(name="Ann")),
         writing(registry, NEW).serialize(Row(name="Bob", age=8)),
@@ -60,7 +60,7 @@ def test_versions_of_a_schema_are_read_as_one(registry: RegistryServer) -> None:
     assert reading(registry, OLD).deserialize(new) == Row(name="Bob")
 
 
-def test_what_cannot_be_read_is_said(registry: RegistryServer) -> None:
+def test_registry_schema_reports_unreadable_messages(registry: RegistryServer) -> None:
     reader = reading(registry, OLD)
     with pytest.raises(MillstreamError, match="does not begin with the number of a schema"):
         reader.deserialize(b"{}")
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_said(registry: RegistryServer) -> None:
         SchemaRegistry("localhost:8081")
 
 
-def test_a_registry_that_does_not_answer_is_no_fault_of_the_record(registry: RegistryServer) -> None:
+def test_registry_failure_is_not_treated_as_bad_record(registry: RegistryServer) -> None:
     registry.user = "ann:secret"
     with pytest.raises(FormatUnavailable, match="refuses /subjects/.*: 401, Unauthorized"):
         writing(registry, OLD).serialize(Row(name="Ann"))

@@ -1,4 +1,4 @@
-"""Flink's own SQL client and JDBC driver on the gateway: DDL, queries, INSERT, SHOW JOBS, an error with its position."""
+"""Flink's own SQL client and JDBC driver on the gateway: DDL, queries, INSERT, SHOW JOBS, error positions."""
 
 from __future__ import annotations
 

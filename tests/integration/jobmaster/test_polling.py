@@ -1,4 +1,4 @@
-"""How often sources are asked, and how they say that they need not be."""
+"""How often sources are polled, and how a source wakes the job instead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from millstream.testing import CollectSink, LocalEnvironment
 
 
 def asked_times(until: float, answer: float = 0.0) -> list[float]:
-    """Return when a source is asked that has nothing for so long, and takes a while to say so."""
+    """Return the times at which a source without input is polled, if each poll takes `answer` seconds."""
     back_off, now, times = PollBackoff(), 0.0, []
     while now < until:
         times.append(now)
@@ -28,21 +28,21 @@ def asked_times(until: float, answer: float = 0.0) -> list[float]:
     return times
 
 
-def test_a_source_is_asked_less_and_less_often() -> None:
+def test_poll_backoff_grows_while_source_is_idle() -> None:
     times = asked_times(60.0)
     gaps = [round(b - a, 6) for a, b in itertools.pairwise(times)]
     assert gaps[0] == pytest.approx(SOONEST) and gaps == sorted(gaps) and gaps[-1] == pytest.approx(LATEST)
-    # What comes after a silence waits for a small part of it.
+    # Input after an idle time waits for a small part of it.
     assert all(gap <= max(at / 10, SOONEST) + 1e-9 for at, gap in zip(times[1:], gaps[1:], strict=False))
     assert sum(at >= 50 for at in times) <= 101
 
 
-def test_a_source_that_takes_long_to_answer_is_asked_less_often() -> None:
+def test_poll_backoff_grows_with_poll_duration() -> None:
     times = asked_times(0.1, answer=0.002)
     assert times[1] == pytest.approx(0.022)
 
 
-def test_a_source_that_had_input_is_asked_soon_again() -> None:
+def test_poll_backoff_resets_after_input() -> None:
     back_off = PollBackoff()
     back_off.next(0.0, 0.0)
     assert back_off.next(50.0, 50.0) == pytest.approx(50.0 + LATEST)
@@ -54,7 +54,7 @@ def test_a_source_that_had_input_is_asked_soon_again() -> None:
 
 
 class Letters(Source):
-    """What others put into it while the job runs; it is asked only when there is something."""
+    """Holds what others put into it while the job runs; is polled only when it has input."""
 
     def __init__(self) -> None:
         self.waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -109,7 +109,7 @@ class _Reader(SourceReader):
 
 
 @pytest.mark.parametrize("behind", [False, True])
-def test_a_source_wakes_the_job(behind: bool) -> None:
+def test_source_wakes_job_when_it_has_input(behind: bool) -> None:
     letters, sink = Letters(), CollectSink()
     source = HybridSource.builder(NumberSequenceSource(0, 0)).add_source(letters).build() if behind else letters
     env = LocalEnvironment()

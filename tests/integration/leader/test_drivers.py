@@ -1,4 +1,4 @@
-"""A job has one driver at a time, where there is one job manager: who has it, who is refused, who takes over."""
+"""Driver leases without high availability: who holds a job, who is rejected, who takes over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from millstream.leader.fence import Fence, JobRecord
 from tests.support.ha_runs import Managers, managers, wanted, written
 
 HERE = this_process("job")
-# A process that nobody here can see.
+# A process on a host that cannot be inspected here.
 AWAY = {**HERE, "host": "pod-1"}
 GONE = {**HERE, "started": "1"}
 
@@ -41,14 +41,14 @@ def drivers(tmp_path: Path) -> Iterator[DriverRegistry]:
 
 
 def silent(hold: DriverLease) -> Fence:
-    """Have a driver say no more that it is there."""
+    """Stop the heartbeat of a driver."""
     hold._is_over.set()
-    # It may be about to say so once more.
+    # A last heartbeat may be under way.
     hold._thread.join()
     return hold.fence
 
 
-def test_driver_is_refused_while_another_process_here_has_the_job(drivers: DriverRegistry) -> None:
+def test_driver_is_rejected_while_local_process_holds_job(drivers: DriverRegistry) -> None:
     first = drivers.claim_latest("job", HERE)
     with pytest.raises(InvalidProgramError, match=rf"Job 'job' still runs \(process {os.getpid()} on .*stop it first"):
         drivers.claim_latest("job", HERE)
@@ -57,7 +57,7 @@ def test_driver_is_refused_while_another_process_here_has_the_job(drivers: Drive
     drivers.claim_latest("job", HERE).let_go()
 
 
-def test_driver_takes_over_at_once_when_the_process_here_is_gone(tmp_path: Path) -> None:
+def test_driver_takes_over_at_once_when_local_process_is_dead(tmp_path: Path) -> None:
     drivers = DriverRegistry(str(tmp_path), {}, lease=600)
     first = silent(drivers.claim_latest("job", GONE))
     began = time.monotonic()
@@ -69,13 +69,11 @@ def test_driver_takes_over_at_once_when_the_process_here_is_gone(tmp_path: Path)
     second.let_go()
 
 
-def test_driver_is_refused_while_another_host_is_heard_of_and_takes_over_when_it_is_silent(
-    drivers: DriverRegistry, tmp_path: Path
-) -> None:
+def test_driver_takes_over_from_other_host_after_lease_expires(drivers: DriverRegistry, tmp_path: Path) -> None:
     first = drivers.claim_latest("job", AWAY)
     with pytest.raises(InvalidProgramError, match="still runs .* on pod-1"):
         DriverRegistry(str(tmp_path), {}, lease=60).claim_latest("job", HERE)
-    # It only sleeps: what it does later is refused.
+    # It only sleeps: whatever it does later is rejected.
     fence = silent(first)
     second = drivers.claim_latest("job", HERE)
     with pytest.raises(DeposedError):
@@ -83,21 +81,19 @@ def test_driver_is_refused_while_another_host_is_heard_of_and_takes_over_when_it
     second.let_go()
 
 
-def test_hold_reports_that_another_driver_has_the_job(drivers: DriverRegistry) -> None:
+def test_driver_lease_notifies_when_superseded(drivers: DriverRegistry) -> None:
     first, told = drivers.claim_latest("job", GONE), threading.Event()
     first.watch(lambda reason: told.set())
     second = drivers.claim_latest("job", HERE)
     assert told.wait(10)
-    # Who asks later hears of it, too.
+    # A watcher added later is notified, too.
     later = threading.Event()
     first.watch(lambda reason: later.set())
     assert later.is_set()
     second.let_go()
 
 
-def test_hold_goes_on_saying_that_it_is_there_when_storage_has_failed_once(
-    drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_driver_lease_renews_after_storage_failure(drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     hold, again, failures = drivers.claim_latest("job", HERE), threading.Event(), iter([OSError("no connection")])
 
     def renew() -> None:
@@ -110,9 +106,7 @@ def test_hold_goes_on_saying_that_it_is_there_when_storage_has_failed_once(
     hold.let_go()
 
 
-def test_driver_takes_over_when_another_host_lets_go_while_it_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_driver_takes_over_when_other_host_releases_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drivers = DriverRegistry(str(tmp_path), {}, lease=600)
     first = drivers.claim_latest("job", AWAY)
     with monkeypatch.context() as patched:
@@ -122,11 +116,9 @@ def test_driver_takes_over_when_another_host_lets_go_while_it_waits(
     second.let_go()
 
 
-def test_driver_does_not_wait_for_another_host_that_has_let_go(
-    drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_driver_does_not_wait_for_released_lease(drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     silent(drivers.claim_run("job", None, GONE))
-    # It takes the run over, too, whose record names it from then on.
+    # It takes over the run, too, whose record names it from then on.
     drivers.claim_latest("job", AWAY).let_go()
     with monkeypatch.context() as patched:
         patched.setattr(module.time, "sleep", lambda seconds: pytest.fail("it waits"))
@@ -134,7 +126,7 @@ def test_driver_does_not_wait_for_another_host_that_has_let_go(
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> None:
-    """Have something done between the next driver's look at the records and its claim."""
+    """Run an action between the next driver's read of the records and its claim."""
     make = module.new_run_id
 
     def new_run_id(earlier: Iterable[str] = ()) -> str:
@@ -145,7 +137,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> No
     monkeypatch.setattr(module, "new_run_id", new_run_id)
 
 
-def test_driver_is_refused_when_another_claims_the_job_behind_its_look(
+def test_driver_is_rejected_when_another_claims_concurrently(
     drivers: DriverRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others: list[DriverLease] = []
@@ -158,7 +150,7 @@ def test_driver_is_refused_when_another_claims_the_job_behind_its_look(
     others[0].let_go()
 
 
-def test_driver_is_refused_and_lets_go_when_the_run_before_it_wakes_behind_its_look(
+def test_driver_is_rejected_when_previous_run_renews_concurrently(
     drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = silent(drivers.claim_run("job", None, GONE))
@@ -169,9 +161,7 @@ def test_driver_is_refused_and_lets_go_when_the_run_before_it_wakes_behind_its_l
     drivers.claim_latest("job", HERE).let_go()
 
 
-def test_job_that_was_started_on_its_own_is_taken_over_with_its_directory(
-    drivers: DriverRegistry, tmp_path: Path
-) -> None:
+def test_driver_takes_over_directory_of_standalone_run(drivers: DriverRegistry, tmp_path: Path) -> None:
     first = silent(drivers.claim_run("job", None, GONE))
     owner = owner_file(first, GONE)
     assert (tmp_path / first.run_id / "_record").is_dir()
@@ -179,18 +169,18 @@ def test_job_that_was_started_on_its_own_is_taken_over_with_its_directory(
     with pytest.raises(InvalidProgramError, match="still runs"):
         drivers.claim_latest("job", HERE)
     running.let_go()
-    # Nothing was in its directory but who has it.
+    # Its directory contained only the owner file.
     assert not (tmp_path / running.fence.run_id).exists()
     second = drivers.claim_latest("job", HERE)
     assert is_earlier(first.run_id, second.fence.run_id) and not drivers.is_alive(owner)
     with pytest.raises(DeposedError):
         first.publish("a/chk-1")
     second.let_go()
-    # The directory is nobody's now.
+    # The directory has no owner now.
     drivers.claim_latest("job", HERE).let_go()
 
 
-def test_driver_takes_a_job_while_another_job_runs_on_its_own(drivers: DriverRegistry) -> None:
+def test_driver_claims_job_while_another_job_runs(drivers: DriverRegistry) -> None:
     another = drivers.claim_run("another job", None, HERE)
     drivers.claim_latest("job", HERE).let_go()
     another.fence.publish("a/chk-1")
@@ -198,7 +188,7 @@ def test_driver_takes_a_job_while_another_job_runs_on_its_own(drivers: DriverReg
 
 
 @pytest.mark.parametrize("is_latest", [True, False])
-def test_run_ids_go_on_though_the_clock_is_put_back(
+def test_run_ids_increase_when_clock_goes_back(
     drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch, is_latest: bool
 ) -> None:
     first = silent(drivers.claim_latest("job", GONE) if is_latest else drivers.claim_run("job", None, GONE))
@@ -209,7 +199,7 @@ def test_run_ids_go_on_though_the_clock_is_put_back(
     second.let_go()
 
 
-def test_finished_job_stays_finished_until_its_program_has_ended(drivers: DriverRegistry) -> None:
+def test_finished_job_stays_finished_until_program_ends(drivers: DriverRegistry) -> None:
     first = drivers.claim_latest("job", GONE)
     first.fence.end(JobStatus.FINISHED.name, "")
     silent(first)
@@ -231,7 +221,7 @@ def test_finished_job_stays_finished_until_its_program_has_ended(drivers: Driver
 
 
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.CANCELED])
-def test_job_that_has_not_finished_runs_again(drivers: DriverRegistry, status: JobStatus) -> None:
+def test_failed_or_canceled_job_runs_again(drivers: DriverRegistry, status: JobStatus) -> None:
     first = drivers.claim_latest("job", GONE)
     first.fence.end(status.name, "")
     silent(first)
@@ -241,13 +231,13 @@ def test_job_that_has_not_finished_runs_again(drivers: DriverRegistry, status: J
 
 
 def finish(drivers: DriverRegistry) -> None:
-    """Have a job finish in this program."""
+    """Finish a job in this program."""
     hold = drivers.claim_latest("job", GONE)
     hold.fence.end(JobStatus.FINISHED.name, "")
     hold.let_go()
 
 
-def test_finished_job_stays_finished_when_its_program_runs_another_job_and_fails(drivers: DriverRegistry) -> None:
+def test_finished_job_stays_finished_when_program_fails_in_another_job(drivers: DriverRegistry) -> None:
     finish(drivers)
     drivers.claim_latest("another job", HERE).let_go()
     program_ended(well=False)
@@ -255,7 +245,7 @@ def test_finished_job_stays_finished_when_its_program_runs_another_job_and_fails
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(ValueError(), "FINISHED"), (None, None)])
-def test_finished_job_stays_finished_when_its_program_ends_with_an_error(
+def test_finished_job_stays_finished_when_program_exits_with_error(
     drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch, error: Exception | None, outcome: str | None
 ) -> None:
     finish(drivers)
@@ -264,7 +254,7 @@ def test_finished_job_stays_finished_when_its_program_ends_with_an_error(
     assert drivers.claim_latest("job", GONE).fence.record.outcome == outcome
 
 
-def test_owner_file_names_a_driver_that_is_there_until_it_lets_go(drivers: DriverRegistry) -> None:
+def test_owner_file_names_live_driver_until_release(drivers: DriverRegistry) -> None:
     hold = drivers.claim_latest("job", HERE)
     owner = owner_file(hold.fence, HERE)
     assert drivers.is_alive(owner)
@@ -272,11 +262,11 @@ def test_owner_file_names_a_driver_that_is_there_until_it_lets_go(drivers: Drive
         assert not drivers.is_alive({**owner, **more})
     hold.let_go()
     assert not drivers.is_alive(owner)
-    # Without a record, it is a process.
+    # Without a record, liveness is that of the process.
     assert drivers.is_alive(HERE) and not drivers.is_alive(GONE)
 
 
-def test_driver_is_refused_while_another_process_has_the_run_of_the_id_that_was_given(drivers: DriverRegistry) -> None:
+def test_driver_is_rejected_while_run_id_is_held(drivers: DriverRegistry) -> None:
     run = "0123456789abcdef" * 2
     first = drivers.claim_run("job", run, HERE)
     with pytest.raises(InvalidProgramError, match=f"{run} is in use by another job"):
@@ -291,7 +281,7 @@ def test_driver_is_refused_while_another_process_has_the_run_of_the_id_that_was_
     second.let_go()
 
 
-def test_of_drivers_that_start_at_once_one_has_the_job(tmp_path: Path) -> None:
+def test_drivers_starting_concurrently_claim_job_once(tmp_path: Path) -> None:
     found: list[Any] = []
 
     def start() -> None:
@@ -331,7 +321,7 @@ def check(found: Managers, process: subprocess.Popen[bytes]) -> None:
 
 
 def move_away(found: Managers) -> None:
-    """Have it said that the driver is on another host."""
+    """Report that the driver is on another host."""
     (name,) = (found.directory / "checkpoints" / "_jobs").iterdir()
     cell = FileCell(open_storage(str(name.parent)), name.name)
     data, version = cell.read()
@@ -341,7 +331,7 @@ def move_away(found: Managers) -> None:
     cell.write(replace(record, owner={**record.owner, "host": "pod-1"}).to_bytes(), version)
 
 
-def test_second_of_two_successors_is_refused_before_the_first_has_a_checkpoint(tmp_path: Path) -> None:
+def test_second_successor_is_rejected_before_first_checkpoint(tmp_path: Path) -> None:
     with managers(tmp_path, settings(tmp_path)) as found:
         first, second = run(found), run(found)
         found.until(lambda: None not in (first.poll(), second.poll()) or found.lines() > 20, 120)
@@ -352,7 +342,7 @@ def test_second_of_two_successors_is_refused_before_the_first_has_a_checkpoint(t
         check(found, winner)
 
 
-def test_driver_on_a_lost_host_is_replaced_and_shut_out_when_it_wakes(tmp_path: Path) -> None:
+def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path) -> None:
     with managers(tmp_path, settings(tmp_path)) as found:
         frozen = tmp_path / "frozen"
         first = run(found, millstream__testing__fault=f"driver.before-publish|freeze|3|{frozen}")
@@ -371,7 +361,7 @@ def test_driver_on_a_lost_host_is_replaced_and_shut_out_when_it_wakes(tmp_path: 
         assert all(p.name == "_superseded" for p in left), left
 
 
-def test_finished_job_does_not_run_again_when_its_process_was_killed_behind_its_end(tmp_path: Path) -> None:
+def test_finished_job_does_not_rerun_after_process_kill(tmp_path: Path) -> None:
     with managers(tmp_path, settings(tmp_path)) as found:
         found.hurry()
         killed = run(found, millstream__testing__fault=f"driver.after-removal|kill-driver|1|{tmp_path / 'killed'}")
@@ -381,13 +371,13 @@ def test_finished_job_does_not_run_again_when_its_process_was_killed_behind_its_
         assert again.wait(120) == 0, found.everything()
         assert "job 'counts' has finished before" in found.log(1), found.everything()
         assert written(found.out) == wanted(RECORDS)
-        # Its program has ended now: whoever starts it again wants it run again.
+        # Its program has ended now: a new start runs it again.
         once_more = run(found)
         assert once_more.wait(120) == 0, found.everything()
         assert written(found.out) == wanted(RECORDS) + wanted(RECORDS)
 
 
-def test_job_that_cannot_start_lets_go_of_its_name_and_one_that_has_finished_runs_again(tmp_path: Path) -> None:
+def test_job_that_cannot_start_releases_name_and_finished_job_reruns(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         f"""
@@ -410,7 +400,7 @@ for path in ({str(tmp_path / "missing")!r}, {str(program)!r}):
         print("FAILED", e)
 """
     )
-    # The program ends well: whoever starts it again wants its job, which has finished, run again.
+    # The program ended well: a new start runs the finished job again.
     for _ in range(2):
         done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
         lines = done.stdout.splitlines()

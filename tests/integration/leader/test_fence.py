@@ -1,4 +1,4 @@
-"""Cells that job managers share, and the fence that is made of one: what a deposed leader publishes does not count."""
+"""Compare-and-swap cells shared by job managers, and the fence that rejects publications of a deposed leader."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def cells(shared: Cells) -> Cells:
     return _Fresh(shared, uuid.uuid4().hex[:8])
 
 
-def test_a_cell_takes_the_write_that_names_its_version(cells: Cells) -> None:
+def test_cell_write_succeeds_with_current_version_only(cells: Cells) -> None:
     one, other = cells.cell("a"), cells.cell("a")
     assert one.read() == (None, 0)
     first = last = one.write(b"{}", 0)
@@ -88,7 +88,7 @@ def test_a_cell_takes_the_write_that_names_its_version(cells: Cells) -> None:
     for n in range(12):
         last = other.write(b'{"n": %d}' % n, last)
     assert one.read() == (b'{"n": 11}', last)
-    # A version that is so old that its file is deleted cannot be written again either.
+    # A version so old that its file is deleted cannot be written again either.
     with pytest.raises(OvertakenError):
         one.write(b"{}", first)
     with pytest.raises(OvertakenError):
@@ -96,7 +96,7 @@ def test_a_cell_takes_the_write_that_names_its_version(cells: Cells) -> None:
     assert one.read() == (b'{"n": 11}', last)
 
 
-def test_of_many_who_write_at_once_one_is_written(tmp_path: Path) -> None:
+def test_file_cells_accept_one_of_concurrent_writes(tmp_path: Path) -> None:
     cells = FileCells(open_storage(str(tmp_path)))
     won: list[Hashable] = []
 
@@ -111,7 +111,7 @@ def test_of_many_who_write_at_once_one_is_written(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    # Who was overtaken between its write and its look back thinks it was not written: never the other way round.
+    # A writer overtaken between its write and its check assumes it lost: never the other way round.
     assert 0 < len(won) == len(set(won)) <= 30 + len(threads)
 
 
@@ -119,7 +119,7 @@ def fence(cells: Cells, term: int) -> Fence:
     return Fence(cells.cell("job"), JOB, "shop", term)
 
 
-def test_what_a_deposed_leader_publishes_is_refused(cells: Cells) -> None:
+def test_fence_rejects_publish_of_deposed_leader(cells: Cells) -> None:
     old, new = fence(cells, 1), fence(cells, 2)
     assert old.claim().checkpoints == ()
     old.publish("/c/1/chk-1")
@@ -137,7 +137,7 @@ def test_what_a_deposed_leader_publishes_is_refused(cells: Cells) -> None:
     assert fence(cells, 3).claim().checkpoints == ("/c/1/chk-1", "/c/1/chk-2", "/c/2/chk-3")
 
 
-def test_a_leader_of_an_earlier_term_cannot_claim_and_no_term_claims_twice(cells: Cells) -> None:
+def test_fence_rejects_claim_of_earlier_or_same_term(cells: Cells) -> None:
     fence(cells, 5).claim()
     with pytest.raises(DeposedError, match="term 5"):
         fence(cells, 4).claim()
@@ -146,7 +146,7 @@ def test_a_leader_of_an_earlier_term_cannot_claim_and_no_term_claims_twice(cells
     assert fence(cells, 6).run_id != fence(cells, 5).run_id
 
 
-def test_who_comes_after_the_end_hears_how_it_was(cells: Cells) -> None:
+def test_fence_claim_returns_outcome_of_ended_job(cells: Cells) -> None:
     first = fence(cells, 1)
     first.claim()
     first.end("FAILED", "no luck")
@@ -154,7 +154,7 @@ def test_who_comes_after_the_end_hears_how_it_was(cells: Cells) -> None:
     assert (found.outcome, found.message) == ("FAILED", "no luck")
 
 
-def test_checkpoints_count_by_their_numbers_and_others_do_not(tmp_path: Path) -> None:
+def test_fence_orders_checkpoints_by_number_and_ignores_late_ones(tmp_path: Path) -> None:
     cells = FileCells(open_storage(str(tmp_path)))
     own = fence(cells, 2)
     before = fence(cells, 1)
@@ -163,13 +163,13 @@ def test_checkpoints_count_by_their_numbers_and_others_do_not(tmp_path: Path) ->
     own.claim()
     own.publish("/c/2/chk-3")
     own.publish("/c/2/chk-2")
-    # One that came late is not the newest.
+    # A late checkpoint is not the newest.
     own.withdraw("/c/2/chk-1")
     own.keep_only("/c/2", ["/c/2/chk-3"])
     assert fence(cells, 3).claim().checkpoints == ("/c/1/chk-1", "/c/2/chk-3")
 
 
-def test_what_cannot_be_read_counts_no_longer_once_the_job_goes_on_before_it(tmp_path: Path) -> None:
+def test_fence_drops_unreadable_checkpoint_after_fallback(tmp_path: Path) -> None:
     cells = FileCells(open_storage(str(tmp_path)))
     old, new = fence(cells, 1), fence(cells, 2)
     old.claim()
@@ -182,7 +182,7 @@ def test_what_cannot_be_read_counts_no_longer_once_the_job_goes_on_before_it(tmp
 
 
 class Forgetful:
-    """A cell that does what it is asked for, and now and then says that it did not."""
+    """A cell that executes each request, but sometimes loses the response."""
 
     def __init__(self, inner: Cell) -> None:
         self.inner = inner
@@ -199,7 +199,7 @@ class Forgetful:
         return written
 
 
-def test_a_write_whose_answer_was_lost_is_found_again(tmp_path: Path) -> None:
+def test_fence_detects_own_write_after_lost_response(tmp_path: Path) -> None:
     cells = FileCells(open_storage(str(tmp_path)))
     cell = Forgetful(cells.cell("job"))
     own = Fence(cell, JOB, "shop", 1)
@@ -210,13 +210,13 @@ def test_a_write_whose_answer_was_lost_is_found_again(tmp_path: Path) -> None:
     cell.loses = True
     with pytest.raises(TimeoutError):
         own.publish("/c/1/chk-1")
-    # The job does not count on it, and sees to it that nobody else does.
+    # The job does not rely on it, and prevents others from relying on it.
     own.keep_only("/c/1", [])
     own.publish("/c/1/chk-2")
     assert fence(cells, 2).claim().checkpoints == ("/c/1/chk-2",)
 
 
-def test_an_end_that_cannot_be_written_down_is_none(tmp_path: Path) -> None:
+def test_fence_end_fails_when_outcome_cannot_be_written(tmp_path: Path) -> None:
     cell = Forgetful(FileCells(open_storage(str(tmp_path))).cell("job"))
     own = Fence(cell, JOB, "shop", 1)
     own.claim()
@@ -225,6 +225,6 @@ def test_an_end_that_cannot_be_written_down_is_none(tmp_path: Path) -> None:
         own.end("FINISHED", "")
 
 
-def test_storage_that_makes_no_promise_is_refused() -> None:
+def test_storage_without_atomic_create_is_rejected() -> None:
     with pytest.raises(InvalidProgramError, match="only if there is none"):
         open_storage("http://somewhere/ha").create("x", b"")

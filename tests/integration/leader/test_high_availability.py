@@ -1,4 +1,4 @@
-"""Two job managers of one application, in processes of their own: one leads, and when it does not, the other does."""
+"""Two job managers of one application, in processes of their own: one leads, and the other takes over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(found: Managers, **settings: str) -> subprocess.Popen[bytes]:
 
 
 def both(found: Managers) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
-    """Start two, of which the first leads."""
+    """Start two job managers, of which the first leads."""
     leader = run(found)
     found.until(lambda: "leads cluster" in found.log(0))
     standby = run(found)
@@ -29,13 +29,13 @@ def both(found: Managers) -> tuple[subprocess.Popen[bytes], subprocess.Popen[byt
 
 
 def check(found: Managers, process: subprocess.Popen[bytes]) -> None:
-    """The application ends, and every record counts once."""
+    """Wait for the application to end, and check that every record counts once."""
     found.hurry()
     assert process.wait(60) == 0, found.everything()
     assert written(found.out) == wanted(RECORDS), found.everything()
 
 
-def test_the_standby_goes_on_when_the_leader_is_killed(tmp_path: Path) -> None:
+def test_standby_restores_job_when_leader_is_killed(tmp_path: Path) -> None:
     with managers(tmp_path, quick(tmp_path)) as found:
         leader, standby = both(found)
         found.until(lambda: found.lines() > 50)
@@ -44,17 +44,17 @@ def test_the_standby_goes_on_when_the_leader_is_killed(tmp_path: Path) -> None:
         check(found, standby)
         assert "goes on from checkpoint" in found.log(1)
         print(f"led after {seconds:.1f} s")
-        # Nothing of either leader's checkpoints is left but what shuts the first one out.
+        # Only the fence of the first leader is left of the checkpoints.
         left = [p for p in (tmp_path / "ha" / "shop" / "checkpoints").rglob("*") if p.is_file()]
         assert [p.name for p in left] == ["_superseded"], left
-        # Whoever comes later does not run it again.
+        # A later job manager does not run it again.
         late = run(found)
         assert late.wait(30) == 0
         assert "has ended already" in found.log(2)
         check(found, late)
 
 
-def test_a_leader_that_is_frozen_in_the_middle_of_a_commit_and_wakes_does_no_harm(tmp_path: Path) -> None:
+def test_leader_frozen_during_commit_does_no_harm_when_it_wakes(tmp_path: Path) -> None:
     with managers(tmp_path, quick(tmp_path)) as found:
         frozen = tmp_path / "frozen"
         leader = run(found, millstream__testing__fault=f"driver.in-commit|freeze|3|{frozen}")
@@ -72,8 +72,8 @@ def test_a_leader_that_is_frozen_in_the_middle_of_a_commit_and_wakes_does_no_har
         assert written(found.out) == wanted(RECORDS)
 
 
-def test_what_a_deposed_leader_publishes_is_refused_even_if_nobody_tells_it(tmp_path: Path) -> None:
-    """A leader that does not look at its lease, and is frozen before it publishes."""
+def test_deposed_leader_cannot_publish_without_checking_lease(tmp_path: Path) -> None:
+    """A leader that does not check its lease is frozen before it publishes."""
     with managers(tmp_path, quick(tmp_path)) as found:
         frozen = tmp_path / "frozen"
         patient = {"millstream__high-availability__lease-duration": "600 s"}
@@ -82,7 +82,7 @@ def test_what_a_deposed_leader_publishes_is_refused_even_if_nobody_tells_it(tmp_
         fault = f"driver.before-publish|freeze|3|{frozen}"
         leader = run(found, millstream__testing__fault=fault, **patient)
         found.until(frozen.exists)
-        # Somebody who knows better gives its lease away.
+        # Another process gives its lease away.
         _release(found)
         standby = run(found)
         found.until(lambda: "term 2" in found.log(1) and "goes on from" in found.log(1))
@@ -107,14 +107,14 @@ def _release(found: Managers) -> None:
     cell.write(json.dumps(asdict(replace(read.lease, is_released=True))).encode(), read.version)
 
 
-def test_a_leader_that_is_told_to_end_leaves_the_job_at_once(tmp_path: Path) -> None:
+def test_leader_hands_over_job_at_once_on_sigterm(tmp_path: Path) -> None:
     with managers(tmp_path, quick(tmp_path, **_long())) as found:
         leader, standby = both(found)
         found.until(lambda: found.lines() > 50)
         leader.terminate()
         assert leader.wait(20) == 143, found.everything()
         seconds = found.until(lambda: "term 2" in found.log(1))
-        # Not for as long as its lease would have lasted.
+        # Without waiting for the lease to expire.
         assert seconds < 15
         check(found, standby)
 
@@ -126,7 +126,7 @@ def _long() -> dict[str, str]:
     }
 
 
-def test_a_program_without_millstream_run_is_told(tmp_path: Path) -> None:
+def test_ha_program_requires_millstream_run(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(
         "from millstream.common import Configuration\nfrom millstream.datastream import StreamExecutionEnvironment\n"
         "c = Configuration.from_dict({'high-availability.type': 'filesystem',"
@@ -146,7 +146,7 @@ def test_a_program_without_millstream_run_is_told(tmp_path: Path) -> None:
         ({"high-availability.type": "raft", "high-availability.storageDir": "/tmp/x"}, "it must be one of NONE"),
     ],
 )
-def test_settings_that_are_not_enough_are_told(settings: dict[str, str], said: str) -> None:
+def test_ha_options_reject_incomplete_settings(settings: dict[str, str], said: str) -> None:
     from millstream.common.configuration import Configuration
     from millstream.common.errors import InvalidProgramError
     from millstream.leader.options import HaOptions

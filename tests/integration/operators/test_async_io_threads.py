@@ -1,4 +1,4 @@
-"""Async I/O with real threads and clocks: requests go on between epochs, and end with their job."""
+"""Async I/O with real threads and clocks: requests continue between epochs and end with their job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream.testing import CollectSink, LocalEnvironment, LocalJob, StreamHa
 from millstream.testing.sources import ScriptedInput, record, scripted_stream
 
 
-def test_requests_go_on_between_epochs_and_a_savepoint_has_them() -> None:
+def test_async_requests_continue_between_epochs_and_in_savepoint() -> None:
     asked = threading.Event()
     _Gate.asked, _Gate.open_ = asked, threading.Event()
     env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
@@ -54,7 +54,7 @@ class Sleeps(AsyncFunction):
         return [value]
 
 
-def test_batch_finishes_requests_within_its_epoch() -> None:
+def test_async_batch_job_completes_requests_in_epoch() -> None:
     env = LocalEnvironment()
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     numbers = env.from_collection(list(range(200))).key_by(lambda x: x % 3).reduce(lambda a, b: a + b)
@@ -62,8 +62,8 @@ def test_batch_finishes_requests_within_its_epoch() -> None:
     assert sorted(wait.execute_and_collect()) == sorted(sum(range(k, 200, 3)) for k in range(3))
 
 
-def test_an_epoch_that_leaves_nothing_to_the_next_waits_for_requests() -> None:
-    """At most once, for example: what is in flight would come again."""
+def test_async_epoch_without_in_flight_state_waits_for_requests() -> None:
+    """With at-most-once, for example, requests in flight would be repeated."""
     env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
     source = ScriptedInput()
     stream = scripted_stream(env.set_parallelism(1), source, 1)
@@ -75,7 +75,7 @@ def test_an_epoch_that_leaves_nothing_to_the_next_waits_for_requests() -> None:
     job.close()
 
 
-def test_a_job_that_is_drained_reads_all_though_there_is_no_room() -> None:
+def test_async_drain_reads_all_input_beyond_capacity() -> None:
     env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
     numbers = env.set_parallelism(1).from_collection(list(range(5)))
     AsyncDataStream.ordered_wait(numbers, Sleeps(lambda v: 0.12), Time.seconds(5), 1).sink_to(sink)
@@ -87,13 +87,13 @@ def test_a_job_that_is_drained_reads_all_though_there_is_no_room() -> None:
     assert sink.results() == list(range(5)) and job.is_finished
 
 
-def test_a_harness_waits_for_requests() -> None:
+def test_stream_harness_waits_for_async_requests() -> None:
     with StreamHarness(lambda s: AsyncDataStream.ordered_wait(s, Sleeps(lambda v: 0.02), Time.seconds(5))) as harness:
         harness.process_element("a", timestamp=7)
         assert harness.records() == [("a", 7)]
 
 
-def test_cancelling_ends_requests_and_functions_close_on_their_loop() -> None:
+def test_async_cancel_cancels_requests_and_closes_functions_on_loop() -> None:
     _Closes.seen = []
     env = LocalEnvironment()
     stream = AsyncDataStream.ordered_wait(env.from_collection([1]), _Closes(), Time.seconds(100))
@@ -130,7 +130,7 @@ class _Closes(AsyncFunction):
         _Closes.seen.append("closed")
 
 
-def test_a_request_that_exits_or_cancels_itself_fails_the_job() -> None:
+def test_async_request_that_exits_or_cancels_itself_fails_job() -> None:
     for error in (SystemExit(3), asyncio.CancelledError()):
         env = LocalEnvironment()
         stream = AsyncDataStream.ordered_wait(env.from_collection([1]), _Raises(error), Time.seconds(100))
@@ -146,7 +146,7 @@ class _Raises(AsyncFunction):
         raise self.error
 
 
-def test_a_timeout_that_user_code_raises_is_an_error_like_any_other() -> None:
+def test_async_timeout_error_of_user_code_fails_job() -> None:
     env = LocalEnvironment()
     stream = AsyncDataStream.ordered_wait(env.from_collection([1]), _RaisesTimeout(), Time.seconds(100))
     with pytest.raises(JobExecutionError, match="mine"):
