@@ -248,12 +248,12 @@ def test_a_job_that_fails_again_and_again_in_the_same_way_says_so_once(caplog: p
     with pytest.raises(JobExecutionError, match="no luck"):
         client.get_job_execution_result().result()
     logged = [r.getMessage() for r in caplog.records]
-    said = [line for line in logged if "starting again does not seem to help" in line]
+    said = [line for line in logged if "restarts do not seem to help" in line]
     assert len(said) == 1
-    assert "has failed 3 times in a row in the same way" in said[0]
+    assert "has failed 3 times in a row with the same error" in said[0]
     # The error itself is shown once, and then counted.
     assert sum("has failed and restarts in" in line for line in logged) == 1
-    assert sum("has failed again in the same way, " in line for line in logged) == 12
+    assert sum("has failed again with the same error, " in line for line in logged) == 12
     assert "RuntimeError: no luck with 1" in said[0]
     view = client._job.view
     assert (view.alike, view.is_stuck) == (14, True)

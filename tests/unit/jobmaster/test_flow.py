@@ -12,7 +12,7 @@ def simulate(seconds_per_record: float, epochs: int = 30, **kwargs: int) -> tupl
     took = 0.0
     for _ in range(epochs):
         took = 0.08 + sizer.budget * seconds_per_record
-        sizer.finished(took, limited=True, records=sizer.budget, most_bytes=sizer.budget * 20)
+        sizer.finished(took, limited=True, records=sizer.budget, max_bytes=sizer.budget * 20)
     return sizer, took
 
 
@@ -28,7 +28,7 @@ def test_epoch_sizer_limits_the_first_epochs_of_a_slow_job() -> None:
     for _ in range(10):
         took = sizer.budget * 1e-3
         worst = max(worst, took)
-        sizer.finished(took, limited=True, records=sizer.budget, most_bytes=1)
+        sizer.finished(took, limited=True, records=sizer.budget, max_bytes=1)
     assert worst < 2
 
 
@@ -38,21 +38,21 @@ def test_epoch_sizer_tolerates_a_high_fixed_cost_per_epoch() -> None:
     sizer.aim_at(1.0)
     for _ in range(100):
         read += sizer.budget
-        sizer.finished(2.0 + sizer.budget * 1e-4, limited=True, records=sizer.budget, most_bytes=1)
+        sizer.finished(2.0 + sizer.budget * 1e-4, limited=True, records=sizer.budget, max_bytes=1)
     # At worst half of the time is the epochs' own.
     assert read > 0.2 * 100 * 2.0 / 1e-4
     # As soon as the cluster is not busy any more, epochs are as short as they should be.
     took = 0.0
     for _ in range(100):
         took = 0.02 + sizer.budget * 1e-4
-        sizer.finished(took, limited=True, records=sizer.budget, most_bytes=1)
+        sizer.finished(took, limited=True, records=sizer.budget, max_bytes=1)
     assert 0.6 < took < 0.9
 
 
 def test_epoch_sizer_ignores_epochs_without_records() -> None:
     sizer = EpochSizer(budget=100)
     for seconds in (5.0, 5.0, 0.0, 0.0, 5.0):
-        sizer.finished(seconds, limited=True, records=0, most_bytes=0)
+        sizer.finished(seconds, limited=True, records=0, max_bytes=0)
     assert 1 <= sizer.budget <= 100 * 16**2
 
 
@@ -62,7 +62,7 @@ def test_epoch_sizer_tells_slow_records_from_fixed_cost() -> None:
     for cost in (1e-5, 1e-3, 1e-5, 1e-2):
         for _ in range(30):
             took = 0.03 + sizer.budget * cost
-            sizer.finished(took, limited=True, records=sizer.budget, most_bytes=1)
+            sizer.finished(took, limited=True, records=sizer.budget, max_bytes=1)
         assert took < 1.0, cost
 
 
@@ -74,7 +74,7 @@ def test_epoch_sizer_reads_large_input_in_few_epochs() -> None:
         epochs += 1
         # The first waits for its slots.
         took = (0.1 if epochs == 1 else 0.001) + read * 0.7e-6
-        sizer.finished(took, limited=left > 0, records=read, most_bytes=read * 20)
+        sizer.finished(took, limited=left > 0, records=read, max_bytes=read * 20)
     assert epochs <= 4
 
 
@@ -85,7 +85,7 @@ def test_epoch_sizer_limits_the_budget_by_bytes() -> None:
 
 def test_epoch_sizer_keeps_the_budget_without_a_backlog() -> None:
     sizer = EpochSizer(budget=5000)
-    sizer.finished(0.08, limited=False, records=3, most_bytes=60)
+    sizer.finished(0.08, limited=False, records=3, max_bytes=60)
     assert sizer.budget == 5000
 
 
@@ -116,7 +116,7 @@ def test_epoch_sizer_lowers_the_budget_of_a_slow_source_only() -> None:
 def test_epoch_sizer_does_not_extrapolate_from_few_records() -> None:
     sizer = EpochSizer(budget=1000, fixed_target=0.2)
     # A source that was dealt less than the budget has more.
-    sizer.finished(0.18, limited=True, records=500, most_bytes=1)
+    sizer.finished(0.18, limited=True, records=500, max_bytes=1)
     assert sizer.budget < 600
 
 
