@@ -42,7 +42,7 @@ def session() -> Session:
     return Session()
 
 
-def test_show_create_table_is_what_flink_prints(session: Session) -> None:
+def test_show_create_table_matches_flink(session: Session) -> None:
     session.run(FULL)
     assert session.names("SHOW CREATE TABLE full_one") == [SHOWN]
     # And it can be read again.
@@ -51,7 +51,7 @@ def test_show_create_table_is_what_flink_prints(session: Session) -> None:
     assert session.names("SHOW CREATE TABLE full_one") == [SHOWN]
 
 
-def test_describe_shows_keys_watermarks_and_where_columns_come_from(session: Session) -> None:
+def test_describe_shows_keys_watermarks_and_column_origins(session: Session) -> None:
     session.run(FULL)
     assert session.rows("DESCRIBE full_one") == [
         ("a", "INT", False, "PRI(a)", None, None, "the a"),
@@ -154,7 +154,7 @@ def test_describe_shows_keys_watermarks_and_where_columns_come_from(session: Ses
         ("DROP DATABASE d1", "Database d1 does not exist in Catalog default_catalog."),
     ],
 )
-def test_what_is_wrong_is_said_in_flinks_words(session: Session, statement: str, words: str) -> None:
+def test_ddl_validation_errors_match_flink(session: Session, statement: str, words: str) -> None:
     with pytest.raises(ValidationException) as e:
         session.run(statement)
     assert words in str(e.value)
@@ -169,20 +169,20 @@ def test_what_is_wrong_is_said_in_flinks_words(session: Session, statement: str,
         ("DROP CATALOG c1", "Catalog c1 does not exist."),
     ],
 )
-def test_errors_of_catalogs(session: Session, statement: str, words: str) -> None:
+def test_ddl_catalog_errors_match_flink(session: Session, statement: str, words: str) -> None:
     with pytest.raises(CatalogException) as e:
         session.run(statement)
     assert words in str(e.value)
 
 
-def test_enforced_keys_and_two_watermarks_are_refused_when_read(session: Session) -> None:
+def test_parser_rejects_enforced_keys_and_two_watermarks(session: Session) -> None:
     with pytest.raises(SqlParserException, match="doesn't support ENFORCED mode for PRIMARY KEY"):
         session.run("CREATE TABLE x (a INT, PRIMARY KEY (a)) WITH ('connector'='x')")
     with pytest.raises(SqlParserException, match="Multiple WATERMARK declarations"):
         session.run("CREATE TABLE x (ts TIMESTAMP(3), WATERMARK FOR ts AS ts, WATERMARK FOR ts AS ts) WITH ('c'='x')")
 
 
-def test_like_takes_over_what_it_is_told_to(session: Session) -> None:
+def test_create_table_like_options(session: Session) -> None:
     session.run(FULL)
     session.run(
         "CREATE TABLE l (z INT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH ('k' = 'v') "
@@ -206,7 +206,7 @@ def test_create_table_as_has_the_columns_of_its_query(session: Session) -> None:
     assert [r[0] for r in session.rows("DESCRIBE x")] == ["c"]
 
 
-def test_alter_table_in_all_its_forms(session: Session) -> None:
+def test_alter_table_all_forms(session: Session) -> None:
     session.run(FULL)
     for statement in (
         "ALTER TABLE full_one SET ('a' = 'b')",
@@ -233,7 +233,7 @@ def test_alter_table_in_all_its_forms(session: Session) -> None:
     assert "WATERMARK FOR `ts` AS `ts` - INTERVAL '1' SECOND,\n  CONSTRAINT `PK_aa` PRIMARY KEY (`aa`)" in shown
 
 
-def test_temporary_tables_hide_others_until_they_are_dropped(session: Session) -> None:
+def test_temporary_table_hides_a_permanent_one(session: Session) -> None:
     session.run("CREATE TEMPORARY TABLE t (z INT) WITH ('connector' = 'none')")
     assert session.columns("SELECT * FROM t") == ["z INT"]
     with pytest.raises(ValidationException, match="Drop it first before removing the permanent table"):
@@ -244,7 +244,7 @@ def test_temporary_tables_hide_others_until_they_are_dropped(session: Session) -
     assert "a INT" in session.columns("SELECT * FROM t")
 
 
-def test_views_keep_the_database_they_were_made_in(session: Session) -> None:
+def test_view_keeps_the_database_it_was_created_in(session: Session) -> None:
     session.run("CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM t GROUP BY a")
     session.run("CREATE VIEW w (x, y) AS SELECT a, n FROM v WHERE n > 1")
     session.run("CREATE DATABASE other")
@@ -259,7 +259,7 @@ def test_views_keep_the_database_they_were_made_in(session: Session) -> None:
     assert "FROM `default_catalog`.`default_database`.`t`" in shown
 
 
-def test_catalogs_databases_and_what_is_current(session: Session) -> None:
+def test_catalogs_databases_and_use(session: Session) -> None:
     session.run("CREATE CATALOG c1 WITH ('type' = 'generic_in_memory', 'default-database' = 'dd')")
     session.run("USE CATALOG c1")
     assert session.names("SHOW CURRENT DATABASE") == ["dd"]
@@ -278,7 +278,7 @@ def test_catalogs_databases_and_what_is_current(session: Session) -> None:
     assert session.names("SHOW CATALOGS") == ["default_catalog"]
 
 
-def test_show_filters_names(session: Session) -> None:
+def test_show_statements_filter_by_like(session: Session) -> None:
     assert session.names("SHOW TABLES LIKE 'u%'") == ["u", "ups"]
     assert session.names("SHOW TABLES NOT LIKE '%e%'") == ["t", "u", "ups"]
     assert session.names("SHOW CURRENT CATALOG") == ["default_catalog"]
@@ -289,7 +289,7 @@ def test_show_filters_names(session: Session) -> None:
     assert session.names("SHOW USER FUNCTIONS") == ["mine", "other"]
 
 
-def test_settings_are_set_and_reset(session: Session) -> None:
+def test_set_and_reset_options(session: Session) -> None:
     session.run("SET 'table.exec.state.ttl' = '1 h'")
     assert session.settings == {"table.exec.state.ttl": "1 h"}
     assert session.rows("SET") == [("table.exec.state.ttl", "1 h")]
@@ -297,7 +297,7 @@ def test_settings_are_set_and_reset(session: Session) -> None:
     assert session.settings == {}
 
 
-def test_a_view_is_kept_written_out_in_full(session: Session) -> None:
+def test_view_definition_is_stored_expanded(session: Session) -> None:
     # As Flink 2.3 prints it.
     session.run("CREATE VIEW v (x, y) COMMENT 'vv' AS SELECT q.a, COUNT(*) FROM t AS q JOIN u ON q.a = k GROUP BY q.a")
     assert session.names("SHOW CREATE VIEW v") == [
@@ -307,7 +307,7 @@ def test_a_view_is_kept_written_out_in_full(session: Session) -> None:
     ]
 
 
-def test_a_view_stays_what_it_was_when_its_table_gets_columns(session: Session) -> None:
+def test_view_keeps_its_columns_when_the_table_changes(session: Session) -> None:
     session.run("CREATE VIEW everything AS SELECT * FROM files WHERE EXISTS (SELECT 1 FROM u WHERE k = a)")
     session.run("CREATE VIEW fields AS SELECT r.*, t.c FROM t ORDER BY b LIMIT 3")
     session.run("ALTER TABLE files ADD (z INT FIRST)")

@@ -32,24 +32,24 @@ def _tags(value: Any) -> set[str]:
     return set().union(*map(_tags, value)) if isinstance(value, list) else set()
 
 
-def test_golden_plans_hold_every_record() -> None:
+def test_golden_plans_cover_every_plan_record() -> None:
     assert set(RECORDS) - _tags(list(GOLDEN.values())) == NOT_COMPILED
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_golden_plan_is_read_and_written_the_same(name: str, made: dict[str, Any]) -> None:
+def test_golden_plan_round_trips(name: str, made: dict[str, Any]) -> None:
     t_env, _ = made[name]
     read = t_env.load_plan(PlanReference.from_json_string(json.dumps(GOLDEN[name])))
     assert json.loads(read.as_json_string()) == GOLDEN[name]
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_query_has_the_uids_of_its_golden_plan(name: str, made: dict[str, Any]) -> None:
+def test_golden_plan_uids_are_stable(name: str, made: dict[str, Any]) -> None:
     now = json.loads(made[name][1])
     assert [node["uid"] for node in now["nodes"]] == [node["uid"] for node in GOLDEN[name]["nodes"]]
 
 
-def test_signature_is_the_same_with_another_class_name_and_a_new_field(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_signature_ignores_class_names_and_default_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     @record
     class Renamed(n.SetOperation):
         added: int = field(default=5)
@@ -63,7 +63,7 @@ def test_signature_is_the_same_with_another_class_name_and_a_new_field(monkeypat
     assert planner.signature(Renamed(None, None, None, "INTERSECT", True, 6)) != expected  # type: ignore[arg-type]
 
 
-def test_queries_that_differ_in_names_of_columns_keep_their_names() -> None:
+def test_queries_that_differ_in_column_names_keep_their_names() -> None:
     t_env = environment()
     statements = t_env.create_statement_set()
     for name in ("x1", "x2"):

@@ -24,7 +24,7 @@ def _rows(t_env: TableEnvironment, statement: str) -> list[Any]:
     return [tuple(row) for row in t_env.execute_sql(statement).collect()]
 
 
-def test_statements(t_env: TableEnvironment) -> None:
+def test_model_statements(t_env: TableEnvironment) -> None:
     t_env.execute_sql(f"CREATE MODEL m {_MODEL}")
     t_env.execute_sql(f"CREATE MODEL IF NOT EXISTS m {_MODEL}")
     t_env.execute_sql(f"CREATE TEMPORARY MODEL tm {_MODEL}")
@@ -57,13 +57,13 @@ def test_statements(t_env: TableEnvironment) -> None:
         ("CREATE MODEL x INPUT (a INT) OUTPUT (b INT)", "Model property list can not be empty"),
     ],
 )
-def test_mistakes(t_env: TableEnvironment, statement: str, said: str) -> None:
+def test_model_statements_reject_invalid_definitions(t_env: TableEnvironment, statement: str, said: str) -> None:
     t_env.execute_sql(f"CREATE MODEL m {_MODEL}")
     with pytest.raises((ValidationException, SqlParserException), match=said):
         t_env.execute_sql(statement)
 
 
-def test_names_of_the_api(t_env: TableEnvironment) -> None:
+def test_model_methods_of_the_table_environment(t_env: TableEnvironment) -> None:
     inputs = Schema.new_builder().column("a", DataTypes.STRING()).build()
     outputs = Schema.new_builder().column("b", DataTypes.STRING()).build()
     builder = ModelDescriptor.for_provider("openai").input_schema(inputs).output_schema(outputs)

@@ -10,10 +10,10 @@ RECORDED = sorted(p.stem for p in compare.RECORDED.glob("*.txt"))
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_scripts_print_what_pyflink_prints(name: str) -> None:
+def test_recorded_scripts_print_what_pyflink_printed(name: str) -> None:
     expected = (compare.RECORDED / f"{name}.txt").read_text()
     assert compare.agreed(compare.here(name), expected) == expected
 
 
-def test_the_reference_is_up_to_date() -> None:
+def test_sql_reference_page_is_up_to_date() -> None:
     assert reference.PAGE.read_text() == reference.page(), "run `make sql-docs`"

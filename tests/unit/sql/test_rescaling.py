@@ -73,7 +73,7 @@ def _batches() -> list[Batch]:
 @pytest.mark.parametrize("savepoint", [True, False])
 @pytest.mark.parametrize("after", [1, 3])
 @pytest.mark.parametrize("make", [_over, _rank, _interval, _temporal])
-def test_nothing_is_lost_or_doubled(make: object, after: int, savepoint: bool, tmp_path: Path) -> None:
+def test_sql_rescaling_is_exactly_once(make: object, after: int, savepoint: bool, tmp_path: Path) -> None:
     assert callable(make)
     source, batches = given(_INPUT), _batches()
     query = make(_watched(source))

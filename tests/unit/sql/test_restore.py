@@ -74,7 +74,7 @@ def position(path: str, place: int = 0) -> int:
     return int(Inspection.open(path).sources()[place].position)
 
 
-def test_a_statement_that_is_added_leaves_the_others_their_state(tmp_path: Path) -> None:
+def test_sql_restore_with_an_added_statement_keeps_state(tmp_path: Path) -> None:
     first = saved(tmp_path, started(tmp_path, [COUNTS]))
     counts = state(first, "GroupAggregate")
     assert len(counts) == min(10, position(first)) and sum(c for _, c in counts) == position(first) > 0
@@ -86,7 +86,7 @@ def test_a_statement_that_is_added_leaves_the_others_their_state(tmp_path: Path)
     assert state(both, "GroupAggregate(groupBy=[k], select=[k, MAX(n)")
 
 
-def test_two_queries_that_do_the_same_find_their_state_again(tmp_path: Path) -> None:
+def test_sql_restore_matches_state_of_identical_queries(tmp_path: Path) -> None:
     settings = Configuration.from_dict({"millstream.engine": "local", "millstream.quiet": "true"})
     first = saved(tmp_path, two_queries.started(settings))
     before = two_queries.counted(first)
@@ -108,7 +108,7 @@ def test_two_queries_that_do_the_same_find_their_state_again(tmp_path: Path) -> 
         ("INSERT INTO s SELECT k, COUNT(*) FROM a WHERE n > 5 GROUP BY k", "what comes before it has changed: of "),
     ],
 )
-def test_a_query_that_has_changed_is_told_what_no_longer_fits(tmp_path: Path, statement: str, why: str) -> None:
+def test_sql_restore_of_a_changed_query_names_the_difference(tmp_path: Path, statement: str, why: str) -> None:
     path = saved(tmp_path, started(tmp_path, [COUNTS]))
     with pytest.raises(InvalidProgramError) as refused:
         started(tmp_path, [statement], path)
@@ -120,7 +120,7 @@ def test_a_query_that_has_changed_is_told_what_no_longer_fits(tmp_path: Path, st
     started(tmp_path, [statement], path, **allowed).cancel().result()
 
 
-def test_state_that_this_version_does_not_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sql_restore_rejects_an_unknown_state_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path, started(tmp_path, [COUNTS]))
     state_table = KeyedBatchOperator.state_table
     monkeypatch.setattr(
@@ -131,7 +131,7 @@ def test_state_that_this_version_does_not_read_is_refused(tmp_path: Path, monkey
         client.get_job_execution_result().result(60)
 
 
-def test_millstream_state_shows_tables(tmp_path: Path) -> None:
+def test_state_command_shows_sql_tables(tmp_path: Path) -> None:
     join = "INSERT INTO s SELECT a.n, c.c FROM a JOIN (SELECT k, COUNT(*) AS c FROM a GROUP BY k) AS c ON a.n = c.c"
     path = saved(tmp_path / "s", started(tmp_path, [join]))
     shown = CliRunner().invoke(cli, ["state", "show", path, "-n", "0"], catch_exceptions=False).output
@@ -146,7 +146,7 @@ def test_millstream_state_shows_tables(tmp_path: Path) -> None:
     assert rows["groups"] == rows["right"] == len(tables["groups"]) - 1 and rows["left"] == len(tables["left"]) - 1
 
 
-def test_what_aggregates_keep_as_objects_is_shown_as_they_are(tmp_path: Path) -> None:
+def test_state_command_shows_object_accumulators(tmp_path: Path) -> None:
     total = "CAST(SUM(CAST(k AS DECIMAL(10, 2))) AS BIGINT)"
     kept = f"INSERT INTO s SELECT k, {total} FROM a GROUP BY k HAVING LISTAGG(CAST(k AS STRING)) <> ''"
     path = saved(tmp_path / "s", started(tmp_path, [kept]))
@@ -178,7 +178,7 @@ def changed(keys: list[int], values: list[int], gone: list[int] | None = None) -
     return RowChange(batch(hash=keys, order=keys, k0=keys, a0=values), removed)
 
 
-def test_changes_come_to_rows_in_order() -> None:
+def test_sql_state_rows_apply_changes_in_order() -> None:
     changes = [changed([1, 2, 3], [10, 20, 30]), changed([2], [21], gone=[3]), changed([3], [31], gone=[1])]
     rows = [(r.key, r.value) for _, r in column_rows(changes, {"k0": "key", "a0": "COUNT(*)"})]
     assert [(k.as_dict(), v.as_dict()) for k, v in rows] == [
@@ -187,7 +187,7 @@ def test_changes_come_to_rows_in_order() -> None:
     ]
 
 
-def test_columns_have_the_names_that_the_query_gave() -> None:
+def test_sql_state_columns_have_the_names_of_the_query() -> None:
     over = "OverAggregate(partitionBy=[k], orderBy=[ts ASC], select=[n, k, ts, SUM(n) AS w0$o0])"
     assert names_of(over, "waiting", ["c0", "c1", "c2"]) == {"c0": "n", "c1": "k", "c2": "ts"}
     several = "GroupAggregate(groupBy=[a, b], select=[a, b, MAX(DISTINCT c, f(d)) AS m])"
@@ -200,7 +200,7 @@ def test_columns_have_the_names_that_the_query_gave() -> None:
     assert names_of("Sink(table=[t])", "rows", ["c0"]) == {}
 
 
-def test_the_nearest_operator_is_compared() -> None:
+def test_sql_restore_error_compares_the_nearest_operator() -> None:
     now = ["Rank(by=[b], select=[x])", "Rank(by=[a], select=[z])", "Calc(select=[a])"]
     assert why_it_does_not_fit("Rank(by=[a], select=[y])", [], now) == "select was [y] and is [z]"
     assert why_it_does_not_fit("Rank(by=[a])", [], ["Rank(by=[a], limit=[3])"]) == "limit is [3] and was not there"

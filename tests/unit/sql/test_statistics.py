@@ -23,7 +23,7 @@ def _environment(settings: EnvironmentSettings, folder: Path) -> TableEnvironmen
     return t_env
 
 
-def test_rows_and_columns_are_counted(tmp_path: Path) -> None:
+def test_analyze_table_counts_rows_and_columns(tmp_path: Path) -> None:
     t_env = _environment(EnvironmentSettings.in_batch_mode(), tmp_path)
     catalog, path = t_env.get_catalog("default_catalog"), ObjectPath("default_database", "t")
     assert catalog is not None
@@ -40,7 +40,7 @@ def test_rows_and_columns_are_counted(tmp_path: Path) -> None:
         t_env.execute_sql(f"{_STATEMENT} FOR COLUMNS a, c")
 
 
-def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
+def test_analyze_and_call_reject_unsupported_uses(tmp_path: Path) -> None:
     t_env = _environment(EnvironmentSettings.in_streaming_mode(), tmp_path)
     with pytest.raises(TableException, match="ANALYZE TABLE is not supported for streaming mode now"):
         t_env.execute_sql(_STATEMENT)

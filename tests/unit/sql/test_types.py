@@ -96,7 +96,7 @@ def is_odd(text: str) -> bool:
     )
 
 
-def test_types_are_those_that_flink_gives() -> None:
+def test_type_rules_match_recorded_flink() -> None:
     lines = gzip.decompress(RECORDED.read_bytes()).decode().splitlines()
     differ = []
     for line in lines:
@@ -124,11 +124,11 @@ def test_types_are_those_that_flink_gives() -> None:
         (DataTypes.NULL(), DataTypes.INT(False), False),
     ],
 )
-def test_what_may_be_written_to_a_column(source: DataType, target: DataType, can: bool) -> None:
+def test_type_rules_can_store(source: DataType, target: DataType, can: bool) -> None:
     assert type_rules.can_store(source, target) is can
 
 
-def test_types_are_written_as_flink_writes_them() -> None:
+def test_type_text_matches_flink() -> None:
     kinds = {
         "VARCHAR(5) NOT NULL": DataTypes.VARCHAR(5).not_null(),
         "BYTES": DataTypes.BYTES(),

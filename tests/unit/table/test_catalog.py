@@ -39,7 +39,7 @@ def view() -> CatalogBaseTable:
     return CatalogBaseTable.create_view("SELECT 1", "SELECT 1", schema, {})
 
 
-def test_drop_database_refuses_while_tables_or_functions_are_in_it(catalog: Catalog) -> None:
+def test_catalog_drop_database_rejects_a_database_in_use(catalog: Catalog) -> None:
     catalog.create_table(PATH, table(), False)
     with pytest.raises(e.DatabaseNotEmptyException, match="Database db in catalog mine is not empty."):
         catalog.drop_database("db", True)
@@ -52,7 +52,7 @@ def test_drop_database_refuses_while_tables_or_functions_are_in_it(catalog: Cata
     assert not catalog.database_exists("db")
 
 
-def test_rename_table_refuses_a_name_that_is_taken(catalog: Catalog) -> None:
+def test_catalog_rename_table_rejects_a_taken_name(catalog: Catalog) -> None:
     catalog.create_table(PATH, table(), False)
     catalog.create_table(OTHER, table("a"), False)
     with pytest.raises(e.TableAlreadyExistException, match=r"Table \(or view\) db.u already exists in Catalog mine."):
@@ -60,7 +60,7 @@ def test_rename_table_refuses_a_name_that_is_taken(catalog: Catalog) -> None:
     assert sorted(catalog.list_tables("db")) == ["t", "u"]
 
 
-def test_rename_table_keeps_partitions_and_statistics(catalog: Catalog) -> None:
+def test_catalog_rename_table_keeps_partitions_and_statistics(catalog: Catalog) -> None:
     catalog.create_table(PATH, table("a"), False)
     spec = CatalogPartitionSpec({"a": "1"})
     catalog.create_partition(PATH, spec, CatalogPartition.create_instance({"k": "v"}), False)
@@ -71,7 +71,7 @@ def test_rename_table_keeps_partitions_and_statistics(catalog: Catalog) -> None:
     assert not catalog.table_exists(PATH)
 
 
-def test_alter_table_refuses_a_view_in_place_of_a_table(catalog: Catalog) -> None:
+def test_catalog_alter_table_rejects_a_view_for_a_table(catalog: Catalog) -> None:
     catalog.create_table(PATH, table(), False)
     with pytest.raises(e.CatalogException, match="Existing table is 'TABLE' and new table is 'VIEW'"):
         catalog.alter_table(PATH, view(), False)
@@ -92,7 +92,7 @@ def test_alter_table_refuses_a_view_in_place_of_a_table(catalog: Catalog) -> Non
         (lambda c: c.get_partition(PATH, CatalogPartitionSpec({"a": "1"})), e.PartitionNotExistException),
     ],
 )
-def test_catalog_names_the_error_as_pyflink_does(catalog: Catalog, call: object, error: type[Exception]) -> None:
+def test_catalog_errors_have_the_class_of_pyflink(catalog: Catalog, call: object, error: type[Exception]) -> None:
     with pytest.raises(error) as raised:
         call(catalog)  # type: ignore[operator]
     assert type(raised.value) is error

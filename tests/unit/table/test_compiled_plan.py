@@ -37,7 +37,7 @@ class Tables:
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in WITHOUT])
-def test_a_plan_of_nexmark_is_the_same_when_it_is_read(name: str, tmp_path: Path) -> None:
+def test_compiled_plan_of_nexmark_round_trips(name: str, tmp_path: Path) -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.get_config().set("parallelism.default", "1").set("millstream.engine", "local")
     declare(t_env, tmp_path, udf)
@@ -52,7 +52,7 @@ def test_a_plan_of_nexmark_is_the_same_when_it_is_read(name: str, tmp_path: Path
     assert read.explain() == plan.explain()
 
 
-def test_a_plan_in_a_file_is_run(tmp_path: Path) -> None:
+def test_compiled_plan_executes_from_a_file(tmp_path: Path) -> None:
     tables, file = Tables(), tmp_path / "plan.json"
     plan = tables.t_env.compile_plan_sql(_COUNT)
     plan.write_to_file(file)
@@ -68,7 +68,7 @@ def test_a_plan_in_a_file_is_run(tmp_path: Path) -> None:
     assert isinstance(again, CompiledPlan) and str(again) == plan.explain()
 
 
-def test_statements_compile_and_execute(tmp_path: Path) -> None:
+def test_compiled_plan_sql_statements(tmp_path: Path) -> None:
     tables, file = Tables(), tmp_path / "plan.json"
     t_env = tables.t_env
 
@@ -89,7 +89,7 @@ def test_statements_compile_and_execute(tmp_path: Path) -> None:
     assert len(json.loads(both.read_text())["ends"]) == 2
 
 
-def test_functions_are_found_by_name(tmp_path: Path) -> None:
+def test_compiled_plan_resolves_functions_by_name(tmp_path: Path) -> None:
     tables = Tables()
     t_env = tables.t_env
     t_env.create_temporary_system_function("twice", udf(lambda v: v * 2, result_type=DataTypes.BIGINT()))
@@ -103,7 +103,7 @@ def test_functions_are_found_by_name(tmp_path: Path) -> None:
         t_env.load_plan(PlanReference.from_json_string(plan.as_json_string()))
 
 
-def test_what_cannot_be_kept_is_refused() -> None:
+def test_compiled_plan_rejects_unsupported_statements() -> None:
     tables = Tables()
     t_env = tables.t_env
     with pytest.raises(TableException, match="only accepts a single SQL statement of type INSERT"):
@@ -120,7 +120,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
         batch.load_plan(PlanReference.from_json_string(t_env.compile_plan_sql(_COUNT).as_json_string()))
 
 
-def test_a_table_that_has_changed_is_refused() -> None:
+def test_compiled_plan_rejects_a_changed_table() -> None:
     tables = Tables()
     plan = tables.t_env.compile_plan_sql(_COUNT).as_json_string()
     tables.t_env.execute_sql("DROP TABLE src")

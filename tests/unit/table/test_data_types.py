@@ -16,7 +16,7 @@ from millstream.table.data_view import MapView
 from millstream.testing import LocalEnvironment
 
 
-def test_they_stand_for_the_types_of_types() -> None:
+def test_data_types_convert_to_type_information() -> None:
     row = DataTypes.ROW(
         [
             DataTypes.FIELD("id", DataTypes.BIGINT(False)),
@@ -33,7 +33,7 @@ def test_they_stand_for_the_types_of_types() -> None:
         DataTypes.MULTISET(DataTypes.INT()).type_information()
 
 
-def test_a_csv_schema_takes_them(tmp_path: Path) -> None:
+def test_data_types_in_a_csv_schema(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1|x,y\n300|z\n")
     schema = (
         CsvSchema.builder()
@@ -49,12 +49,12 @@ def test_a_csv_schema_takes_them(tmp_path: Path) -> None:
         CsvSchema.builder().add_number_column("id", number_type=DataTypes.ARRAY(DataTypes.INT()))
 
 
-def test_table_schema_has_rows_that_are_not_null() -> None:
+def test_table_schema_row_type_is_not_null() -> None:
     row = TableSchema(["a"], [DataTypes.INT()]).to_row_data_type()
     assert row == DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT())], nullable=False)
 
 
-def test_map_view_removes_what_its_iterators_have_returned() -> None:
+def test_map_view_iterators_remove_entries() -> None:
     view: MapView[str, int] = MapView()
     view.put_all({"a": 1, "b": 2, "c": 3})
     for entries, removed in ((view.keys(), "a"), (view.values(), 2), (view.items(), ("c", 3))):

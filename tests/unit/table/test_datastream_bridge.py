@@ -42,7 +42,7 @@ def values(stream: DataStream[Any]) -> list[tuple[Any, ...]]:
     return [tuple(r) for r in stream.execute_and_collect()]
 
 
-def test_a_stream_is_a_table_by_its_type(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_data_stream_derives_columns_from_the_type(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     table = t_env.from_data_stream(env.from_collection([(1, "a"), (2, "b")], NAMED))
     assert table.get_resolved_schema().get_column_names() == ["id", "name"]
     assert [tuple(r) for r in table.execute().collect()] == [(1, "a"), (2, "b")]
@@ -51,7 +51,9 @@ def test_a_stream_is_a_table_by_its_type(env: LocalEnvironment, t_env: StreamTab
     assert [tuple(r) for r in numbers.execute().collect()] == [(5,), (6,)]
 
 
-def test_fields_are_named_by_place_or_by_name(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_data_stream_names_fields_by_position_or_name(
+    env: LocalEnvironment, t_env: StreamTableEnvironment
+) -> None:
     stream = env.from_collection([(1, "a")], Types.ROW([Types.INT(), Types.STRING()]))
     by_place = t_env.from_data_stream(stream, col("x"), col("y"))
     assert by_place.get_resolved_schema().get_column_names() == ["x", "y"]
@@ -59,7 +61,9 @@ def test_fields_are_named_by_place_or_by_name(env: LocalEnvironment, t_env: Stre
     assert [tuple(r) for r in by_name.execute().collect()] == [("a", 1)]
 
 
-def test_a_schema_takes_timestamps_and_computes(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_data_stream_schema_with_rowtime_and_computed_columns(
+    env: LocalEnvironment, t_env: StreamTableEnvironment
+) -> None:
     schema = (
         Schema.new_builder()
         .column_by_expression("double", "id * 2")
@@ -73,7 +77,7 @@ def test_a_schema_takes_timestamps_and_computes(env: LocalEnvironment, t_env: St
     assert [tuple(r)[:2] for r in table.execute().collect()] == [(2, "a"), (4, "b")]
 
 
-def test_watermarks_of_a_stream_close_windows(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_data_stream_watermarks_close_windows(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     stream = stamped(env.from_collection([(1, "a"), (2, "b"), (11, "a")], NAMED))
     t_env.create_temporary_view("s", stream, col("id"), col("name"), col("ts").rowtime)
     result = t_env.sql_query(
@@ -83,20 +87,22 @@ def test_watermarks_of_a_stream_close_windows(env: LocalEnvironment, t_env: Stre
     assert [r[1] for r in result.execute().collect()] == [2, 1]
 
 
-def test_a_record_without_a_timestamp_is_told(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_data_stream_rowtime_rejects_records_without_timestamps(
+    env: LocalEnvironment, t_env: StreamTableEnvironment
+) -> None:
     table = t_env.from_data_stream(env.from_collection([(1, "a")], NAMED), col("id"), col("n"), col("ts").rowtime)
     with pytest.raises(MillstreamError, match="assign_timestamps_and_watermarks"):
         list(table.execute().collect())
 
 
-def test_a_table_is_a_stream_of_rows(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_to_data_stream_emits_rows(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     table = t_env.from_elements([(1, "a"), (2, "b")], ["id", "name"])
     stream = t_env.to_data_stream(table).map(lambda r: Row(r.id + 1, r["name"] + "!"), NAMED)
     assert values(stream) == [(2, "a!"), (3, "b!")]
     assert values(t_env.to_data_stream(table)) == [(1, "a"), (2, "b")]
 
 
-def test_points_in_time_are_instants_in_streams(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_to_data_stream_emits_timestamp_ltz_as_instants(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     table = t_env.sql_query(
         "SELECT CAST(TO_TIMESTAMP_LTZ(1500, 3) AS TIMESTAMP_LTZ(9)), ARRAY[TO_TIMESTAMP_LTZ(-1, 3)], CAST(NULL AS "
         "TIMESTAMP_LTZ(6))"
@@ -105,7 +111,7 @@ def test_points_in_time_are_instants_in_streams(env: LocalEnvironment, t_env: St
     assert values(t_env.to_data_stream(table)) == [moments]
 
 
-def test_changes_are_rows_with_kinds(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_to_changelog_stream_emits_row_kinds(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     t_env.create_temporary_view("v", env.from_collection([(1, "a"), (1, "b")], NAMED))
     counts = t_env.sql_query("SELECT id, COUNT(*) AS c FROM v GROUP BY id")
     found = list(t_env.to_changelog_stream(counts).execute_and_collect())
@@ -122,7 +128,7 @@ def test_changes_are_rows_with_kinds(env: LocalEnvironment, t_env: StreamTableEn
         t_env.to_data_stream(counts)
 
 
-def test_a_stream_of_changes_is_a_table(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_changelog_stream_reads_row_kinds(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     changes = [Row(1, "a"), Row(1, "b")]
     changes[1].set_row_kind(RowKind.UPDATE_AFTER)
     table = t_env.from_changelog_stream(env.from_collection(changes, NAMED))
@@ -131,7 +137,7 @@ def test_a_stream_of_changes_is_a_table(env: LocalEnvironment, t_env: StreamTabl
         t_env.from_changelog_stream(env.from_collection(changes, NAMED), None, ChangelogMode.upsert())
 
 
-def test_a_stream_of_upserts_is_a_table_by_its_key(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_changelog_stream_upserts_by_primary_key(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     """A row takes the place of the one with its key, which is taken back for all behind it."""
     changes = [Row(1, "a"), Row(2, "b"), Row(1, "c"), Row(2, "b")]
     changes[2].set_row_kind(RowKind.UPDATE_AFTER)
@@ -147,12 +153,14 @@ def test_a_stream_of_upserts_is_a_table_by_its_key(env: LocalEnvironment, t_env:
     assert tuple(last) == (1, "c", "c")
 
 
-def test_a_changelog_of_inserts_goes_where_inserts_do(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_changelog_stream_of_inserts_is_append_only(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     table = t_env.from_changelog_stream(env.from_collection([Row(1, "a")], NAMED), None, ChangelogMode.insert_only())
     assert values(t_env.to_data_stream(table)) == [(1, "a")]
 
 
-def test_rowtime_becomes_the_records_timestamp(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_to_data_stream_rowtime_becomes_the_record_timestamp(
+    env: LocalEnvironment, t_env: StreamTableEnvironment
+) -> None:
     class Stamps(ProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> Any:
             yield ctx.timestamp()
@@ -163,7 +171,9 @@ def test_rowtime_becomes_the_records_timestamp(env: LocalEnvironment, t_env: Str
     assert list(t_env.to_data_stream(table).process(Stamps()).execute_and_collect()) == [3000]
 
 
-def test_statements_can_run_with_the_program(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_statement_set_attached_as_datastream_runs_with_the_program(
+    env: LocalEnvironment, t_env: StreamTableEnvironment
+) -> None:
     sink = ValuesTable()
     t_env.execute_sql(f"CREATE TABLE snk (id INT, name STRING) WITH {sink.options}")
     t_env.create_temporary_view("v", env.from_collection([(1, "a")], NAMED))
@@ -174,7 +184,7 @@ def test_statements_can_run_with_the_program(env: LocalEnvironment, t_env: Strea
     assert [tuple(r) for r in sink.results()] == [(1, "a")]
 
 
-def test_queries_of_one_stream_are_one_job(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_data_stream_queries_share_one_job(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     """Their operators do the same, and are told apart."""
     t_env.create_temporary_view("v", env.from_collection([(1, "a"), (2, "b")], NAMED))
     queries = ["SELECT id FROM v WHERE id > 1", "SELECT id FROM v", "SELECT id FROM v"]
@@ -182,7 +192,7 @@ def test_queries_of_one_stream_are_one_job(env: LocalEnvironment, t_env: StreamT
     assert sorted(first.union(*others).execute_and_collect()) == [1, 1, 2, 2, 2]
 
 
-def test_statement_sets_of_one_stream_are_one_job(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+def test_from_data_stream_statement_sets_share_one_job(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     sink = ValuesTable()
     t_env.execute_sql(f"CREATE TABLE snk (id INT, name STRING) WITH {sink.options}")
     t_env.create_temporary_view("v", env.from_collection([(1, "a")], NAMED))
@@ -208,9 +218,7 @@ TYPES = [
 
 @OLD
 @pytest.mark.parametrize(("kind", "record"), TYPES)
-def test_append_and_retract_stream_give_records_of_the_type_info(
-    t_env: StreamTableEnvironment, kind: Any, record: Any
-) -> None:
+def test_append_and_retract_stream_emit_the_given_type(t_env: StreamTableEnvironment, kind: Any, record: Any) -> None:
     table = t_env.from_elements([(1, "a")], ["id", "name"])
     # A function behind it sees the same as the program.
     seen = t_env.to_append_stream(table, kind).map(repr, Types.STRING())
@@ -230,7 +238,7 @@ def test_append_and_retract_stream_give_records_of_the_type_info(
         (Types.LONG(), "Different number of columns."),
     ],
 )
-def test_append_and_retract_stream_refuse_a_type_info_of_other_columns(
+def test_append_and_retract_stream_reject_a_type_with_other_columns(
     t_env: StreamTableEnvironment, kind: Any, cause: str
 ) -> None:
     table = t_env.from_elements([(1, "a")], ["id", "name"])
@@ -239,12 +247,12 @@ def test_append_and_retract_stream_refuse_a_type_info_of_other_columns(
             method(table, kind)
 
 
-def test_a_stream_of_another_environment_is_refused(t_env: StreamTableEnvironment) -> None:
+def test_from_data_stream_rejects_a_stream_of_another_environment(t_env: StreamTableEnvironment) -> None:
     with pytest.raises(MillstreamError, match="of another environment"):
         t_env.from_data_stream(LocalEnvironment().from_collection([1], Types.INT()))
 
 
-def test_changelog_stream_takes_the_columns_of_a_schema_by_place(
+def test_to_changelog_stream_schema_matches_columns_by_position(
     env: LocalEnvironment, t_env: StreamTableEnvironment
 ) -> None:
     table = t_env.from_elements([(1, 2)], ["a", "b"])
@@ -258,7 +266,7 @@ def test_changelog_stream_takes_the_columns_of_a_schema_by_place(
         t_env.to_changelog_stream(table, narrow)
 
 
-def test_changelog_stream_leaves_out_the_metadata_column_that_is_the_record_s_time(
+def test_to_changelog_stream_omits_the_rowtime_metadata_column(
     env: LocalEnvironment, t_env: StreamTableEnvironment
 ) -> None:
     time = DataTypes.TIMESTAMP_LTZ(3)

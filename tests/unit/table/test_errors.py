@@ -132,7 +132,7 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("statement", "kind", "words"), ERRORS, ids=lambda v: v if isinstance(v, str) else "")
-def test_errors_have_flinks_class_and_words(
+def test_sql_errors_match_flink(
     t_env: StreamTableEnvironment, statement: str, kind: type[Exception], words: str
 ) -> None:
     with pytest.raises(kind) as told:
@@ -140,7 +140,7 @@ def test_errors_have_flinks_class_and_words(
     assert words in str(told.value)
 
 
-def test_an_error_while_running_names_operator_line_and_row(t_env: StreamTableEnvironment) -> None:
+def test_runtime_error_names_operator_line_and_row(t_env: StreamTableEnvironment) -> None:
     with pytest.raises(MillstreamError) as told:
         run(t_env, "SELECT 1 / a FROM t")
     said = str(told.value).splitlines()
@@ -150,7 +150,7 @@ def test_an_error_while_running_names_operator_line_and_row(t_env: StreamTableEn
     assert said[2].startswith("record: a batch of 2 rows: (1,), (0,)")
 
 
-def test_rows_with_nulls_can_be_left_out(t_env: StreamTableEnvironment) -> None:
+def test_not_null_enforcer_drops_rows_with_nulls(t_env: StreamTableEnvironment) -> None:
     sink = ValuesTable()
     t_env.execute_sql(f"CREATE TABLE kept (a INT NOT NULL) WITH {sink.options}")
     t_env.get_config().set("table.exec.sink.not-null-enforcer", "DROP")
@@ -158,7 +158,7 @@ def test_rows_with_nulls_can_be_left_out(t_env: StreamTableEnvironment) -> None:
     assert sink.final() == [(1,)]
 
 
-def test_lengths_of_columns_are_kept_as_is_said(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_type_length_enforcer_modes(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     columns = "a CHAR(3), b VARCHAR(3), c BINARY(2), d VARBINARY(2)"
     needed = "a CHAR(3) NOT NULL, b VARCHAR(3), c BINARY(2), d VARBINARY(2)"
     # What is in the file is longer and shorter than the declaration says, as nobody has looked.
@@ -198,7 +198,7 @@ def test_lengths_of_columns_are_kept_as_is_said(t_env: StreamTableEnvironment, t
     ("statement", "word"),
     [("UPDATE t SET a = 1", "UPDATE"), ("DELETE FROM t WHERE a = 1", "DELETE"), ("TRUNCATE TABLE t", "TRUNCATE")],
 )
-def test_rows_cannot_be_changed_where_they_are(statement: str, word: str) -> None:
+def test_update_and_delete_are_rejected(statement: str, word: str) -> None:
     for settings, words in (
         (EnvironmentSettings.in_streaming_mode(), "for streaming mode now"),
         (EnvironmentSettings.in_batch_mode(), "for table t: no connector can change rows yet"),
@@ -218,9 +218,7 @@ def test_rows_cannot_be_changed_where_they_are(statement: str, word: str) -> Non
         ("table.sql-dialect", "hive", "write Flink's own SQL"),
     ],
 )
-def test_settings_that_are_not_there_are_refused(
-    t_env: StreamTableEnvironment, key: str, value: str, words: str
-) -> None:
+def test_unsupported_options_are_rejected(t_env: StreamTableEnvironment, key: str, value: str, words: str) -> None:
     t_env.get_config().set(key, value)
     with pytest.raises(TableException, match=f"'{key}' = '{value}' is not supported yet: .*{words}"):
         t_env.execute_sql("SELECT a FROM t")
@@ -229,7 +227,7 @@ def test_settings_that_are_not_there_are_refused(
     assert len(run(t_env, "SELECT a FROM t")) == 3
 
 
-def test_settings_that_say_nothing_are_refused(t_env: StreamTableEnvironment) -> None:
+def test_invalid_option_values_are_rejected(t_env: StreamTableEnvironment) -> None:
     t_env.get_config().set("table.exec.sink.not-null-enforcer", "SOMETIMES")
     with pytest.raises(TableException, match="Could not parse value 'SOMETIMES' .* It is one of ERROR, DROP"):
         run(t_env, "SELECT 1")
@@ -237,7 +235,7 @@ def test_settings_that_say_nothing_are_refused(t_env: StreamTableEnvironment) ->
         t_env.get_config().set_local_timezone("Nope/Zone")
 
 
-def test_hints_can_be_switched_off(t_env: StreamTableEnvironment) -> None:
+def test_dynamic_table_options_can_be_disabled(t_env: StreamTableEnvironment) -> None:
     t_env.get_config().set("table.dynamic-table-options.enabled", "false")
     with pytest.raises(ValidationException, match="The 'OPTIONS' hint is allowed only when"):
         run(t_env, "SELECT a FROM t /*+ OPTIONS('k' = 'v') */")
@@ -246,7 +244,7 @@ def test_hints_can_be_switched_off(t_env: StreamTableEnvironment) -> None:
 # --- bad input
 
 
-def test_a_rowtime_that_is_null_is_told(t_env: StreamTableEnvironment) -> None:
+def test_null_rowtime_raises_with_a_hint(t_env: StreamTableEnvironment) -> None:
     rows = [(1, datetime.datetime(2024, 1, 1)), (2, None)]
     t_env.execute_sql(
         f"CREATE TABLE timed (a INT, d TIMESTAMP(3), WATERMARK FOR d AS d) WITH {ValuesTable(rows).options}"
@@ -267,7 +265,7 @@ def test_a_rowtime_that_is_null_is_told(t_env: StreamTableEnvironment) -> None:
         "SUM(x)",
     ],
 )
-def test_a_decimal_that_does_not_fit_is_null(t_env: StreamTableEnvironment, expression: str) -> None:
+def test_decimal_overflow_is_null(t_env: StreamTableEnvironment, expression: str) -> None:
     most = "9" * 38
     rows = ", ".join([f"(CAST('{most}' AS DECIMAL(38, 0)))"] * 2)
     assert run(t_env, f"SELECT {expression} FROM (VALUES {rows}) AS v(x)")[-1] == (None,)
@@ -317,16 +315,14 @@ def one_for_two(a: int) -> Any:
         (one_for_two, r"The table function one_for_two has given a row of 1 values, 1, and its result_types say 2"),
     ],
 )
-def test_a_function_that_returns_something_else_is_told(
-    t_env: StreamTableEnvironment, function: Any, words: str
-) -> None:
+def test_udf_result_of_another_type_raises(t_env: StreamTableEnvironment, function: Any, words: str) -> None:
     t_env.create_temporary_system_function("f", function)
     query = "SELECT x FROM t, LATERAL TABLE(f(a)) AS p(x, y)" if function is one_for_two else "SELECT f(a) FROM t"
     with pytest.raises(MillstreamError, match=words):
         run(t_env, f"{query} WHERE a IS NOT NULL")
 
 
-def test_a_functions_own_lines_come_first(t_env: StreamTableEnvironment) -> None:
+def test_udf_error_shows_user_lines_first(t_env: StreamTableEnvironment) -> None:
     t_env.create_temporary_system_function("f", fails)
     with pytest.raises(MillstreamError) as told:
         run(t_env, "SELECT f(a) FROM t")
@@ -338,7 +334,7 @@ def test_a_functions_own_lines_come_first(t_env: StreamTableEnvironment) -> None
     assert "in the function fails, for the row (1)" in said
 
 
-def test_a_table_that_is_gone_is_told(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_missing_table_or_file_is_reported(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     t_env.execute_sql("CREATE VIEW v AS SELECT a FROM t")
     t_env.execute_sql("DROP TABLE t")
     with pytest.raises(ValidationException, match="Object 't' not found"):
@@ -370,7 +366,7 @@ _COUNTS = "SELECT k, COUNT(*) AS n FROM endless GROUP BY k"
         ),
     ],
 )
-def test_state_that_nothing_bounds_is_told_with_operator_and_key(
+def test_unbounded_state_warning_names_operator_and_key(
     t_env: StreamTableEnvironment, caplog: pytest.LogCaptureFixture, query: str, words: str
 ) -> None:
     t_env.execute_sql("CREATE TABLE endless (k STRING, n INT, p AS PROCTIME()) WITH ('connector' = 'datagen')")
@@ -394,7 +390,7 @@ def test_state_that_nothing_bounds_is_told_with_operator_and_key(
         ),
     ],
 )
-def test_state_that_is_bounded_is_not(
+def test_bounded_state_does_not_warn(
     t_env: StreamTableEnvironment, caplog: pytest.LogCaptureFixture, setting: str, query: str
 ) -> None:
     t_env.get_config().set("table.exec.state.ttl", setting)

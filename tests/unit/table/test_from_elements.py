@@ -38,7 +38,7 @@ def one(kind: DataType) -> DataType:
         (True, DataTypes.BIGINT(), TypeMismatchError),
     ],
 )
-def test_from_elements_refuses_what_a_conversion_would_change(
+def test_from_elements_rejects_lossy_conversions(
     t_env: TableEnvironment, value: Any, kind: DataType, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -55,7 +55,7 @@ def test_from_elements_refuses_what_a_conversion_would_change(
         (None, DataTypes.INT(), None),
     ],
 )
-def test_from_elements_takes_values_that_lose_nothing(
+def test_from_elements_accepts_lossless_conversions(
     t_env: TableEnvironment, value: Any, kind: DataType, found: Any
 ) -> None:
     assert [tuple(r) for r in t_env.from_elements([(value,)], one(kind)).execute().collect()] == [(found,)]
@@ -65,7 +65,7 @@ def test_from_elements_takes_values_that_lose_nothing(
     ("values", "kind"),
     [([300], DataTypes.TINYINT()), ([1.5], DataTypes.INT()), (["1"], DataTypes.INT()), ([1], DataTypes.STRING())],
 )
-def test_from_pandas_refuses_values_of_another_type(t_env: TableEnvironment, values: list[Any], kind: DataType) -> None:
+def test_from_pandas_rejects_values_of_another_type(t_env: TableEnvironment, values: list[Any], kind: DataType) -> None:
     import pandas as pd
 
     with pytest.raises(TypeMismatchError, match="the column 'a' .* is not of type"):

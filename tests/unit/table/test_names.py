@@ -41,21 +41,21 @@ def rows(table: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(("name", "answer"), [("upper", "A"), ("is_alpha", "mine a"), ("mine", "mine a")])
-def test_catalog_function_yields_to_a_built_in_one_of_its_name(t_env: TableEnvironment, name: str, answer: str) -> None:
+def test_catalog_function_yields_to_a_built_in_function(t_env: TableEnvironment, name: str, answer: str) -> None:
     t_env.create_temporary_function(name, MINE)
     assert rows(t_env.sql_query(f"SELECT {name}(s) FROM t")) == [(answer,)]
     table = t_env.from_path("t")
     assert rows(table.select(call(name, table.s))) == [(answer,)]
 
 
-def test_system_function_goes_before_a_built_in_one_of_its_name(t_env: TableEnvironment) -> None:
+def test_system_function_overrides_a_built_in_function(t_env: TableEnvironment) -> None:
     t_env.create_temporary_system_function("upper", MINE)
     table = t_env.from_path("t")
     assert rows(t_env.sql_query("SELECT UPPER(s) FROM t")) == [("mine a",)]
     assert rows(table.select(call("upper", table.s), table.s.upper_case)) == [("mine a", "mine a")]
 
 
-def test_system_function_named_like_an_operator_replaces_it_in_the_table_api_only(t_env: TableEnvironment) -> None:
+def test_system_function_named_like_an_operator_replaces_it_in_table_api_only(t_env: TableEnvironment) -> None:
     table = t_env.from_path("t")
     plus = udf(lambda a, b: a * 100 + b, result_type=DataTypes.BIGINT())
     t_env.create_temporary_function("plus", plus)
@@ -66,7 +66,7 @@ def test_system_function_named_like_an_operator_replaces_it_in_the_table_api_onl
     assert rows(t_env.sql_query("SELECT n + n FROM t")) == [(2,)]
 
 
-def test_unaliased_user_aggregates_are_named_as_built_in_ones(t_env: TableEnvironment) -> None:
+def test_unaliased_user_aggregates_are_named_like_built_in_ones(t_env: TableEnvironment) -> None:
     mean = udaf(lambda v: v.mean(), result_type=DataTypes.DOUBLE(), func_type="pandas")
     t_env.create_temporary_function("my_mean", mean)
     table = t_env.from_path("t")
@@ -74,7 +74,7 @@ def test_unaliased_user_aggregates_are_named_as_built_in_ones(t_env: TableEnviro
     assert grouped.get_resolved_schema().get_column_names() == ["s", "EXPR$0", "EXPR$1", "EXPR$2"]
 
 
-def test_source_watermark_is_written_as_a_schema_takes_it() -> None:
+def test_source_watermark_expression_in_a_schema() -> None:
     assert str(source_watermark()) == "SOURCE_WATERMARK()"
     schema = Schema.new_builder().column("a", DataTypes.TIMESTAMP(3)).watermark("a", str(source_watermark())).build()
     assert "WATERMARK FOR `a` AS [SOURCE_WATERMARK()]" in str(schema)
@@ -87,7 +87,7 @@ def described(value: Any) -> Any:
     return pandas.Series([f"{type(value).__name__} {list(value.columns)} {row}" for row in value.values.tolist()])
 
 
-def test_pandas_function_is_given_a_row_as_a_data_frame(t_env: TableEnvironment) -> None:
+def test_pandas_udf_receives_a_row_as_a_data_frame(t_env: TableEnvironment) -> None:
     table = t_env.from_elements([(1, Row(10, "p")), (2, Row(11, None))], ROWS)
     assert rows(table.select(described(table.r))) == [
         ("DataFrame ['x', 'y'] [10, 'p']",),
@@ -99,14 +99,14 @@ def test_pandas_function_is_given_a_row_as_a_data_frame(t_env: TableEnvironment)
     )
 
 
-def test_pandas_aggregate_function_is_given_a_row_as_a_data_frame() -> None:
+def test_pandas_udaf_receives_a_row_as_a_data_frame() -> None:
     t_env = environment(batch=True)
     table = t_env.from_elements([(1, Row(10, "p")), (1, Row(11, "q"))], ROWS)
     total = udaf(lambda frame: int(frame.x.sum()), result_type=DataTypes.BIGINT(), func_type="pandas")
     assert rows(table.group_by(table.a).select(total(table.r))) == [(21,)]
 
 
-def test_table_descriptor_writes_options_in_the_order_of_flink() -> None:
+def test_table_descriptor_orders_options_as_flink_does() -> None:
     form = FormatDescriptor.for_format("test-format").option("a", "false").build()
     descriptor = TableDescriptor.for_connector("test-connector").option("a", "true").format(form).build()
     options = [line.split("'")[1] for line in str(descriptor).splitlines() if line.startswith("  '")]

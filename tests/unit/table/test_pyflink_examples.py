@@ -52,6 +52,6 @@ def comparable(name: str, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_prints_what_apache_flink_printed(name: str, printed: dict[str, str]) -> None:
+def test_pyflink_table_examples_print_the_recorded_output(name: str, printed: dict[str, str]) -> None:
     expected = RECORDED[name].read_text().split("\n", 1)[1]
     assert comparable(name, printed[name]) == comparable(name, expected)

@@ -86,7 +86,7 @@ def _with_a_value(found: list[Any], batch: bool = False) -> StreamTableEnvironme
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_a_subquery_of_one_row_is_a_value(batch: bool) -> None:
+def test_scalar_subquery_is_a_value(batch: bool) -> None:
     query = "SELECT t, (SELECT f FROM found) FROM two"
     for found, expected in (([(1,)], [(7, 1), (8, 1)]), ([], [(7, None), (8, None)])):
         changes = list(_with_a_value(found, batch).execute_sql(query).collect())
@@ -98,7 +98,7 @@ def test_a_subquery_of_one_row_is_a_value(batch: bool) -> None:
         list(_with_a_value([(1,), (2,)], batch).execute_sql(query).collect())
 
 
-def test_the_row_of_a_subquery_may_change() -> None:
+def test_scalar_subquery_row_may_change() -> None:
     given = [Row(1), Row(1), Row(2), Row(2), Row(3)]
     kinds = (RowKind.INSERT, RowKind.DELETE, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)
     for row_given, kind in zip(given, kinds, strict=True):
@@ -110,7 +110,7 @@ def test_the_row_of_a_subquery_may_change() -> None:
     assert sink.final() == [(7, 3), (8, 3)]
 
 
-def test_a_query_prints_as_in_flink(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_print_matches_flink(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
     t_env.execute_sql(
         "SELECT x, COUNT(*) AS c FROM (VALUES (1, 'a'), (2, 'b'), (1, 'c')) AS T(x, y) GROUP BY x"
     ).print()
@@ -127,7 +127,7 @@ def test_a_query_prints_as_in_flink(t_env: StreamTableEnvironment, capsys: pytes
     )
 
 
-def test_batch_prints_final_rows_without_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_print_in_batch_mode_shows_final_rows_without_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     t_env = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
     t_env.execute_sql("SELECT COUNT(*) AS c FROM (VALUES (1), (2)) AS T(x)").print()
     lines = capsys.readouterr().out.splitlines()
@@ -135,7 +135,7 @@ def test_batch_prints_final_rows_without_kinds(capsys: pytest.CaptureFixture[str
     assert lines[-1] == "1 row in set"
 
 
-def test_long_and_wide_values_are_cut_and_counted(
+def test_result_print_truncates_long_and_aligns_wide_values(
     t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     t_env.execute_sql("SELECT 'a long text that is more than thirty characters long' AS a, '漢字かな' AS b").print()
@@ -143,12 +143,14 @@ def test_long_and_wide_values_are_cut_and_counted(
     assert line == f"| +I | a long text that is more th... | {' ' * 22}漢字かな |"
 
 
-def test_nothing_is_an_empty_set(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_print_of_no_rows_is_an_empty_set(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
     t_env.execute_sql("SELECT x FROM (VALUES (1)) AS T(x) WHERE x > 5").print()
     assert capsys.readouterr().out == "Empty set\n"
 
 
-def test_ddl_is_ok_and_an_insert_counts_minus_one(
+def test_result_of_ddl_is_ok_and_of_insert_is_minus_one(
     t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = t_env.execute_sql("CREATE TABLE snk (a INT) WITH ('connector' = 'blackhole')")
@@ -162,7 +164,7 @@ def test_ddl_is_ok_and_an_insert_counts_minus_one(
     assert [tuple(r) for r in written.collect()] == [(-1,)]
 
 
-def test_rows_have_kinds_and_python_values(t_env: StreamTableEnvironment) -> None:
+def test_result_collect_returns_row_kinds_and_python_values(t_env: StreamTableEnvironment) -> None:
     found = list(t_env.execute_sql("SELECT x, COUNT(*) FROM (VALUES (1), (1)) AS T(x) GROUP BY x").collect())
     assert [(tuple(r), r.get_row_kind()) for r in found] == [
         ((1, 1), RowKind.INSERT),
@@ -172,7 +174,7 @@ def test_rows_have_kinds_and_python_values(t_env: StreamTableEnvironment) -> Non
     assert repr(found[0]) == "<Row(1, 1)>"
 
 
-def test_closing_a_result_cancels_its_job(t_env: StreamTableEnvironment) -> None:
+def test_result_close_cancels_the_job(t_env: StreamTableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE g (a BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000')")
     result = t_env.execute_sql("SELECT a FROM g")
     with result.collect() as found:
@@ -182,14 +184,14 @@ def test_closing_a_result_cancels_its_job(t_env: StreamTableEnvironment) -> None
     assert client.get_job_status().result().name == "CANCELED"
 
 
-def test_rows_of_a_result_are_taken_once(t_env: StreamTableEnvironment) -> None:
+def test_result_collect_works_once(t_env: StreamTableEnvironment) -> None:
     result = t_env.execute_sql("SELECT 1")
     assert len(list(result.collect())) == 1
     with pytest.raises(TableException, match="taken once"):
         result.collect()
 
 
-def test_arrow_and_pandas_have_the_final_rows(t_env: StreamTableEnvironment) -> None:
+def test_to_pandas_and_to_arrow_return_final_rows(t_env: StreamTableEnvironment) -> None:
     counts = t_env.sql_query("SELECT x, COUNT(*) AS c FROM (VALUES (1), (2), (1)) AS T(x) GROUP BY x")
     assert sorted(counts.to_arrow().to_pylist(), key=lambda r: r["x"]) == [{"x": 1, "c": 2}, {"x": 2, "c": 1}]
     pandas = pytest.importorskip("pandas")
@@ -200,7 +202,9 @@ def test_arrow_and_pandas_have_the_final_rows(t_env: StreamTableEnvironment) -> 
 # --- tables
 
 
-def test_schemas_are_inferred_or_given(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_elements_infers_or_takes_a_schema(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
     t_env.from_elements([(1, "a", 1.5, True, None), (2, None, 2.5, False, "x")]).print_schema()
     assert capsys.readouterr().out == (
         "(\n  `_1` BIGINT,\n  `_2` STRING,\n  `_3` DOUBLE,\n  `_4` BOOLEAN,\n  `_5` STRING\n)\n"
@@ -213,7 +217,7 @@ def test_schemas_are_inferred_or_given(t_env: StreamTableEnvironment, capsys: py
     assert rows(t_env.from_elements([row(1, "a"), row(2, "b")], ["i", "s"])) == [(1, "a"), (2, "b")]
 
 
-def test_an_element_that_does_not_fit_is_told(t_env: StreamTableEnvironment) -> None:
+def test_from_elements_rejects_values_that_do_not_fit_the_schema(t_env: StreamTableEnvironment) -> None:
     kind = DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT())])
     with pytest.raises(TypeMismatchError, match="'x' of type str .* is not one of type INT"):
         t_env.from_elements([("x",)], kind)
@@ -221,7 +225,7 @@ def test_an_element_that_does_not_fit_is_told(t_env: StreamTableEnvironment) -> 
         t_env.from_elements([(1, 2)], kind)
 
 
-def test_columns_get_flinks_names(people: Table) -> None:
+def test_select_names_columns_as_flink_does(people: Table) -> None:
     def names(table: Table) -> list[str]:
         return table.get_resolved_schema().get_column_names()
 
@@ -242,7 +246,7 @@ def test_columns_get_flinks_names(people: Table) -> None:
     assert names(people.select(without_columns(col("id")))) == ["name", "x"]
 
 
-def test_expressions_make_the_values_that_sql_does(t_env: StreamTableEnvironment, people: Table) -> None:
+def test_expressions_evaluate_like_sql(t_env: StreamTableEnvironment, people: Table) -> None:
     table = people.where(col("id") == 1)
     for expression, value in [
         (col("id") + 1, 2),
@@ -270,14 +274,14 @@ def test_expressions_make_the_values_that_sql_does(t_env: StreamTableEnvironment
         assert rows(table.select(expression)) == [(value,)], str(expression)
 
 
-def test_expressions_are_shown_as_flink_shows_them() -> None:
+def test_expression_text_matches_flink() -> None:
     assert [
         str(e)
         for e in (col("a") + 1, col("b").upper_case, lit("x"), col("a") == 2, col("a").alias("z"), lit(10).minutes)
     ] == ["plus(a, 1)", "upper(b)", "'x'", "equals(a, 2)", "as(a, 'z')", "600000"]
 
 
-def test_tables_are_joined_ordered_and_put_together(t_env: StreamTableEnvironment, people: Table) -> None:
+def test_table_joins_ordering_and_set_operations(t_env: StreamTableEnvironment, people: Table) -> None:
     other = t_env.from_elements([(1, "x"), (3, "y")], ["rid", "what"])
     assert rows(people.join(other, col("id") == col("rid")).select(col("name"), col("what"))) == [("Ann", "x")]
     left = people.left_outer_join(other, col("id") == col("rid")).select(col("id"), col("what"))
@@ -291,7 +295,7 @@ def test_tables_are_joined_ordered_and_put_together(t_env: StreamTableEnvironmen
     assert rows(people.where(col("id").in_(other.select(col("rid")))).select(col("name"))) == [("Ann",)]
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are(people: Table) -> None:
+def test_unknown_column_error_lists_the_columns(people: Table) -> None:
     with pytest.raises(ValidationException, match=r"Cannot resolve field \[zz\], input field list:\[id, name, x\]"):
         people.select(col("zz"))
     with pytest.raises(AttributeError, match="no column named 'zz'"):
@@ -299,12 +303,12 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(people: Table) -
     assert rows(people.select(people.name)) == [("Ann",), ("Bob",)]
 
 
-def test_a_table_can_stand_in_sql(t_env: StreamTableEnvironment, people: Table) -> None:
+def test_table_can_be_used_in_sql_text(t_env: StreamTableEnvironment, people: Table) -> None:
     assert rows(t_env.sql_query(f"SELECT name FROM {people} WHERE id = 2")) == [("Bob",)]
     assert str(people) == "UnnamedTable$0"
 
 
-def test_windows_of_the_table_api(t_env: StreamTableEnvironment) -> None:
+def test_group_windows_of_the_table_api(t_env: StreamTableEnvironment) -> None:
     at = [datetime.datetime(2024, 1, 1, 0, 0, s) for s in (1, 4, 12)]
     source = ValuesTable([(at[0], "a", 1), (at[1], "a", 2), (at[2], "b", 3)])
     t_env.execute_sql(
@@ -329,7 +333,7 @@ def test_windows_of_the_table_api(t_env: StreamTableEnvironment) -> None:
         bids.window(Tumble.over(lit(10).seconds).on(col("ts")).alias("w")).group_by(col("k"))
 
 
-def test_windows_of_over_are_what_sql_writes() -> None:
+def test_over_windows_translate_to_sql() -> None:
     window = Over.partition_by(col("k")).order_by(col("ts")).preceding(row_interval(2)).alias("w").tree
     assert (window.unit, window.start.side, window.start.distance.text) == ("ROWS", -1, "2")  # type: ignore[union-attr]
     unbounded = Over.order_by(col("ts")).preceding(UNBOUNDED_RANGE).alias("w").tree
@@ -339,7 +343,7 @@ def test_windows_of_over_are_what_sql_writes() -> None:
 # --- functions of users
 
 
-def test_functions_of_users(t_env: StreamTableEnvironment, people: Table) -> None:
+def test_scalar_udfs_of_all_forms(t_env: StreamTableEnvironment, people: Table) -> None:
     @udf(result_type=DataTypes.BIGINT())
     def plus(a: int, b: int) -> int:
         return a + b
@@ -359,7 +363,7 @@ def test_functions_of_users(t_env: StreamTableEnvironment, people: Table) -> Non
     assert t_env.drop_temporary_system_function("plus")
 
 
-def test_a_function_is_opened_and_closed_once_in_a_subtask(people: Table, tmp_path: Path) -> None:
+def test_udf_is_opened_and_closed_once_per_subtask(people: Table, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     class Noted(ScalarFunction):
@@ -376,7 +380,7 @@ def test_a_function_is_opened_and_closed_once_in_a_subtask(people: Table, tmp_pa
     assert log.read_text() == "opened closed"
 
 
-def test_table_functions(t_env: StreamTableEnvironment, people: Table) -> None:
+def test_udtfs_in_joins_and_flat_map(t_env: StreamTableEnvironment, people: Table) -> None:
     class Letters(TableFunction):
         def eval(self, text: str) -> Any:
             yield from enumerate(text[:2])
@@ -391,7 +395,7 @@ def test_table_functions(t_env: StreamTableEnvironment, people: Table) -> None:
     assert rows(people.flat_map(letters(col("name")))) == [(0, "A"), (1, "n"), (0, "B"), (1, "o")]
 
 
-def test_map_makes_a_row_of_the_whole_row(people: Table) -> None:
+def test_map_returns_a_row_for_a_row(people: Table) -> None:
     kind = DataTypes.ROW([DataTypes.FIELD("a", DataTypes.BIGINT()), DataTypes.FIELD("b", DataTypes.STRING())])
 
     @udf(result_type=kind)
@@ -403,7 +407,7 @@ def test_map_makes_a_row_of_the_whole_row(people: Table) -> None:
     assert rows(mapped) == [(10, "ann"), (20, "bob")]
 
 
-def test_async_functions_keep_the_order(people: Table) -> None:
+def test_async_udfs_keep_the_order(people: Table) -> None:
     @udf(result_type=DataTypes.STRING())
     async def slow(name: str) -> str:
         import asyncio
@@ -414,7 +418,7 @@ def test_async_functions_keep_the_order(people: Table) -> None:
     assert rows(people.select(slow(col("name")))) == [("ANN",), ("BOB",)]
 
 
-def test_pandas_functions_take_columns(people: Table) -> None:
+def test_pandas_udfs_receive_columns(people: Table) -> None:
     pytest.importorskip("pandas")
 
     @udf(result_type=DataTypes.BIGINT(), func_type="pandas")
@@ -430,7 +434,7 @@ def test_pandas_functions_take_columns(people: Table) -> None:
         rows(people.select(short(col("id"))))
 
 
-def test_an_error_in_a_function_shows_the_users_lines_and_the_row(people: Table) -> None:
+def test_udf_error_shows_user_lines_and_the_row(people: Table) -> None:
     @udf(result_type=DataTypes.BIGINT())
     def broken(a: int) -> int:
         return 1 // (a - 2)
@@ -443,7 +447,7 @@ def test_an_error_in_a_function_shows_the_users_lines_and_the_row(people: Table)
     assert "in the function broken, for the row (2)" in text
 
 
-def test_a_function_that_returns_another_type_is_told(people: Table) -> None:
+def test_udf_returning_another_type_raises(people: Table) -> None:
     @udf(result_type=DataTypes.BIGINT())
     def wrong(a: int) -> str:
         return "x"
@@ -452,7 +456,7 @@ def test_a_function_that_returns_another_type_is_told(people: Table) -> None:
         rows(people.select(wrong(col("id"))))
 
 
-def test_aggregate_functions_of_users_are_called_in_select(people: Table) -> None:
+def test_udaf_is_called_in_select(people: Table) -> None:
     from millstream.table import AggregateFunction
 
     class Sum(AggregateFunction[int, list[int]]):
@@ -472,7 +476,7 @@ def test_aggregate_functions_of_users_are_called_in_select(people: Table) -> Non
 # --- statements, catalogs, settings
 
 
-def test_statement_sets_are_one_job(t_env: StreamTableEnvironment, people: Table) -> None:
+def test_statement_set_is_one_job(t_env: StreamTableEnvironment, people: Table) -> None:
     one, two = ValuesTable(), ValuesTable()
     t_env.execute_sql(f"CREATE TABLE ids (id BIGINT) WITH {one.options}")
     t_env.execute_sql(f"CREATE TABLE names (name STRING) WITH {two.options}")
@@ -489,7 +493,7 @@ def test_statement_sets_are_one_job(t_env: StreamTableEnvironment, people: Table
     assert [tuple(r) for r in one.results()] == [(1,), (2,)]
 
 
-def test_descriptors_declare_tables(t_env: StreamTableEnvironment) -> None:
+def test_table_descriptors_declare_tables(t_env: StreamTableEnvironment) -> None:
     schema = (
         Schema.new_builder()
         .column("a", DataTypes.BIGINT())
@@ -509,7 +513,7 @@ def test_descriptors_declare_tables(t_env: StreamTableEnvironment) -> None:
     assert told == {"connector": "filesystem", "format": "json", "json.ignore-parse-errors": "true"}
 
 
-def test_schemas_are_shown_as_flink_shows_them() -> None:
+def test_schema_text_matches_flink() -> None:
     schema = (
         Schema.new_builder()
         .column("id", DataTypes.INT().not_null())
@@ -526,7 +530,7 @@ def test_schemas_are_shown_as_flink_shows_them() -> None:
     )
 
 
-def test_a_descriptor_without_a_schema_or_with_a_key_that_may_be_null_is_refused(t_env: StreamTableEnvironment) -> None:
+def test_table_descriptor_rejects_a_missing_schema_or_nullable_key(t_env: StreamTableEnvironment) -> None:
     descriptor = TableDescriptor.for_connector("print")
     assert "COMMENT" not in str(descriptor.build())
     with pytest.raises(ValidationException, match="Missing schema in TableDescriptor"):
@@ -536,7 +540,7 @@ def test_a_descriptor_without_a_schema_or_with_a_key_that_may_be_null_is_refused
         t_env.create_temporary_table("x", descriptor.schema(keyed).build())
 
 
-def test_a_declared_table_shows_its_declaration(t_env: StreamTableEnvironment) -> None:
+def test_resolved_schema_of_a_declared_table(t_env: StreamTableEnvironment) -> None:
     t_env.execute_sql(
         "CREATE TABLE declared (a INT NOT NULL COMMENT 'no', b STRING, ts TIMESTAMP(3), c AS a * 2 COMMENT 'twice', "
         "p AS PROCTIME(), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, PRIMARY KEY (a) NOT ENFORCED) "
@@ -562,7 +566,7 @@ def test_a_declared_table_shows_its_declaration(t_env: StreamTableEnvironment) -
     assert plain == "(\n  `ts` TIMESTAMP(3) *ROWTIME*,\n  `c` INT NOT NULL\n)"
 
 
-def test_catalogs_and_names(t_env: StreamTableEnvironment, people: Table) -> None:
+def test_catalog_methods_of_the_table_environment(t_env: StreamTableEnvironment, people: Table) -> None:
     t_env.create_temporary_view("v", people)
     assert t_env.list_tables() == ["v"]
     assert t_env.list_temporary_views() == ["v"]
@@ -578,7 +582,7 @@ def test_catalogs_and_names(t_env: StreamTableEnvironment, people: Table) -> Non
     assert [str(m) for m in t_env.list_full_modules()] == ["ModuleEntry{name='core', used=true}"]
 
 
-def test_settings_are_those_of_the_environment() -> None:
+def test_table_config_shares_the_environment_configuration() -> None:
     env = LocalEnvironment(Configuration().set_string("parallelism.default", "3"))
     t_env = StreamTableEnvironment.create(env)
     t_env.get_config().set("table.exec.state.ttl", "1 h").set("pipeline.jars", "file:///x.jar")
@@ -608,7 +612,7 @@ _ADVICE = "You might want to enable local-global two-phase optimization by confi
         ({"table.exec.mini-batch.enabled": "true"}, None),
     ],
 )
-def test_explain_advises_as_flink_does(
+def test_explain_gives_the_advice_of_flink(
     t_env: StreamTableEnvironment, people: Table, settings: dict[str, str], advice: str | None
 ) -> None:
     config = t_env.get_config()
@@ -625,7 +629,7 @@ def test_explain_advises_as_flink_does(
         assert f"\n\nadvice[1]: [ADVICE] {advice}\n\n== Optimized Execution Plan ==\n" in text
 
 
-def test_explain_shows_the_job_as_json(t_env: StreamTableEnvironment, people: Table) -> None:
+def test_explain_includes_the_execution_plan_as_json(t_env: StreamTableEnvironment, people: Table) -> None:
     text = people.where(col("id") > 1).explain(ExplainDetail.JSON_EXECUTION_PLAN)
     nodes = json.loads(text.partition("\n== Physical Execution Plan ==\n")[2])["nodes"]
     assert [n["pact"] for n in nodes] == ["Data Source", "Operator", "Operator"]
@@ -634,7 +638,7 @@ def test_explain_shows_the_job_as_json(t_env: StreamTableEnvironment, people: Ta
     assert len(json.loads(people.explain(ExplainDetail.JSON_EXECUTION_PLAN).split(" ==\n")[-1])["nodes"]) == 2
 
 
-def test_explain_has_three_parts(people: Table) -> None:
+def test_explain_has_three_sections(people: Table) -> None:
     told = people.select(col("id")).explain()
     parts = ["== Abstract Syntax Tree ==", "== Optimized Physical Plan ==", "== Optimized Execution Plan =="]
     assert [line for line in told.splitlines() if line.startswith("==")] == parts
@@ -648,12 +652,12 @@ def test_explain_has_three_parts(people: Table) -> None:
         (lambda t: t.register_function("f", None), "create_temporary_system_function"),
     ],
 )
-def test_what_is_gone_in_flink_2_says_what_to_use(t_env: StreamTableEnvironment, use: Any, words: str) -> None:
+def test_removed_flink_1_apis_name_their_replacement(t_env: StreamTableEnvironment, use: Any, words: str) -> None:
     with pytest.raises(NotSupportedError, match=words):
         use(t_env)
 
 
-def test_modules_and_classes_that_are_gone_say_so() -> None:
+def test_removed_modules_and_classes_raise() -> None:
     from millstream import table
     from millstream.table import descriptors
 
@@ -663,7 +667,7 @@ def test_modules_and_classes_that_are_gone_say_so() -> None:
         table.BatchTableEnvironment()  # type: ignore[operator]
 
 
-def test_a_catalog_knows_partitions_and_statistics(t_env: StreamTableEnvironment) -> None:
+def test_catalog_partitions_and_statistics(t_env: StreamTableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE parted (a INT, p STRING, q INT) PARTITIONED BY (p, q) WITH ('connector' = 'print')")
     t_env.execute_sql("CREATE TABLE whole (a INT) WITH ('connector' = 'print')")
     catalog = t_env.get_catalog("default_catalog")
@@ -711,18 +715,18 @@ def test_a_catalog_knows_partitions_and_statistics(t_env: StreamTableEnvironment
 
 
 @pytest.mark.parametrize("name", ["order", "user", "select", "`a.b`", "default_database.values"])
-def test_words_of_the_language_are_names_of_tables(people: Table, name: str) -> None:
+def test_from_path_accepts_keywords_as_table_names(people: Table, name: str) -> None:
     people._t_env.create_temporary_view(name, people)
     assert people._t_env.from_path(name).get_resolved_schema() == people.get_resolved_schema()
 
 
 @pytest.mark.parametrize("name", ["1a", "a-b", "a b", "a.", "", "a..b"])
-def test_what_is_no_name_is_refused(people: Table, name: str) -> None:
+def test_from_path_rejects_invalid_identifiers(people: Table, name: str) -> None:
     with pytest.raises(SqlParserException, match=f"Invalid SQL identifier {name}"):
         people._t_env.from_path(name)
 
 
-def test_changes_are_rows_and_rows_changes(t_env: StreamTableEnvironment) -> None:
+def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment) -> None:
     events = t_env.from_elements([(1, "a"), (1, "b"), (2, "c")], ["k", "v"])
     counts = events.group_by(col("k")).select(col("k"), lit(1).count.alias("n"))
     words = map_("INSERT", "c", "UPDATE_BEFORE", "b", "UPDATE_AFTER", "a").as_argument("op_mapping")
@@ -782,13 +786,13 @@ def _told_twice(table: Table) -> Table:
         (lambda t: t.select(col("id").as_argument("x")), "Argument cannot stand here"),
     ],
 )
-def test_mistakes_are_seen_at_once(people: Table, wrong: Any, said: str) -> None:
+def test_table_api_rejects_invalid_calls(people: Table, wrong: Any, said: str) -> None:
     with pytest.raises(ValidationException, match=said):
         wrong(people)
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_order_by_puts_nulls_where_flink_does(batch: bool) -> None:
+def test_order_by_places_nulls_as_flink_does(batch: bool) -> None:
     mode = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
     t_env = StreamTableEnvironment.create(LocalEnvironment(), mode)
     kind = DataTypes.ROW([DataTypes.FIELD("id", DataTypes.INT()), DataTypes.FIELD("v", DataTypes.INT())])
@@ -813,7 +817,7 @@ def test_order_by_puts_nulls_where_flink_does(batch: bool) -> None:
     assert left(t_env.sql_query("SELECT * FROM t ORDER BY v DESC LIMIT 1")) == [[3, 30]]
 
 
-def test_offset_and_fetch_complete_one_sort(people: Table) -> None:
+def test_offset_and_fetch_merge_into_one_sort(people: Table) -> None:
     plan = people.order_by(col("id")).offset(1).fetch(2).explain()
     optimized = plan.partition("== Optimized Physical Plan ==")[2].partition("== Optimized Execution Plan ==")[0]
     assert "offset=[1], fetch=[2]" in optimized and optimized.count("SortLimit") == 1
@@ -825,7 +829,7 @@ def test_offset_and_fetch_complete_one_sort(people: Table) -> None:
         people.fetch(2).offset(1)
 
 
-def test_sum0_adds_up_decimals_and_floats(t_env: StreamTableEnvironment) -> None:
+def test_sum0_of_decimals_and_floats(t_env: StreamTableEnvironment) -> None:
     kind = DataTypes.ROW([DataTypes.FIELD("a", DataTypes.FLOAT()), DataTypes.FIELD("b", DataTypes.DECIMAL(10, 2))])
     t = t_env.from_elements([(1.5, None)], kind)
     assert list(t.select(col("a").sum0, col("b").sum0, col("b").sum).execute().collect()) == [
@@ -833,7 +837,7 @@ def test_sum0_adds_up_decimals_and_floats(t_env: StreamTableEnvironment) -> None
     ]
 
 
-def test_collect_returns_floats_as_their_shortest_text_says(t_env: StreamTableEnvironment) -> None:
+def test_collect_returns_floats_by_their_shortest_text(t_env: StreamTableEnvironment) -> None:
     # PyFlink takes them from Java as text.
     query = (
         "SELECT CAST(1.23 AS FLOAT), ARRAY[CAST(1.23 AS FLOAT)], ROW(CAST(0.1 AS FLOAT)), MAP['a', CAST(0.1 AS FLOAT)]"
@@ -842,7 +846,7 @@ def test_collect_returns_floats_as_their_shortest_text_says(t_env: StreamTableEn
     assert found == Row(1.23, [1.23], Row(0.1), {"a": 0.1})
 
 
-def test_json_within_json_is_not_quoted_in_constants(t_env: StreamTableEnvironment) -> None:
+def test_nested_json_constants_are_not_quoted(t_env: StreamTableEnvironment) -> None:
     query = (
         "SELECT JSON_OBJECT('a' VALUE JSON_OBJECT('b' VALUE 1)), JSON_ARRAY(JSON_ARRAY(1), JSON('{\"a\": 1}')), "
         "JSON_STRING(JSON_OBJECT('b' VALUE 1))"
@@ -884,7 +888,7 @@ def test_user_aggregates_name_columns_as_flink_does(t_env: StreamTableEnvironmen
         windows.aggregate(whole(col("v"))).select(col("*"))
 
 
-def test_global_aggregate_over_what_is_known_to_be_empty_has_a_row(t_env: StreamTableEnvironment) -> None:
+def test_global_aggregate_over_constant_empty_input_has_a_row(t_env: StreamTableEnvironment) -> None:
     # As in Flink: where only the rows tell that there are none, nothing comes in streaming.
     t_env.execute_sql("CREATE VIEW v AS SELECT * FROM (VALUES (1, 2), (2, 3)) AS t(a, b)")
 

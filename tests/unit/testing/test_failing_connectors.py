@@ -34,7 +34,7 @@ def env(parallelism: int = 1) -> StreamExecutionEnvironment:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 10])
-def test_abort_fails_the_job_once(batch_size: int) -> None:
+def test_testing_source_abort_fails_the_job_once(batch_size: int) -> None:
     program, sink = env(), CollectSink()
     source = TestingSource([1, 2, ABORT, 3, ABORT, 4], batch_size)
     program.from_source(source).map(lambda x: x * 10).sink_to(sink)
@@ -48,7 +48,7 @@ def test_abort_fails_the_job_once(batch_size: int) -> None:
     assert sink.results() == [10, 20, 30, 40]
 
 
-def test_every_element_comes_once_from_several_subtasks() -> None:
+def test_testing_source_emits_each_element_once_to_several_subtasks() -> None:
     program, sink = env(3), CollectSink()
     elements: list[Any] = [*range(20), ABORT, *range(20, 40), ABORT]
     counted = program.from_source(TestingSource(elements, 4)).map(lambda x: (x % 5, 1))
@@ -57,21 +57,21 @@ def test_every_element_comes_once_from_several_subtasks() -> None:
     assert sorted(sink.results()) == [(k, n) for k in range(5) for n in range(1, 9)]
 
 
-def test_there_are_not_enough_restarts() -> None:
+def test_testing_source_abort_exceeds_the_restarts() -> None:
     program = env()
     program.from_source(TestingSource([ABORT, ABORT, ABORT])).sink_to(CollectSink())
     with pytest.raises(SubtaskFailed, match="element 2"):
         LocalJob(program).run(restarts=2)
 
 
-def test_kill_does_not_kill_the_test() -> None:
+def test_testing_source_kill_does_not_end_the_test_process() -> None:
     program = env()
     program.from_source(TestingSource([1, KILL])).sink_to(CollectSink())
     with pytest.raises(SubtaskFailed, match="KILL would end this very process"):
         run_locally(program)
 
 
-def test_elements_are_copies_and_sentinels_stay_themselves() -> None:
+def test_testing_source_copies_elements_but_not_sentinels() -> None:
     element = [1]
     program, sink = env(), CollectSink()
     program.from_source(TestingSource([element])).sink_to(sink)
@@ -84,7 +84,7 @@ def test_elements_are_copies_and_sentinels_stay_themselves() -> None:
         TestingSource([], 0)
 
 
-def test_once_holds_in_copies_and_its_directory_goes_with_it() -> None:
+def test_once_is_shared_by_copies_and_cleans_up() -> None:
     once = Once()
     copy = pickle.loads(pickle.dumps(once))
     assert (copy.is_first("x"), once.is_first("x"), once.is_first("y")) == (True, False, True)
@@ -99,7 +99,7 @@ def test_once_holds_in_copies_and_its_directory_goes_with_it() -> None:
 
 
 @pytest.mark.parametrize("on", ["write", "prepare"])
-def test_a_writer_that_fails_once(on: Any) -> None:
+def test_failing_sink_writer_fails_once(on: Any) -> None:
     program, results = env(), CollectSink()
     program.from_source(TestingSource(range(6), 2)).sink_to(FailingSink(results, fail_at=3, on=on))
     LocalJob(program).run(restarts=1)
@@ -107,7 +107,7 @@ def test_a_writer_that_fails_once(on: Any) -> None:
 
 
 @pytest.mark.parametrize(("on", "left"), [("commit", []), ("after_commit", [1])])
-def test_a_committer_that_fails_once(on: Any, left: list[int]) -> None:
+def test_failing_sink_committer_fails_once(on: Any, left: list[int]) -> None:
     program, results = env(), CollectSink()
     program.from_collection([1]).sink_to(FailingSink(results, on=on))
     with pytest.raises(JobExecutionError, match="Sink 'Failing Collect Sink' .* could not commit.*call 1 of"):
@@ -115,7 +115,7 @@ def test_a_committer_that_fails_once(on: Any, left: list[int]) -> None:
     assert results.results() == left
 
 
-def test_a_step_that_is_none() -> None:
+def test_failing_sink_rejects_an_unknown_step() -> None:
     with pytest.raises(ValueError, match="write, prepare, commit, after_commit"):
         FailingSink(CollectSink(), on="comit")  # type: ignore[arg-type]
 
@@ -123,7 +123,7 @@ def test_a_step_that_is_none() -> None:
 # --- CollectSink
 
 
-def test_collect_sink_for_add_sink_and_sink_to_and_two_jobs() -> None:
+def test_collect_sink_works_for_add_sink_sink_to_and_two_jobs() -> None:
     program, sink = env(), CollectSink()
     program.from_collection([1, 2]).add_sink(sink)
     run_locally(program)
@@ -138,7 +138,7 @@ def test_collect_sink_for_add_sink_and_sink_to_and_two_jobs() -> None:
 # --- LocalEnvironment
 
 
-def test_a_whole_program_in_this_process() -> None:
+def test_local_environment_runs_a_program() -> None:
     local = LocalEnvironment()
     sink = CollectSink()
     local.from_collection(range(10)).key_by(lambda x: x % 2).sum().sink_to(sink)
@@ -151,7 +151,7 @@ def test_a_whole_program_in_this_process() -> None:
     assert local.from_collection(range(5)).execute_and_collect(limit=2) == [0, 1]
 
 
-def test_failures_of_a_local_program() -> None:
+def test_local_environment_reports_failures() -> None:
     local = LocalEnvironment()
     with pytest.raises(JobExecutionError, match=r"(?s)ZeroDivisionError.*in operator 'Map'.*record: 0") as raised:
         list(local.from_collection([1, 0]).map(lambda x: 1 // x).execute_and_collect())
@@ -160,7 +160,7 @@ def test_failures_of_a_local_program() -> None:
     assert list(patient.from_source(TestingSource([1, ABORT, 2])).execute_and_collect()) == [1, 2]
 
 
-def test_cancel_a_local_program() -> None:
+def test_local_environment_cancels_a_program() -> None:
     from millstream.testing.sources import ScriptedInput
 
     local = LocalEnvironment(clock=ManualClock())
@@ -178,7 +178,7 @@ def test_cancel_a_local_program() -> None:
 # --- the package
 
 
-def test_everything_public_is_there_and_has_an_example() -> None:
+def test_testing_exports_have_examples() -> None:
     for name in testing.__all__:
         thing = getattr(testing, name)
         assert not callable(thing) or ">>> " in (thing.__doc__ or ""), name

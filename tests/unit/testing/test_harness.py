@@ -101,7 +101,9 @@ class Parity(KeySelector):
         (Odd(), None, [1, 2, 3], [1, 3]),
     ],
 )
-def test_functions_without_state(function: Any, operation: str | None, values: list[Any], expected: list[Any]) -> None:
+def test_one_input_harness_runs_stateless_functions(
+    function: Any, operation: str | None, values: list[Any], expected: list[Any]
+) -> None:
     with OneInputHarness(function, operation) as harness:
         for value in values:
             harness.process_element(value)
@@ -111,21 +113,21 @@ def test_functions_without_state(function: Any, operation: str | None, values: l
         assert at_once.output() == expected
 
 
-def test_reduce_and_its_key_selector() -> None:
+def test_keyed_harness_runs_reduce_with_a_key_selector() -> None:
     with KeyedOneInputHarness(Add(), Parity()) as harness:
         for value in range(1, 6):
             harness.process_element(value)
         assert harness.output() == [1, 2, 4, 6, 9]
 
 
-def test_records_have_their_timestamps_and_none_where_there_is_none() -> None:
+def test_harness_records_carry_timestamps() -> None:
     with OneInputHarness(Double()) as harness:
         harness.process_element(1, timestamp=7)
         harness.process_element(2)
         assert harness.records() == [Record(2, 7), Record(4, None)]
 
 
-def test_side_outputs() -> None:
+def test_harness_collects_side_outputs() -> None:
     with OneInputHarness(Part(), side_outputs=[ODD]) as harness:
         harness.process_element(1, 10)
         harness.process_element(2, 20)
@@ -137,12 +139,12 @@ def test_side_outputs() -> None:
         assert harness.output() == harness.side_output(ODD) == []
 
 
-def test_side_output_that_was_not_announced() -> None:
+def test_harness_rejects_an_undeclared_side_output() -> None:
     with OneInputHarness(Part()) as harness, pytest.raises(InvalidProgramError, match="side_outputs"):
         harness.side_output(ODD)
 
 
-def test_output_is_taken_once() -> None:
+def test_harness_take_output_clears_it() -> None:
     with OneInputHarness(Double()) as harness:
         harness.process_element(1)
         assert harness.take_output() == [2]
@@ -190,7 +192,7 @@ def first(value: Any) -> Any:
     return value[0]
 
 
-def test_timers_of_event_time() -> None:
+def test_harness_event_time_timers() -> None:
     with KeyedOneInputHarness(Remind(), first) as harness:
         harness.process_element("b", 7)
         harness.process_element("a", 5)
@@ -210,7 +212,7 @@ def test_timers_of_event_time() -> None:
         assert (harness.event_timers(), harness.watermark) == ([], MAX_WATERMARK)
 
 
-def test_timers_of_processing_time() -> None:
+def test_harness_processing_time_timers() -> None:
     clock = ManualClock(100)
     with KeyedOneInputHarness(Remind(), first, clock=clock) as harness:
         harness.process_element("a", 0)
@@ -271,7 +273,7 @@ NAMES = ["value", "list", "map", "sum", "mean"]
 
 @pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
 @pytest.mark.parametrize("ttl", [None, StateTtlConfig.new_builder(Time.milliseconds(100)).build()])
-def test_state_is_shown_as_functions_see_it(ttl: StateTtlConfig | None, backend: str) -> None:
+def test_harness_state_shows_what_functions_see(ttl: StateTtlConfig | None, backend: str) -> None:
     config = Configuration.from_dict({"state.backend.type": backend})
     with KeyedOneInputHarness(Everything(ttl), first, config=config) as harness:
         for value in [("a", 1), ("b", 5), ("a", 2)]:
@@ -285,7 +287,7 @@ def test_state_is_shown_as_functions_see_it(ttl: StateTtlConfig | None, backend:
         assert (harness.num_keyed_state_entries(), harness.state("value", "a")) == left
 
 
-def test_looking_at_state_does_not_renew_it() -> None:
+def test_harness_state_does_not_renew_ttl() -> None:
     ttl = (
         StateTtlConfig.new_builder(Time.milliseconds(100))
         .set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
@@ -301,19 +303,19 @@ def test_looking_at_state_does_not_renew_it() -> None:
         assert harness.state("value", "a") is None
 
 
-def test_state_of_keys_that_are_lists() -> None:
+def test_harness_state_of_list_keys() -> None:
     with KeyedOneInputHarness(Count(), lambda v: [v, {"k": v}]) as harness:
         harness.process_element("a")
         assert harness.state("count", ["a", {"k": "a"}]) == 1
         assert harness.state_keys("count") == [["a", {"k": "a"}]]
 
 
-def test_state_that_is_not_there() -> None:
+def test_harness_state_error_lists_known_states() -> None:
     with KeyedOneInputHarness(Count(), first) as harness, pytest.raises(InvalidProgramError, match="there is: 'count'"):
         harness.state("counts", "a")
 
 
-def test_metrics_and_job_parameters() -> None:
+def test_harness_metrics_and_job_parameters() -> None:
     with KeyedOneInputHarness(Count(), first, parallelism=2) as harness:
         harness.process_elements(["a", "b", "c"])
         assert harness.metrics()["KEYED PROCESS.seen"] == 3
@@ -362,7 +364,7 @@ class ProcessSides(CoProcessFunction):
     ("function", "expected"),
     [(Sides(), ["1:a", "2:b"]), (FlatSides(), ["a", "b", "b"]), (ProcessSides(), [(1, "a", 4), (2, "b", 5)])],
 )
-def test_two_inputs(function: Any, expected: list[Any]) -> None:
+def test_two_input_harness(function: Any, expected: list[Any]) -> None:
     with TwoInputHarness(function) as harness:
         harness.process_element1("a", 4)
         harness.process_element2("b", 5)
@@ -385,7 +387,7 @@ class Match(KeyedCoProcessFunction):
         yield "over", ctx.get_current_key()
 
 
-def test_keyed_two_inputs_and_their_watermarks() -> None:
+def test_keyed_two_input_harness_watermarks() -> None:
     with KeyedTwoInputHarness(Match(), first, lambda v: v[-1]) as harness:
         harness.process_element1("ax", 0)
         harness.process_element2("xa")
@@ -431,7 +433,7 @@ class KeyedRules(KeyedBroadcastProcessFunction):
         yield "all", sorted(found)
 
 
-def test_broadcast_reaches_every_subtask() -> None:
+def test_broadcast_harness_reaches_every_subtask() -> None:
     with BroadcastHarness(Translate(), [RULES], parallelism=3) as harness:
         harness.process_broadcast_element(("a", 1))
         harness.process_elements(["a", "b", "a", "a"])
@@ -439,7 +441,7 @@ def test_broadcast_reaches_every_subtask() -> None:
         assert [harness.broadcast_state("rules", i) for i in range(3)] == [{"a": 1}] * 3
 
 
-def test_keyed_broadcast() -> None:
+def test_keyed_broadcast_harness() -> None:
     with KeyedBroadcastHarness(KeyedRules(), first, [RULES]) as harness:
         harness.process_element("apple")
         harness.process_broadcast_element("r1")
@@ -461,7 +463,7 @@ def pair_sum(a: Any, b: Any) -> Any:
     return a[0], a[1] + b[1]
 
 
-def test_windows() -> None:
+def test_window_harness_fires_late_data_and_clears_state() -> None:
     late = OutputTag("late")
     windows = TumblingEventTimeWindows.of(10)
     with WindowHarness(windows, Show(), first, allowed_lateness=5, late_tag=late) as harness:
@@ -480,7 +482,7 @@ def test_windows() -> None:
 
 
 @pytest.mark.parametrize("assigner", [TumblingEventTimeWindows.of(10), EventTimeSessionWindows.with_gap(10)])
-def test_windows_that_combine_leave_nothing_behind(assigner: Any) -> None:
+def test_window_harness_with_merging_leaves_no_state(assigner: Any) -> None:
     with WindowHarness(assigner, pair_sum, first, "reduce") as harness:
         harness.process_element(("a", 1), 1)
         harness.process_element(("b", 1), 1)
@@ -491,7 +493,7 @@ def test_windows_that_combine_leave_nothing_behind(assigner: Any) -> None:
         assert harness.num_keyed_state_entries() == 0
 
 
-def test_window_of_the_whole_stream_with_a_trigger() -> None:
+def test_window_harness_window_all_with_a_trigger() -> None:
     windows = TumblingEventTimeWindows.of(10)
     with WindowHarness(windows, Mean(), trigger=CountTrigger.of(2), parallelism=2) as harness:
         for value in (1, 2, 6):
@@ -499,7 +501,7 @@ def test_window_of_the_whole_stream_with_a_trigger() -> None:
         assert harness.output() == [1.5]
 
 
-def test_a_piece_of_a_program() -> None:
+def test_stream_harness_runs_a_subgraph() -> None:
     def piece(left: Any, right: Any) -> Any:
         return left.union(right).map(lambda x: x % 3).key_by(lambda x: x).process(Count())
 
@@ -514,7 +516,7 @@ def test_a_piece_of_a_program() -> None:
 
 @pytest.mark.parametrize("before", [1, 3])
 @pytest.mark.parametrize("after", [1, 2, 5])
-def test_a_snapshot_is_gone_on_with_at_any_parallelism(before: int, after: int) -> None:
+def test_harness_snapshot_restores_at_any_parallelism(before: int, after: int) -> None:
     keys = [chr(97 + i) for i in range(8)]
     with KeyedOneInputHarness(Count(), first, parallelism=before) as harness:
         for key in keys:
@@ -534,7 +536,7 @@ def test_a_snapshot_is_gone_on_with_at_any_parallelism(before: int, after: int) 
 
 
 @pytest.mark.parametrize("after", [1, 3])
-def test_timers_time_and_clock_are_part_of_a_snapshot(after: int) -> None:
+def test_harness_snapshot_includes_timers_watermark_and_clock(after: int) -> None:
     with KeyedOneInputHarness(Remind(), first) as harness:
         harness.set_processing_time(1000)
         harness.process_element("a", 5)
@@ -548,7 +550,7 @@ def test_timers_time_and_clock_are_part_of_a_snapshot(after: int) -> None:
         assert [o[:3] for o in again.output()] == [("event", "a", 15), ("processing", "a", 1010)]
 
 
-def test_broadcast_state_is_restored_in_new_subtasks_too() -> None:
+def test_harness_snapshot_restores_broadcast_state_in_new_subtasks() -> None:
     with BroadcastHarness(Translate(), [RULES]) as harness:
         harness.process_broadcast_element(("a", 1))
         snapshot = harness.snapshot()
@@ -572,7 +574,7 @@ class Buffered(MapFunction, CheckpointedFunction):
         return sorted(self.seen)
 
 
-def test_operator_state_is_dealt_out_anew() -> None:
+def test_harness_snapshot_redistributes_operator_state() -> None:
     with OneInputHarness(Buffered()) as harness:
         harness.process_elements([1, 2, 3, 4])
         assert harness.operator_state("seen") == [1, 2, 3, 4]
@@ -583,7 +585,7 @@ def test_operator_state_is_dealt_out_anew() -> None:
         assert sorted(len(seen) for seen in again.output()) == [3, 3]
 
 
-def test_a_snapshot_whose_state_has_nowhere_to_go() -> None:
+def test_harness_snapshot_with_unmatched_state_is_rejected() -> None:
     with KeyedOneInputHarness(Count(), first) as harness:
         harness.process_element("a")
         snapshot = harness.snapshot()
@@ -617,7 +619,7 @@ class Keep(KeyedProcessFunction):
         ),
     ],
 )
-def test_state_that_cannot_be_pickled(value: str, said: str) -> None:
+def test_harness_rejects_state_that_cannot_be_pickled(value: str, said: str) -> None:
     with KeyedOneInputHarness(Keep(), first) as harness:
         with pytest.raises(JobExecutionError, match=f"(?s){said}"):
             harness.process_element(value)
@@ -625,12 +627,12 @@ def test_state_that_cannot_be_pickled(value: str, said: str) -> None:
         assert harness.output() == ["fine"]
 
 
-def test_records_that_cannot_be_pickled() -> None:
+def test_harness_rejects_records_that_cannot_be_pickled() -> None:
     with OneInputHarness(Double()) as harness, pytest.raises(MillstreamError, match="cannot be pickled"):
         harness.process_element(threading.Lock())
 
 
-def test_functions_are_pickled() -> None:
+def test_harness_pickles_functions() -> None:
     class Counting(MapFunction):
         calls = 0
 
@@ -657,7 +659,7 @@ class Append(MapFunction):
         return value
 
 
-def test_mutable_values_are_not_shared() -> None:
+def test_harness_does_not_share_mutable_values() -> None:
     value = ["mine"]
     with OneInputHarness(Append()) as harness:
         harness.process_element(value)
@@ -682,7 +684,7 @@ class KeepList(KeyedProcessFunction):
         yield found
 
 
-def test_state_changes_by_update_alone() -> None:
+def test_harness_state_changes_only_by_update() -> None:
     with KeyedOneInputHarness(KeepList(), first) as harness:
         for value in ("a1", "a2", "a3"):
             harness.process_element(value)
@@ -693,7 +695,7 @@ def test_state_changes_by_update_alone() -> None:
 # --- errors and life
 
 
-def test_an_error_tells_operator_and_record_and_the_harness_goes_on_as_after_a_restart() -> None:
+def test_harness_error_names_operator_and_record_then_restarts() -> None:
     with KeyedOneInputHarness(Count(), lambda v: v[0]) as harness:
         harness.process_element("b")
         with pytest.raises(JobExecutionError, match=r"(?s)a bad record.*in operator 'KEYED PROCESS'.*'bad'") as raised:
@@ -715,7 +717,7 @@ class Remember(MapFunction):
         return self.seen
 
 
-def test_an_attribute_is_lost_with_a_failure() -> None:
+def test_harness_failure_discards_attributes() -> None:
     with OneInputHarness(Remember()) as harness:
         harness.process_elements([1, 1])
         with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
@@ -743,7 +745,7 @@ class Diary(MapFunction):
         Diary.pages.append("close")
 
 
-def test_functions_are_opened_and_closed_once() -> None:
+def test_harness_opens_and_closes_functions_once() -> None:
     Diary.pages.clear()
     with OneInputHarness(Diary()) as harness:
         assert Diary.pages == ["open"]
@@ -755,7 +757,7 @@ def test_functions_are_opened_and_closed_once() -> None:
         harness.process_element(1)
 
 
-def test_end_of_input_closes() -> None:
+def test_harness_end_input_closes_functions() -> None:
     Diary.pages.clear()
     with OneInputHarness(Diary()) as harness:
         harness.end_input()
@@ -765,7 +767,7 @@ def test_end_of_input_closes() -> None:
     assert Diary.pages == ["open", "close"]
 
 
-def test_a_function_that_cannot_be_opened() -> None:
+def test_harness_reports_a_function_that_fails_to_open() -> None:
     with pytest.raises(JobExecutionError, match=r"(?s)no database.*in operator 'Map'"):
         OneInputHarness(Diary(fails=True))
 
@@ -779,6 +781,6 @@ def test_a_function_that_cannot_be_opened() -> None:
         (lambda: OneInputHarness(Double), "give it an instance"),
     ],
 )
-def test_misuse(build: Any, said: str) -> None:
+def test_harness_rejects_misuse(build: Any, said: str) -> None:
     with pytest.raises(InvalidProgramError, match=said):
         build()
