@@ -5,8 +5,11 @@ from __future__ import annotations
 from millstream.common.configuration import Configuration
 from millstream.common.fast_dataclass import record
 from millstream.common.unsupported import JAVA, missing_class, missing_function
-from millstream.sql.catalog import memory, models
-from millstream.sql.catalog.errors import (
+from millstream.sql.catalog import memory, tables
+from millstream.sql.catalog.memory import GenericInMemoryCatalog
+from millstream.sql.catalog.tables import CatalogTable
+from millstream.sql.errors import (
+    CatalogException,
     DatabaseAlreadyExistException,
     DatabaseNotEmptyException,
     DatabaseNotExistException,
@@ -17,9 +20,6 @@ from millstream.sql.catalog.errors import (
     TableAlreadyExistException,
     TableNotExistException,
 )
-from millstream.sql.catalog.memory import GenericInMemoryCatalog
-from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.errors import CatalogException
 from millstream.table.catalog_objects import (
     CatalogBaseTable,
     CatalogColumnStatistics,
@@ -286,7 +286,7 @@ class Catalog(PartitionsAndStatistics):
         """Return the names of models."""
         return sorted(self._store.models(database_name))
 
-    def _models(self, path: ObjectPath) -> dict[str, models.CatalogModel]:
+    def _models(self, path: ObjectPath) -> dict[str, tables.CatalogModel]:
         database = path.get_database_name()
         return self._store.models(database) if self.database_exists(database) else {}
 

@@ -7,16 +7,16 @@ from dataclasses import field, replace
 from typing import Any
 
 from millstream.common.fast_dataclass import record
-from millstream.sql.catalog import memory, models
-from millstream.sql.catalog.errors import (
+from millstream.sql.catalog import memory, tables
+from millstream.sql.catalog.memory import Notes, PartitionKey
+from millstream.sql.catalog.tables import CatalogTable
+from millstream.sql.errors import (
     PartitionAlreadyExistsException,
     PartitionNotExistException,
     PartitionSpecInvalidException,
     TableNotExistException,
     TableNotPartitionedException,
 )
-from millstream.sql.catalog.memory import Notes, PartitionKey
-from millstream.sql.catalog.tables import CatalogTable
 from millstream.table.object_identifier import ObjectPath
 from millstream.table.schema import Schema
 from millstream.table.table_schema import TableSchema
@@ -151,7 +151,7 @@ class CatalogFunction:
 class CatalogModel:
     """A model: input and output schema, and options."""
 
-    def __init__(self, model: models.CatalogModel) -> None:
+    def __init__(self, model: tables.CatalogModel) -> None:
         self.model = model
 
     @staticmethod
@@ -163,7 +163,7 @@ class CatalogModel:
     ) -> CatalogModel:
         """Return a model."""
         inputs, outputs = (schema.as_table({}).columns for schema in (input_schema, output_schema))
-        return CatalogModel(models.CatalogModel(inputs, outputs, dict(options or {}), comment))
+        return CatalogModel(tables.CatalogModel(inputs, outputs, dict(options or {}), comment))
 
     def copy(self) -> CatalogModel:
         """Return another that is equal."""

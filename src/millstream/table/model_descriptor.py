@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.sql.catalog.models import CatalogModel
+from millstream.sql.catalog.tables import CatalogModel
 from millstream.table.schema import Schema
 from millstream.table.table_descriptor import option_key, option_value
 

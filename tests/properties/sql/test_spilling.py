@@ -18,19 +18,18 @@ from hypothesis import strategies as st
 from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns import spillable_rows
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.matches import Matches
 from millstream.sql.expressions import AggregateCall, Call, Column
 from millstream.sql.operators.aggregate.local_aggregate import LocalGroupAggregateOperator
 from millstream.sql.operators.base import KeyedBatchOperator
-from millstream.sql.operators.batch import batch_sort, batch_top_n, merge_join
+from millstream.sql.operators.batch import batch_sort, merge_join
 from millstream.sql.operators.batch.batch_aggregate import (
     BatchGlobalGroupAggregateOperator,
     BatchGroupAggregateOperator,
 )
 from millstream.sql.operators.batch.batch_join import BatchJoinOperator
-from millstream.sql.operators.batch.batch_sort import BatchSortOperator, merged
-from millstream.sql.operators.batch.batch_top_n import BatchTopNOperator
+from millstream.sql.operators.batch.batch_sort import BatchSortOperator, BatchTopNOperator, merged
 from millstream.sql.operators.batch.merge_join import SortMergeJoinOperator
+from millstream.sql.operators.join.pairing import Matches
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.nodes import JoinKind
@@ -287,8 +286,8 @@ def test_the_first_rows_of_partitions_on_disk_as_in_memory(
 
     with pytest.MonkeyPatch.context() as patch:
         # So few rows wait that many are forgotten early, and bins are read in parts.
-        patch.setattr(batch_top_n, "_MANY", many)
-        patch.setattr(batch_top_n, "SLAB_BYTES", 10 * many)
+        patch.setattr(batch_sort, "_MANY", many)
+        patch.setattr(batch_sort, "SLAB_BYTES", 10 * many)
         plain, on_disk = _both_ways(make, inputs, restarts)
     found: dict[tuple[Any, ...], list[Any]] = {}
     for row in _in_order(_all(batches), order):

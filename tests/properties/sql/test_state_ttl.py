@@ -14,7 +14,7 @@ from sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, declare, told
 
 from millstream.common import Row, Types
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.sql.columns.ttl_index import TtlIndex
+from millstream.sql.columns.keyed_columns import TtlIndex
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import LocalJob
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from millstream.common.errors import MillstreamError
 from millstream.common.unsupported import JAVA, missing_function
-from millstream.sql.catalog.errors import (
+from millstream.sql.errors import (
+    CatalogException,
     DatabaseAlreadyExistException,
     DatabaseNotEmptyException,
     DatabaseNotExistException,
@@ -16,10 +17,10 @@ from millstream.sql.catalog.errors import (
     PartitionNotExistException,
     PartitionSpecInvalidException,
     TableAlreadyExistException,
+    TableException,
     TableNotExistException,
     TableNotPartitionedException,
 )
-from millstream.sql.errors import CatalogException, TableException
 
 __all__ = [
     "CatalogException",

@@ -10,8 +10,7 @@ from typing import Any
 from millstream.common.display_text import closest
 from millstream.common.fast_dataclass import record
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
-from millstream.sql.catalog.models import Models
-from millstream.sql.catalog.tables import CatalogTable
+from millstream.sql.catalog.tables import CatalogTable, Models
 from millstream.sql.errors import CatalogException, ValidationException
 from millstream.sql.plan.nodes import Node
 

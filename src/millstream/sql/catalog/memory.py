@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.fast_dataclass import record
-from millstream.sql.catalog.errors import DatabaseNotExistException
-from millstream.sql.catalog.models import CatalogModel
-from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.errors import CatalogException
+from millstream.sql.catalog.tables import CatalogModel, CatalogTable
+from millstream.sql.errors import CatalogException, DatabaseNotExistException
 
 
 @record

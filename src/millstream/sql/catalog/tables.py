@@ -1,12 +1,18 @@
-"""Declarations of tables and views in a catalog."""
+"""Declarations of tables, views and models in a catalog."""
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from millstream.common.fast_dataclass import record
+from millstream.sql.errors import ValidationException
+from millstream.sql.language import statements as s
 from millstream.sql.types import DataType
+
+if TYPE_CHECKING:
+    from millstream.sql.catalog.manager import CatalogManager, Path
 
 
 class ColumnKind(Enum):
@@ -85,3 +91,112 @@ class CatalogTable:
     def physical(self) -> list[TableColumn]:
         """Its physical columns."""
         return [c for c in self.columns if c.kind is ColumnKind.PHYSICAL]
+
+
+@record
+class CatalogModel:
+    """A model: input and output columns and options.
+
+    Attributes:
+        inputs, outputs: its columns.
+        options: the options of WITH; `provider` names the service.
+        comment: its comment.
+    """
+
+    inputs: tuple[TableColumn, ...] = ()
+    outputs: tuple[TableColumn, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+
+class Models:
+    """The models of an environment; temporary ones take precedence."""
+
+    def __init__(self, catalogs: CatalogManager) -> None:
+        self._catalogs = catalogs
+        self._temporary: dict[Path, CatalogModel] = {}
+
+    def _permanent(self, path: Path) -> dict[str, CatalogModel]:
+        catalog = self._catalogs.catalogs.get(path[0])
+        return {} if catalog is None or path[1] not in catalog.databases() else catalog.models(path[1])
+
+    def find(self, path: Path) -> CatalogModel | None:
+        """Return a model, or None."""
+        return self._temporary.get(path) or self._permanent(path).get(path[2])
+
+    def is_temporary(self, path: Path) -> bool:
+        """Return whether a model is temporary."""
+        return path in self._temporary
+
+    def names(self, catalog: str, database: str) -> list[str]:
+        """Return the names of a database's models, without temporary ones, as Flink does."""
+        return sorted(self._permanent((catalog, database, "")))
+
+    def temporary_names(self, catalog: str, database: str) -> list[str]:
+        """Return the names of temporary models."""
+        return sorted(p[2] for p in self._temporary if p[:2] == (catalog, database))
+
+    def create(self, path: Path, model: CatalogModel, temporary: bool, if_not_exists: bool) -> None:
+        """Add a model."""
+        kept = self._temporary if temporary else None
+        if path in kept if kept is not None else path[2] in self._permanent(path):
+            if if_not_exists:
+                return
+            if temporary:
+                raise ValidationException(f"Temporary model '{_quoted(path)}' already exists")
+            raise ValidationException(
+                f"Could not execute CreateModel in path {_quoted(path)}. Model {path[1]}.{path[2]} already exists in "
+                f"Catalog {path[0]}."
+            )
+        if kept is not None:
+            kept[path] = model
+        else:
+            self._catalogs.catalog(path[0]).models(path[1])[path[2]] = model
+
+    def drop(self, path: Path, temporary: bool, if_exists: bool) -> bool:
+        """Drop a model; return whether it existed."""
+        if temporary or path not in self._temporary:
+            kept = self._temporary.pop(path, None) if temporary else self._permanent(path).pop(path[2], None)
+            if kept is None and not if_exists:
+                what = "Temporary model" if temporary else "Model"
+                raise ValidationException(f"{what} with identifier '{'.'.join(path)}' does not exist.")
+            return kept is not None
+        raise ValidationException(
+            f"Temporary model with identifier '{_quoted(path)}' exists. Drop it first before removing the permanent "
+            "model."
+        )
+
+    def alter(self, a: s.AlterModel) -> None:
+        """Change the options of a model, or its name."""
+        path = self._catalogs.full_path(a.name)
+        kept = self._permanent(path)
+        result = kept.get(path[2])
+        if result is None:
+            if a.if_exists:
+                return
+            raise ValidationException(f"Model {_quoted(path)} doesn't exist.")
+        if a.rename is not None:
+            new = self._catalogs.full_path(a.rename)
+            if new[2] in self._permanent(new):
+                raise ValidationException(
+                    f"Could not execute ALTER MODEL {'.'.join(path)} RENAME TO {'.'.join(new)}. Model "
+                    f"{new[1]}.{new[2]} already exists in Catalog {new[0]}."
+                )
+            del kept[path[2]]
+            self._permanent(new)[new[2]] = result
+            return
+        options = {**result.options, **dict(a.set or ())}
+        kept[path[2]] = replace(result, options={k: v for k, v in options.items() if k not in (a.reset or ())})
+
+
+def declared(c: s.CreateModel) -> CatalogModel:
+    """Return the model that a statement declares."""
+    return CatalogModel(_columns(c.inputs), _columns(c.outputs), dict(c.options), c.comment)
+
+
+def _columns(given: tuple[s.Column, ...]) -> tuple[TableColumn, ...]:
+    return tuple(TableColumn(one.name, one.type, comment=one.comment) for one in given if one.type is not None)
+
+
+def _quoted(path: Path) -> str:
+    return ".".join(f"`{part}`" for part in path)

@@ -1,9 +1,10 @@
-"""Keyed state in columns: each key has a slot with values."""
+"""Columns of values by key, with an index of entries by expiry."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,9 +15,79 @@ from millstream.common.fast_dataclass import record
 from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
-from millstream.sql.columns.ttl_index import TtlIndex
 from millstream.state.array_storage import IN_MEMORY, Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
+
+Ints = NDArray[np.int64]
+
+# Times are binned by this many bits, about a second.
+_BITS = 10
+
+
+class TtlIndex:
+    """Entry numbers in bins by their update time, or an earlier one.
+
+    Updates are not reported: when a bin is due, entries updated since then move to another bin. So an entry that is
+    updated all the time is examined once per TTL.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Discard everything, after entries were renumbered."""
+        self._bins: dict[int, list[Ints]] = {}
+        self._times: list[int] = []
+        self._known = 0
+        # The rest of bins that were partly due, by time, and their times.
+        self._next, self._next_times = np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+    def over(self, last: int, touched: Ints, live: NDArray[np.bool_]) -> Ints:
+        """Remove and return the live entries last updated at or before a time, in order.
+
+        Args:
+            last: the time.
+            touched: the update time of each entry; new entries are at the end, and no time decreases.
+            live: whether each entry exists; removed ones do not return.
+        """
+        self.keep(np.arange(self._known, len(touched)), touched)
+        self._known = len(touched)
+        due: list[Ints] = []
+        while self._times and self._times[0] <= last >> _BITS:
+            due += self._bins.pop(heappop(self._times))
+        if due:
+            there = np.concatenate([self._next, *due])
+            times = touched[there]
+            order = np.argsort(times, kind="stable")
+            self._next, self._next_times = there[order], times[order]
+        count = int(np.searchsorted(self._next_times, last, "right"))
+        there = self._next[:count]
+        self._next, self._next_times = self._next[count:], self._next_times[count:]
+        there = there[live[there]]
+        is_over = touched[there] <= last
+        self.keep(there[~is_over], touched)
+        return np.sort(there[is_over])
+
+    def keep(self, numbers: Ints, touched: Ints) -> None:
+        """Add entries, or add returned ones again."""
+        if not len(numbers):
+            return
+        times = touched[numbers] >> _BITS
+        if (times == times[0]).all():
+            self._add(int(times[0]), numbers)
+            return
+        order = np.argsort(times, kind="stable")
+        times, numbers = times[order], numbers[order]
+        starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
+        for time, mine in zip(times[starts].tolist(), np.split(numbers, starts[1:]), strict=True):
+            self._add(time, mine)
+
+    def _add(self, time: int, numbers: Ints) -> None:
+        if time not in self._bins:
+            self._bins[time] = []
+            heappush(self._times, time)
+        self._bins[time].append(numbers)
+
 
 # Free slots are compacted when they outnumber the used ones and this number.
 _MOST_DEAD = 1 << 12

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn, take_all
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import index_for
+from millstream.sql.columns.keyed_columns import TtlIndex
 from millstream.sql.columns.keys import hashes, stable_order
-from millstream.sql.columns.ttl_index import TtlIndex
 from millstream.state.array_storage import IN_MEMORY, Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 

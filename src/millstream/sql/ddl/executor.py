@@ -11,8 +11,8 @@ from millstream.sql.bind.binder import Binder, telling_where
 from millstream.sql.bind.view_expansion import qualified
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
-from millstream.sql.catalog.models import declared as declared_model
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
+from millstream.sql.catalog.tables import declared as declared_model
 from millstream.sql.ddl import alter, show
 from millstream.sql.ddl.declarations import declared
 from millstream.sql.errors import CatalogException, ValidationException

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millstream.sql.catalog.manager import CatalogManager, Found, InlineView, Path
-from millstream.sql.catalog.models import CatalogModel
-from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
+from millstream.sql.catalog.tables import CatalogModel, CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s
 from millstream.sql.language.unparser import name, path, string

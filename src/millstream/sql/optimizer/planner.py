@@ -35,8 +35,7 @@ from millstream.sql.optimizer.rules.distinct_split import split_distinct
 from millstream.sql.optimizer.rules.filter_pushdown import filters_into_scan, push_filter, push_join_condition
 from millstream.sql.optimizer.rules.folding import factor_conditions, fold_constants
 from millstream.sql.optimizer.rules.join_order import order_joins
-from millstream.sql.optimizer.rules.joins import choose_strategy, find_equal_keys, find_interval_join
-from millstream.sql.optimizer.rules.lookups import find_lookup_join
+from millstream.sql.optimizer.rules.joins import choose_strategy, find_equal_keys, find_interval_join, find_lookup_join
 from millstream.sql.optimizer.rules.ranks import find_deduplicate, find_rank
 from millstream.sql.optimizer.rules.sources import filter_in_normalize, limit_scan, normalize_changes, share_scans
 from millstream.sql.optimizer.rules.subqueries import without_subqueries

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
-from millstream.sql.operators.batch.batch_sort import BatchSortOperator
-from millstream.sql.operators.batch.batch_top_n import BatchTopNOperator
-from millstream.sql.operators.io.changelog_rows import FromChangelogOperator, ToChangelogOperator
+from millstream.sql.operators.batch.batch_sort import BatchSortOperator, BatchTopNOperator
+from millstream.sql.operators.changelog import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.operators.rank.append_only_top_n import MAX_RANKS, AppendOnlyTopNOperator
 from millstream.sql.operators.rank.deduplicate import (
     EarliestRowOperator,

@@ -10,11 +10,11 @@ from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.operators.aggregate.local_aggregate import LocalWindowAggregateOperator
-from millstream.sql.operators.aggregate.user_accumulators import in_session
+from millstream.sql.operators.aggregate.object_accumulators import in_session
 from millstream.sql.operators.over.over_batch import BatchOverOperator
 from millstream.sql.operators.over.over_non_time import ColumnOverOperator, streamed
 from millstream.sql.operators.over.over_time import OverOperator
-from millstream.sql.operators.window.buffered_window import BufferedInput
+from millstream.sql.operators.window.buffered_window import BufferedInput, WindowJoinOperator, WindowRankOperator
 from millstream.sql.operators.window.count_session_windows import (
     CountWindowOperator,
     SessionTableOperator,
@@ -26,11 +26,9 @@ from millstream.sql.operators.window.session_aggregate import MergedSessionOpera
 from millstream.sql.operators.window.window_aggregate import (
     GlobalWindowAggregateOperator,
     WindowAggregateOperator,
+    WindowTableOperator,
     WindowTimes,
 )
-from millstream.sql.operators.window.window_join import WindowJoinOperator
-from millstream.sql.operators.window.window_rank import WindowRankOperator
-from millstream.sql.operators.window.window_table import WindowTableOperator
 from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.optimizer.changelog import is_over_time
 from millstream.sql.plan import nodes

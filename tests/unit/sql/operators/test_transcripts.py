@@ -15,8 +15,8 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
 from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.changelog import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.operators.io.calc import CalcOperator, ExpandOperator
-from millstream.sql.operators.io.changelog_rows import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.operators.io.constraints import ConstraintOperator, NotNull
 from millstream.sql.operators.io.upsert_materializer import MaterializeOperator
 from millstream.sql.operators.io.watermark_assigner import OnEventWatermarkOperator, RowWatermarkOperator
@@ -38,8 +38,7 @@ from millstream.sql.operators.window.count_session_windows import (
     SessionTableOperator,
     SessionWindowOperator,
 )
-from millstream.sql.operators.window.window_aggregate import WindowAggregateOperator, WindowTimes
-from millstream.sql.operators.window.window_table import WindowTableOperator
+from millstream.sql.operators.window.window_aggregate import WindowAggregateOperator, WindowTableOperator, WindowTimes
 from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import JoinKind, Planned, Traits, WindowKind

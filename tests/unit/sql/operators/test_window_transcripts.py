@@ -10,11 +10,9 @@ from millstream.sql.operators.join.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.join.temporal_join import TemporalJoinOperator
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.window.buffered_window import BufferedInput
+from millstream.sql.operators.window.buffered_window import BufferedInput, WindowJoinOperator, WindowRankOperator
 from millstream.sql.operators.window.early_late_fire import FiringWindowOperator
 from millstream.sql.operators.window.window_aggregate import WindowTimes
-from millstream.sql.operators.window.window_join import WindowJoinOperator
-from millstream.sql.operators.window.window_rank import WindowRankOperator
 from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan.nodes import Fires, JoinKind, WindowKind
 from millstream.sql.types import DataTypes
@@ -223,7 +221,7 @@ def test_watermarks_wait_for_pairs_of_older_rows() -> None:
 
 
 def test_rows_of_a_window_that_cannot_be_first_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.sql.operators.window.window_rank._MANY", 4)
+    monkeypatch.setattr("millstream.sql.operators.window.buffered_window._MANY", 4)
     kinds = [_TEXT, _INT, _TIME]
     operator = WindowRankOperator(_ENDS, 2, [0, 2], [(1, True, False)], kinds, 1, 2, True)
     bare = Bare(operator)

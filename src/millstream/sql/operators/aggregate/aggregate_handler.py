@@ -16,9 +16,8 @@ from millstream.sql.columns.keys import grouped, stable_order
 from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import Accumulator, vector_accumulator
-from millstream.sql.operators.aggregate.object_accumulators import object_accumulator
+from millstream.sql.operators.aggregate.object_accumulators import UserAccumulator, object_accumulator
 from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
-from millstream.sql.operators.aggregate.user_accumulators import UserAccumulator
 
 # The time of a key's last update, for state TTL.
 TOUCHED = "updated_at"

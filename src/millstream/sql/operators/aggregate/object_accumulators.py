@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, floor
 from typing import Any
 
@@ -12,15 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import Columns, StateColumn
 from millstream.sql.columns.numpy_arrays import Valid, from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
+from millstream.sql.functions.context import OpenedAggregate
 from millstream.sql.functions.json_path import quoted
 from millstream.sql.operators.aggregate.accumulators import Accumulator, Counted
 from millstream.sql.operators.aggregate.first_last import FirstOrLastEver
 from millstream.sql.operators.aggregate.segments import Running, RunningNumbers, RunningObjects, Segments
+from millstream.sql.operators.query_context import Session
 
 _TEXT = pa.string()
 
@@ -457,3 +461,67 @@ def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumu
     if function not in simple:
         raise TableException(f"The aggregate {call.function} cannot be computed over a stream of rows.")
     return simple[function](call, name)
+
+
+class SessionAggregate:
+    """A user-defined aggregate function that an operator opens and closes with its subtask."""
+
+    def __init__(self, call: AggregateCall, session: Session) -> None:
+        self._call = call
+        self._session = session
+        self._opened: OpenedAggregate | None = None
+
+    @property
+    def opened(self) -> OpenedAggregate:
+        """The function, after the subtask has opened it."""
+        assert self._opened is not None
+        return self._opened
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the subtask has opened the function."""
+        return self._opened is not None
+
+    def open(self, setup: OperatorSetup) -> None:
+        """Open the function."""
+        call = self._call
+        context = self._session.context(setup)
+        self._opened = call.user.opened(call.function, call.argument_types, call.type, context)
+
+    def close(self) -> None:
+        """Close the function."""
+        if self._opened is not None:
+            self._opened.close()
+
+
+def in_session(calls: Sequence[AggregateCall], session: Session) -> tuple[AggregateCall, ...]:
+    """Return aggregate calls whose user-defined functions an operator can open."""
+    return tuple(c if c.user is None else replace(c, user=SessionAggregate(c, session)) for c in calls)
+
+
+class UserAccumulator(ObjectAccumulator):
+    """Wraps the user's accumulator."""
+
+    @property
+    def _function(self) -> OpenedAggregate:
+        opened: OpenedAggregate = self.call.user.opened
+        return opened
+
+    def begin(self) -> Any:
+        # State is restored before the function is opened.
+        return self._function.begin() if self.call.user.is_open else None
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        return self._function.add(kept, values)
+
+    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        return self._function.take_back(kept, values)
+
+    def value(self, kept: Any) -> Any:
+        return self._function.value(kept)
+
+    def _values(self, arguments: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+        return self._function.rows(arguments, count)
+
+    def _column(self, values: list[Any]) -> pa.Array:
+        return self._function.column(values)

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.matches import Ints, Mask, Matches, can_match
+from millstream.sql.columns.keyed_rows import Ints, Mask
 from millstream.sql.columns.spillable_rows import BINS, SLAB_BYTES, HashBins, SpillableRows, slabs
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import EvaluatingOperator, StepwiseFinishOperator
-from millstream.sql.operators.join.pairing import side_by_side
+from millstream.sql.operators.join.pairing import Matches, can_match, side_by_side
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.specs import JoinKind

@@ -15,12 +15,12 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_rows import Ints, KeyedRows
-from millstream.sql.columns.matches import can_match
 from millstream.sql.columns.numpy_arrays import plain
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import BATCH_ROWS, EvaluatingOperator, KeyedBatchOperator
+from millstream.sql.operators.join.pairing import can_match
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.specs import JoinKind

@@ -1,4 +1,4 @@
-"""Window aggregate: one row per key and window, when the window ends."""
+"""Window aggregates, one row per key and window when it ends, and window table functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from millstream.sql.columns.zones import is_utc, zone_named
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
-from millstream.sql.operators.base import KeyedBatchOperator, split_batches
+from millstream.sql.operators.base import BatchOperator, KeyedBatchOperator, split_batches
 from millstream.sql.operators.window.windowing import Times, Windowing, local_times, points
 
 # The end of a slot's slice or window; for a slice also the end of the last window emitted with it.
@@ -321,3 +321,28 @@ def property_column(name: str, kind: pa.DataType, starts: Times, ends: Times, ti
     if name == "rowtime":
         values = values - 1
     return from_numpy(values, None, pa.timestamp("ms", kind.tz)).cast(kind)
+
+
+class WindowTableOperator(BatchOperator):
+    """Adds window_start, window_end and window_time."""
+
+    def __init__(self, windowing: Windowing, times: WindowTimes, kinds: Sequence[pa.DataType]) -> None:
+        """Create the operator.
+
+        Args:
+            windowing: the windows.
+            times: the times of rows.
+            kinds: the Arrow types of the three columns.
+        """
+        self.windowing = windowing
+        self.times = times
+        self.kinds = list(kinds)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        rows, ends = self.windowing.all_ends(self.times.of(batch, self.setup.clock()))
+        batch = batch if self.windowing.has_one_window else batch.take(rows)
+        starts = self.windowing.starts(ends)
+        time = "rowtime" if self.times.is_event_time else "proctime"
+        names = ["start", "end", time]
+        columns = [property_column(n, k, starts, ends, self.times) for n, k in zip(names, self.kinds, strict=True)]
+        return (batch.with_columns([*batch.columns, *columns]),)
